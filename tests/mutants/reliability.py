@@ -35,6 +35,9 @@ _WATCH_TESTS = ("tests/unit/reliability/test_broker_watch.py",)
 _STUB_PURGE_TESTS = ("tests/unit/reliability/test_stub_purge.py",)
 _ALARM_TESTS = ("tests/unit/reliability/test_alarms.py",)
 _ALARM_LOOP_TESTS = ("tests/unit/reliability/test_alarm_loop.py",)
+_STATUS = "regulus/reliability/outbox_status.py"
+_STATUS_TESTS = ("tests/unit/reliability/test_outbox_status.py",)
+_COMMAND_TESTS = ("tests/unit/cli/test_outbox.py",)
 _LEDGER_TESTS = ("tests/unit/reliability/test_ledger.py",)
 _REDIS_TESTS = ("tests/interop/test_redis_claims.py",)
 _KILLS = "tests/unit/reliability/test_kills.py::"
@@ -391,6 +394,19 @@ MUTANTS = [
            old="max(since_ms, known_since)", new="since_ms", tests=_LEDGER_TESTS),
     Mutant(name="a proof is removed before its stub", path="regulus/reliability/inbox_purge.py",
            old="keep_ms: int = INBOX_KEEP_MS", new="keep_ms: int = 30 * 86_400_000", tests=_LEDGER_TESTS),
+    # --- in numbers -------------------------------------------------------------------------------------------------
+    Mutant(name="what is parked counts as due", path=_STATUS, old="is_due = ~stubs.c.is_manual & (", new="is_due = (",
+           tests=_STATUS_TESTS),
+    Mutant(name="what is done counts as due", path=_STATUS, old=".where(stubs.c.status == UNCONFIRMED)", new="",
+           tests=_STATUS_TESTS),
+    Mutant(name="all that ever happened is called lately", path=_STATUS,
+           old="attempts.c.begin_time >= since_ms", new="attempts.c.begin_time >= 0", tests=_STATUS_TESTS),
+    Mutant(name="alarms whose cause is gone are called open", path=_STATUS,
+           old=".where(alarms.c.open_key.is_not(None))", new="", tests=_STATUS_TESTS),
+    Mutant(name="what is committed later is told as older than nothing", path=_STATUS,
+           old="max(0, now - oldest)", new="now - oldest", tests=_STATUS_TESTS),
+    Mutant(name="what the stubs' database says is told of the effects'", path="regulus/cli/database.py",
+           old="        if error is not said[0]:\n            raise\n", new="", tests=_COMMAND_TESTS),
     # --- removal ----------------------------------------------------------------------------------------------------
     Mutant(name="what was sent lately is removed", path=_STUB_PURGE,
            old="stubs.c.resend_time < before, ", new="", tests=_STUB_PURGE_TESTS),

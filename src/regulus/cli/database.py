@@ -14,7 +14,7 @@ from regulus.errors import ReliabilityRefused
 from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, ExceptionContext
 
 P = ParamSpec("P")
 
@@ -45,22 +45,30 @@ def _given(command: Callable[Concatenate["Connection", P], Any], *, has_tables: 
 
 
 @contextmanager
-def connected(address: str, *, has_tables: bool = True) -> "Iterator[Connection]":
+def connected(address: str, *, has_tables: bool = True, option: str = "--database") -> "Iterator[Connection]":
     """In a transaction, see `opened`."""
-    with opened(address, has_tables=has_tables) as engine, engine.begin() as connection:
+    with opened(address, has_tables=has_tables, option=option) as engine, engine.begin() as connection:
         yield connection
 
 
 @contextmanager
-def opened(address: str, *, has_tables: bool = True) -> "Iterator[Engine]":
-    """Raises MissingExtra; DatabaseUnanswered and DatabaseRefused, which show no password, also for what the database
-    says later; ReliabilityRefused when it `has_tables` of which one is missing or older."""
+def opened(address: str, *, has_tables: bool = True, option: str = "--database") -> "Iterator[Engine]":
+    """The database that `option` names. Raises MissingExtra; DatabaseUnanswered and DatabaseRefused, which show no
+    password, also for what this database says later; ReliabilityRefused when it `has_tables` of which one is missing or
+    older. What another database of the command says passes by."""
     require_extra("sql", "the database")
+    from sqlalchemy import event
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     from regulus.reliability.database_errors import refusal, shown
 
-    engine = _engine(address)
+    engine = _engine(address, option)
+    said: list[BaseException | None] = [None]
+
+    def listen(context: "ExceptionContext") -> None:
+        said[0] = context.sqlalchemy_exception
+
+    event.listen(engine, "handle_error", listen)
     is_let_in = False
     try:
         with engine.connect() as connection:
@@ -69,6 +77,8 @@ def opened(address: str, *, has_tables: bool = True) -> "Iterator[Engine]":
                 _check_tables(connection)
         yield engine
     except DBAPIError as error:
+        if error is not said[0]:
+            raise
         raise refusal(engine, error, is_let_in=is_let_in) from error
     except SQLAlchemyError as error:
         raise click.ClickException(f"{shown(engine)}: {error}") from error
@@ -94,20 +104,20 @@ def operator_name() -> str:
         return ""
 
 
-def _engine(address: str) -> "Engine":
+def _engine(address: str, option: str) -> "Engine":
     from sqlalchemy import create_engine
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
     try:
         engine = create_engine(address)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
-        raise click.UsageError(f"--database names a driver that is not installed ({error})") from error
+        raise click.UsageError(f"{option} names a driver that is not installed ({error})") from error
     except ArgumentError as error:
-        raise click.UsageError("--database is no address of a database; write "
+        raise click.UsageError(f"{option} is no address of a database; write "
                                "postgresql+psycopg://user:password@host/name or sqlite:///shop.sqlite") from error
     place = engine.url.database
     if engine.dialect.name == "sqlite" and place and not place.startswith("file:") and not Path(place).exists():
-        raise click.UsageError(f"there is no file {place}, and SQLite would make an empty one of any name that is "
-                               f"misspelt; if it is to be a new one, first: touch {quote(place)}")
+        raise click.UsageError(f"{option}: there is no file {place}, and SQLite would make an empty one of any name "
+                               f"that is misspelt; if it is to be a new one, first: touch {quote(place)}")
     return engine
 

@@ -55,7 +55,7 @@ def outbox(job: Job, database: str, effects: str | None, topics: Sequence[str], 
     policy = _policy(settings)
     with ExitStack() as at_end:
         business = at_end.enter_context(opened(database))
-        of_consumer = at_end.enter_context(opened(effects)) if effects else None
+        of_consumer = at_end.enter_context(opened(effects, option="--effects")) if effects else None
         from regulus.pipeline.outbox_database import OutboxDatabase
         from regulus.pipeline.outbox_reconcile import OutboxRequest, reconcile_outbox
         from regulus.reliability.confirms import CONFIRMATION_TOPIC

@@ -44,7 +44,7 @@ def show(connection: "Connection", message_id: str, effects_address: str | None,
     """All that happened to the business id ID: commit, sends, deliveries, effect, and what was done by hand."""
     from regulus.reliability.ledger import account
 
-    with connected(effects_address) if effects_address else nullcontext() as effects:
+    with connected(effects_address, option="--effects") if effects_address else nullcontext() as effects:
         found = account(connection, message_id, effects)
     if found is None:
         click.echo(f"regulus: the database has no stub {message_id}", err=True)
@@ -86,7 +86,7 @@ def audit_all(connection: "Connection", since: int, until: int | None, kept_days
     from regulus.reliability.ledger import audit
 
     until_ms = until if until is not None else int(time.time() * 1000)
-    with connected(effects_address) if effects_address else nullcontext() as effects:
+    with connected(effects_address, option="--effects") if effects_address else nullcontext() as effects:
         found = audit(connection, since, until_ms, effects, keep_ms=kept_days * 86_400_000)
     exceptions = {"parked": found.parked, "overdue": found.overdue, "lost": found.lost, "doubled": found.doubled,
                   "unmade": found.unmade}

@@ -6,10 +6,12 @@ import click
 
 from regulus.cli.database import operator_name, with_any_database, with_database
 from regulus.cli.options import LIMIT
-from regulus.cli.output import counted, print_rows, time_text, with_output
+from regulus.cli.output import counted, print_facts, print_json, print_rows, time_text, with_output
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from regulus.reliability.outbox_status import OutboxStatus
 
 
 @click.group()
@@ -41,6 +43,47 @@ def list_stubs(connection: "Connection", all_states: bool, limit: int, json_outp
     print_rows(("id", "topic", "committed", "sends", "due", "manual", "error"),
                [(row.message_id, row.topic, times(row.create_time), row.send_count, times(row.resend_time),
                  bool(row.is_manual), row.last_error or "") for row in rows], json_output=json_output)
+
+
+@outbox.command("status")
+@click.option("--minutes", type=click.IntRange(1, 60 * 24 * 30), default=60, show_default=True,
+              help="What happened is counted over so long, up to now.")
+@with_output
+@with_database
+def show_status(connection: "Connection", minutes: int, json_output: bool) -> None:
+    """How many stubs are due, wait or are parked, for how long, and what was sent and applied lately."""
+    from regulus.reliability.outbox_status import outbox_status
+
+    found = outbox_status(connection, minutes * 60_000)
+    if json_output:
+        print_json({"windowMs": found.window_ms,
+                    **{name: {"count": each.count, "oldestMs": each.oldest_ms} for name, each in _stubs_of(found)},
+                    "received": {group: {"count": each.count, "oldestMs": each.oldest_ms}
+                                 for group, each in found.received.items()},
+                    "stored": found.stored, "failed": found.failed, "applied": found.applied,
+                    "notApplied": found.not_applied, "openAlarms": found.open_alarms,
+                    "untoldAlarms": found.untold_alarms})
+    else:
+        print_facts(_in_words(found, minutes))
+
+
+def _stubs_of(found: "OutboxStatus") -> list[tuple[str, Any]]:
+    return [("due", found.due), ("waiting", found.waiting), ("parked", found.parked)]
+
+
+def _in_words(found: "OutboxStatus", minutes: int) -> list[tuple[str, str]]:
+    facts = [(name, _aged(each)) for name, each in _stubs_of(found)]
+    facts += [(f"received by {group}", _aged(each)) for group, each in found.received.items()]
+    lately = f"in {counted(minutes, 'minute')}"
+    facts += [(f"{name} {lately}", f"{count}, {found.a_minute(count):.1f} a minute") for name, count in (
+        ("stored", found.stored), ("failed", found.failed), ("applied", found.applied),
+        ("not applied", found.not_applied))]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.open_alarms.items())
+    return [*facts, ("open alarms", kinds or "0"), ("alarms nobody was told", str(found.untold_alarms))]
+
+
+def _aged(each: Any) -> str:
+    return f"{each.count}, the oldest for {each.oldest_ms // 1000} s" if each.count else "0"
 
 
 @outbox.command("alarms")

@@ -161,8 +161,8 @@ def test_a_database_that_does_not_answer_is_told_without_its_password():
 
 
 @pytest.mark.parametrize("arguments", [
-    ("outbox", "list"), ("outbox", "alarms"), ("outbox", "retry", "1", "--reason", "x"), ("outbox", "purge"),
-    ("ledger", "1"), ("ledger", "audit")])
+    ("outbox", "list"), ("outbox", "status"), ("outbox", "alarms"), ("outbox", "purge"),
+    ("outbox", "retry", "1", "--reason", "x"), ("ledger", "1"), ("ledger", "audit")])
 def test_a_database_without_tables_is_one_line_with_the_remedy(tmp_path, arguments):
     (tmp_path / "new.sqlite").touch()
     address = f"sqlite:///{tmp_path / 'new.sqlite'}"
@@ -178,6 +178,41 @@ def test_a_database_of_effects_without_tables_is_told_too(address, tmp_path):
     effects = f"sqlite:///{tmp_path / 'new.sqlite'}"
     result = run(address, "ledger", "audit", "--effects", effects)
     assert (result.exit_code, f"{effects}: the database has no table" in result.stderr) == (5, True)
+
+
+@pytest.mark.parametrize(("effects", "says"), [
+    ("nonsense", "--effects is no address of a database"), ("nosuch://host/x", "--effects names a driver"),
+    ("sqlite:////nosuch/x.sqlite", "--effects: there is no file /nosuch/x.sqlite")])
+def test_a_wrong_address_of_effects_is_told_by_its_option(address, effects, says):
+    result = run(address, "ledger", "audit", "--effects", effects)
+    assert (result.exit_code, says in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("is_of_effects", [False, True])
+def test_what_one_of_two_databases_says_is_told_with_its_address(address, tmp_path, is_of_effects):
+    effects = f"sqlite:///{tmp_path / 'consumer.sqlite'}"
+    with create_engine(effects).begin() as connection:
+        tables.create(connection)
+        connection.execute(insert(tables.inbox).values(
+            message_id="9", consumer_group="billing", broker_name="a", queue_id=0, queue_offset=0, apply_time=1))
+    guilty, table = (effects, "regulus_inbox") if is_of_effects else (address, "regulus_action")
+    # Its columns are all there, and the database refuses when they are read.
+    columns = ", ".join(f"abs(-9223372036854775808) AS {each.name}" for each in tables.metadata.tables[table].columns)
+    with closing(sqlite3.connect(guilty.removeprefix("sqlite:///"))) as other:
+        other.executescript(f"DROP TABLE {table}; CREATE VIEW {table} AS SELECT {columns}")
+    result = run(address, "ledger", "audit", "--effects", effects)
+    assert result.exit_code == 5
+    [line] = result.stderr.splitlines()
+    assert line == f"regulus: {guilty} refuses: integer overflow"
+
+
+def test_how_an_outbox_fares_is_one_document(address):
+    found = json.loads(run(address, "outbox", "status", "--output", "json").stdout)
+    assert [found[name]["count"] for name in ("due", "waiting", "parked")] == [1, 0, 1]
+    assert (found["windowMs"], found["applied"], found["openAlarms"]) == (3_600_000, 0, {})
+    lines = run(address, "outbox", "status", "--minutes", "1").stdout.splitlines()
+    assert [line for line in lines if line.startswith("applied in 1 minute ")] == [
+        "applied in 1 minute      0, 0.0 a minute"]
 
 
 def test_a_database_that_refuses_is_one_line(address, tmp_path):

@@ -1,0 +1,102 @@
+"""How an outbox fares at this moment, in numbers: what waits and since when, what went out and was applied lately.
+
+The unconfirmed stubs are read once, and of the ledger what began within the window; what is done long since is not
+looked at. In a consumer's own database the stubs are none, and the rest is the consumer's.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, case, func, select
+
+from regulus.reliability.tables import (
+    APPLIED,
+    DELIVERY,
+    SEND,
+    UNCONFIRMED,
+    alarms,
+    attempts,
+    message_log,
+    now_ms,
+    stubs,
+)
+
+WINDOW_MS = 3_600_000
+"""What `lately` means, unless it is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """How many, and the age of the oldest in ms by the database's clock; 0 where there is none."""
+
+    count: int = 0
+    oldest_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxStatus:
+    """Stubs that are neither confirmed nor voided are `due`, `waiting` or `parked`. What happened is of `window_ms`."""
+
+    window_ms: int
+    due: Waiting            # a relay sends or reviews them now; the age is since they are due
+    waiting: Waiting        # sent, and due later; the age is since the commit
+    parked: Waiting         # for a human; the age is since the commit
+    received: dict[str, Waiting]    # by consuming group: not finished, since the first receipt
+    stored: int             # sends
+    failed: int
+    applied: int            # deliveries
+    not_applied: int        # answered as done, postponed or failed
+    open_alarms: dict[str, int]     # by kind, those whose cause lasts
+    untold_alarms: int
+
+    def a_minute(self, count: int) -> float:
+        """The rate of something that happened so often within the window."""
+        return count * 60_000 / self.window_ms
+
+
+def outbox_status(connection: Connection, window_ms: int = WINDOW_MS) -> OutboxStatus:
+    now = connection.execute(select(now_ms())).scalar_one()
+    due, waiting, parked = _unconfirmed(connection, now)
+    happened = _happened(connection, now - window_ms)
+    deliveries = sum(count for (kind, _), count in happened.items() if kind == DELIVERY)
+    applied = happened.get((DELIVERY, APPLIED), 0)
+    return OutboxStatus(
+        window_ms=window_ms, due=due, waiting=waiting, parked=parked,
+        received={group: _aged(count, oldest, now) for group, count, oldest in connection.execute(
+            select(message_log.c.consumer_group, func.count(), func.min(message_log.c.create_time))
+            .group_by(message_log.c.consumer_group).order_by(message_log.c.consumer_group))},
+        stored=happened.get((SEND, "STORED"), 0), failed=happened.get((SEND, "FAILED"), 0),
+        applied=applied, not_applied=deliveries - applied,
+        open_alarms={row.kind: row.number for row in connection.execute(
+            select(alarms.c.kind, func.count().label("number")).where(alarms.c.open_key.is_not(None))
+            .group_by(alarms.c.kind).order_by(alarms.c.kind))},
+        untold_alarms=_count(connection, alarms, alarms.c.sent_time.is_(None)))
+
+
+def _unconfirmed(connection: Connection, now: int) -> tuple[Waiting, Waiting, Waiting]:
+    """Those that are due, that wait, and that are parked; in one reading."""
+    is_due = ~stubs.c.is_manual & (stubs.c.resend_time <= now)
+    is_later = ~stubs.c.is_manual & (stubs.c.resend_time > now)
+    kinds: list[tuple[ColumnElement[bool], ColumnElement[int]]] = [
+        (is_due, stubs.c.resend_time), (is_later, stubs.c.create_time), (stubs.c.is_manual, stubs.c.create_time)]
+    columns = [column for condition, since in kinds
+               for column in (func.count(case((condition, 1))), func.min(case((condition, since))))]
+    row = connection.execute(select(*columns).where(stubs.c.status == UNCONFIRMED)).one()
+    due, waiting, parked = (_aged(row[at], row[at + 1], now) for at in (0, 2, 4))
+    return due, waiting, parked
+
+
+def _happened(connection: Connection, since_ms: int) -> dict[tuple[str, str], int]:
+    """Sends and deliveries by kind and outcome."""
+    return {(kind, outcome): count for kind, outcome, count in connection.execute(
+        select(attempts.c.kind, attempts.c.outcome, func.count()).where(attempts.c.begin_time >= since_ms)
+        .group_by(attempts.c.kind, attempts.c.outcome))}
+
+
+def _count(connection: Connection, table: Table, condition: ColumnElement[Any]) -> int:
+    return connection.execute(select(func.count()).select_from(table).where(condition)).scalar_one()
+
+
+def _aged(count: int, oldest: int | None, now: int) -> Waiting:
+    """Never younger than nothing: a clock of a database may be set back."""
+    return Waiting(count=count, oldest_ms=0 if oldest is None else max(0, now - oldest))
