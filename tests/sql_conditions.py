@@ -83,7 +83,7 @@ class _Maker:
 def verdicts(condition: str) -> str:
     """`p` when it is refused; or, for each message, 1 when it is taken and 0 when not."""
     try:
-        is_wanted = compile_condition(condition)
+        is_wanted = compile_condition(condition).is_wanted
     except HeaderError:
         return "p"
     return "".join(str(int(is_wanted(properties))) for properties in MESSAGES)

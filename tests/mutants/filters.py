@@ -7,6 +7,7 @@ _FUNCTIONS = "regulus/broker/sql_functions.py"
 _VALUES = "regulus/broker/sql_values.py"
 _GOLDEN = ("tests/golden/test_sql_conditions.py",)
 _REFUSED = ("tests/unit/broker/test_sql_expression.py",)
+_LOOKED = ("tests/unit/store/test_file_message_store.py",)
 
 MUTANTS = [
     Mutant(name="a filter takes what is unknown", path=_EXPRESSION,
@@ -32,4 +33,14 @@ MUTANTS = [
            old='if self._peek().kind != "end":', new="if False:", tests=_REFUSED),
     Mutant(name="a filter is as deep as its text", path=_EXPRESSION,
            old="if self._depth > DEPTH_MAX:", new="if False:", tests=_REFUSED),
+    Mutant(name="a filter looks at properties as long as there are any", path="regulus/store/commit_log.py",
+           old="if looked >= _LOOKED_MAX:", new="if False:", tests=_LOOKED),
+    Mutant(name="a filter that looks often counts as one that looks once", path="regulus/store/commit_log.py",
+           old="looked += message_filter.weight * (", new="looked += (", tests=_LOOKED),
+    Mutant(name="long properties count as short ones", path="regulus/store/commit_log.py",
+           old="_LOOK_COST + sum(map(len, properties.values()))", new="_LOOK_COST", tests=_LOOKED),
+    Mutant(name="a list behind IN weighs as so many conditions", path=_EXPRESSION,
+           old="token.kind not in _WEIGHTLESS", new="True", tests=_REFUSED),
+    Mutant(name="a filter reads numbers of any length", path=_VALUES,
+           old="    if len(text) > _NUMBER_SIZE_MAX:", new="    if False:", tests=_REFUSED),
 ]

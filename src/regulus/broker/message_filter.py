@@ -3,11 +3,11 @@
 Source: SubscriptionData, FilterAPI, DefaultMessageFilter, ExpressionMessageFilter.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.sql_expression import compile_condition
+from regulus.broker.sql_expression import Condition, compile_condition
 from regulus.errors import HeaderError
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.wire.bodies import SubscriptionData
@@ -23,9 +23,9 @@ NOT_SERVED = "The broker does not support consumer to filter message by "
 class ConditionFilter(Filter):
     """Every tag, and what a condition over the properties takes."""
 
-    def __init__(self, is_wanted: Callable[[Mapping[str, str]], bool]) -> None:
-        super().__init__(reads_properties=True)
-        self._is_wanted = is_wanted
+    def __init__(self, condition: Condition) -> None:
+        super().__init__(reads_properties=True, weight=condition.weight)
+        self._is_wanted = condition.is_wanted
 
     def matches(self, properties: Mapping[str, str]) -> bool:
         return self._is_wanted(properties)

@@ -55,12 +55,24 @@ _TOKENS = re.compile(r"""
 _KEYWORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH",
                        "ENDSWITH"))
 
+_WEIGHTLESS = frozenset(("text", "whole", "float", ",", "(", ")", "end"))
+"""A long list behind IN is looked up at once."""
 
-def compile_condition(text: str) -> Callable[[Properties], bool]:
-    """Whether a message of these properties is wanted. Raises HeaderError with the place of what is wrong in `text`."""
+
+class Condition(NamedTuple):
+    """`is_wanted`: whether a message of these properties is. `weight`: of how many words and signs the condition is,
+    literals apart: each may look at a property from end to end."""
+
+    is_wanted: Callable[[Properties], bool]
+    weight: int
+
+
+def compile_condition(text: str) -> Condition:
+    """Raises HeaderError with the place of what is wrong in `text`."""
     if len(text) > EXPRESSION_LENGTH_MAX:
         raise HeaderError(f"the SQL92 expression has {len(text)} characters; at most {EXPRESSION_LENGTH_MAX} are read")
-    condition = _Parser(text).parsed()
+    parser = _Parser(text)
+    condition = parser.parsed()
 
     def is_wanted(properties: Properties) -> bool:
         try:
@@ -68,7 +80,7 @@ def compile_condition(text: str) -> Callable[[Properties], bool]:
         except ValueError:
             return False    # a text that is no number, compared with one: no match, as in RocketMQ
 
-    return is_wanted
+    return Condition(is_wanted, parser.weight())
 
 
 class _Token(NamedTuple):
@@ -100,6 +112,9 @@ class _Parser:
         if self._peek().kind != "end":
             self._fail(self._peek(), "the condition has ended before it")
         return term.evaluate
+
+    def weight(self) -> int:
+        return sum(token.kind not in _WEIGHTLESS for token in self._tokens)
 
     # --- tokens ------------------------------------------------------------------------------------------------------
 

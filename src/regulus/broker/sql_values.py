@@ -14,9 +14,10 @@ INT_MAX = 2 ** 31 - 1
 LONG_MAX = 2 ** 63 - 1
 
 _INTEGER = re.compile(r"[+-]?\d+")
-_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
-_HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+_HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
 _DIGITS_MAX = 30        # of an integer, leading zeros too; Python reads much longer ones, in quadratic time
+_NUMBER_SIZE_MAX = 1_100    # characters, without blanks; every double can be written out in fewer
 _BLANKS = "".join(map(chr, range(33)))
 
 
@@ -96,7 +97,8 @@ def _long(text: str) -> int:
 
 
 def _whole(text: str, largest: int) -> int:
-    if not _INTEGER.fullmatch(text) or (len(text) > _DIGITS_MAX and text.lstrip("+-0")[_DIGITS_MAX:]):
+    if len(text) > _NUMBER_SIZE_MAX or not _INTEGER.fullmatch(text) or (
+            len(text) > _DIGITS_MAX and text.lstrip("+-0")[_DIGITS_MAX:]):
         raise ValueError(f"{text!r:.50} is no whole number")
     number = int(text)
     if not -largest - 1 <= number <= largest:
@@ -106,6 +108,8 @@ def _whole(text: str, largest: int) -> int:
 
 def _double(text: str) -> float:
     text = text.strip(_BLANKS)
+    if len(text) > _NUMBER_SIZE_MAX:
+        raise ValueError(f"{text!r:.50} has {len(text)} characters, more than any number needs")
     if _HEX_DOUBLE.fullmatch(text):
         return _hex_double(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
     if not _DOUBLE.fullmatch(text):

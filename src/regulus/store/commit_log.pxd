@@ -20,6 +20,8 @@ cdef Py_ssize_t _AHEAD
 cdef Py_ssize_t _LINE_SIZE
 cdef bint _COMPILED
 cdef long long _FILLER_SIZE
+cdef long long _LOOKED_MAX
+cdef long long _LOOK_COST
 cdef long long _HEAD_SIZE
 cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_NOT
@@ -67,7 +69,7 @@ cdef class CommitLog:
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
 
-    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint, is_rot_known=bint,
+    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint, is_rot_known=bint, looked="long long",
                    count="long long", size_sum="long long", gathered=Py_ssize_t, file=MappedFile, run_file=MappedFile, start="long long",
                    end="long long", position=Py_ssize_t, physical_offset="long long", size="long long")
     cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,
@@ -85,4 +87,4 @@ cdef int _fetch_ahead(MappedFile file, long long physical_offset, long long size
 cdef bint _is_own(MappedFile file, long long physical_offset, long long size, ConsumeQueue queue,
                   long long queue_offset) except -1
 
-cdef bint _matches(MappedFile file, long long physical_offset, long long size, Filter message_filter) except -1
+cdef object _properties(MappedFile file, long long physical_offset, long long size)

@@ -38,7 +38,12 @@ GATHERED_RUN_MAX = 4096
 """Runs of records up to this size are copied together, which takes less time than one more slice on its way out."""
 GATHERED_MAX = 256 << 10
 """Bytes copied together at most; the next ones begin another buffer."""
+LOOKED_MAX = 16_000_000
+"""A filter that reads properties passes over no more messages once it looked at so many characters of them, each as
+often as it weighs: the next read goes on there. One read is to take tens of ms and not seconds."""
 
+_LOOKED_MAX = LOOKED_MAX
+_LOOK_COST = 100                # of one look, in characters
 _BLANK_SIZE_MIN = 8
 _GATHERED_RUN_MAX = GATHERED_RUN_MAX
 _GATHERED_MAX = GATHERED_MAX
@@ -388,7 +393,7 @@ class CommitLog:
     def read_queue(self, queue: ConsumeQueue, queue_offset: int, count_max: int, bytes_max: int,
                    message_filter: Filter, scan_max: int) -> GetResult:
         """Records of `queue` from `queue_offset` on that the filter takes, passing over at most `scan_max` bytes of the
-        queue.
+        queue, and looking at no more of their properties than LOOKED_MAX allows.
 
         Neighbours in the log become one slice, short ones between others a copy. The first record is given whatever
         its size. Raises StoreDamaged where the first one is not the unit's own; before a later one it ends.
@@ -407,6 +412,7 @@ class CommitLog:
         start = end = -1
         tags_codes = message_filter.tags_codes
         reads_properties = message_filter.reads_properties
+        looked = 0
         is_rot_known = bool(self.rotten)
         for position in range(0, len(units), _UNIT):
             physical_offset = big_endian.int8(units, position)
@@ -425,9 +431,15 @@ class CommitLog:
                         if count:
                             break
                         raise StoreDamaged(_damage(file, physical_offset, queue, offset))
-                    if reads_properties and not _matches(file, physical_offset, size, message_filter):
-                        offset += 1
-                        continue
+                    if reads_properties:
+                        if looked >= _LOOKED_MAX:
+                            break
+                        properties = _properties(file, physical_offset, size)
+                        if properties is not None:
+                            looked += message_filter.weight * (_LOOK_COST + sum(map(len, properties.values())))
+                        if properties is None or not message_filter.matches(properties):
+                            offset += 1
+                            continue
                     # No run leaves its file, because a blank lies between two files.
                     if physical_offset != end:
                         if run_file is not None:
@@ -530,13 +542,12 @@ def _damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, 
             f"is set to {queue_offset + 1}")
 
 
-def _matches(file: MappedFile, physical_offset: int, size: int, message_filter: Filter) -> bool:
-    """Whether the properties pass; those of a record that cannot be read do not."""
+def _properties(file: MappedFile, physical_offset: int, size: int) -> dict[str, str] | None:
+    """None of a record that cannot be read."""
     try:
-        record = decode(file.slice(physical_offset - file.start, size), 0, False)
-        return message_filter.matches(record.properties)
+        return decode(file.slice(physical_offset - file.start, size), 0, False).properties
     except RecordError:
-        return False
+        return None
 
 
 def _judge(queue_offset: int, low: int, high: int) -> tuple[GetStatus, int]:

@@ -1,4 +1,5 @@
 import gc
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
@@ -132,6 +133,40 @@ def test_a_filter_passes_over_so_many_units_and_no_more(tmp_path: Path) -> None:
                        mapped_file_size_commit_log=1 << 20)
     fill(store, 100)
     assert read(store, 0, count_max=5, tags=frozenset({1})) == (GetStatus.NO_MATCHED_MESSAGE, 20, [])
+
+
+class FirstIs(Filter):
+    """Messages of which the property N is that; looks at the properties `weight` times, as it says."""
+
+    def __init__(self, number: int, weight: int) -> None:
+        super().__init__(reads_properties=True, weight=weight)
+        self.number = number
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        return properties["N"] == str(self.number)
+
+
+@pytest.mark.parametrize(("weight", "passed"), [
+    (1_000, 40),        # 400,400 of 16,000,000 for each message
+    (10_000, 4), (10**9, 1), (1, 50)])
+def test_a_filter_looks_at_so_many_properties_and_no_more(tmp_path: Path, weight: int, passed: int) -> None:
+    store = open_store(tmp_path, mapped_file_size_consume_queue=20_000, mapped_file_size_commit_log=1 << 20)
+    for number in range(50):
+        store.append(a_message(N=f"{number}", P="x" * (300 - len(str(number)))), NOW)
+    dispatch(store)
+    seen = [store.get_message("TopicA", 0, offset, 32, 1 << 20, FirstIs(45, weight)) for offset in (0, 5)]
+    status = [GetStatus.NO_MATCHED_MESSAGE, GetStatus.FOUND]
+    assert [(result.status, result.next_begin_offset) for result in seen] == [
+        (status[offset + passed > 45], min(50, offset + passed)) for offset in (0, 5)]
+
+
+def test_what_was_found_is_given_when_a_filter_may_look_no_further(tmp_path: Path) -> None:
+    store = open_store(tmp_path, mapped_file_size_consume_queue=20_000, mapped_file_size_commit_log=1 << 20)
+    for number in range(5):
+        store.append(a_message(N=f"{number}"), NOW)
+    dispatch(store)
+    result = store.get_message("TopicA", 0, 1, 32, 1 << 20, FirstIs(1, 10**9))
+    assert (result.status, result.message_count, result.next_begin_offset) == (GetStatus.FOUND, 1, 2)
 
 
 @pytest.mark.parametrize(("offset", "status", "next_offset"), [
