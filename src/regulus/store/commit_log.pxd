@@ -22,6 +22,7 @@ cdef bint _COMPILED
 cdef long long _FILLER_SIZE
 cdef long long _LOOKED_MAX
 cdef long long _LOOK_COST
+cdef long long _SHORT_SIZE
 cdef long long _HEAD_SIZE
 cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_NOT
@@ -69,7 +70,7 @@ cdef class CommitLog:
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
 
-    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint, is_rot_known=bint, looked="long long",
+    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint, is_rot_known=bint, looked="long long", length="long long",
                    count="long long", size_sum="long long", gathered=Py_ssize_t, file=MappedFile, run_file=MappedFile, start="long long",
                    end="long long", position=Py_ssize_t, physical_offset="long long", size="long long")
     cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,

@@ -44,6 +44,7 @@ often as it weighs: the next read goes on there. One read is to take tens of ms 
 
 _LOOKED_MAX = LOOKED_MAX
 _LOOK_COST = 100                # of one look, in characters
+_SHORT_SIZE = 1024              # a record that counts whole, because to count its properties alone would cost more
 _BLANK_SIZE_MIN = 8
 _GATHERED_RUN_MAX = GATHERED_RUN_MAX
 _GATHERED_MAX = GATHERED_MAX
@@ -436,7 +437,8 @@ class CommitLog:
                             break
                         properties = _properties(file, physical_offset, size)
                         if properties is not None:
-                            looked += message_filter.weight * (_LOOK_COST + sum(map(len, properties.values())))
+                            length = size if size <= _SHORT_SIZE else sum(map(len, properties.values()))
+                            looked += message_filter.weight * (_LOOK_COST + length)
                         if properties is None or not message_filter.matches(properties):
                             offset += 1
                             continue
