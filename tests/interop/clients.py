@@ -20,6 +20,9 @@ from real_rocketmq import java_command
 
 Event = dict[str, Any]
 
+WAIT_S = 120.0
+"""For what a client should see: two tests run at a time, and a Java client that missed it looks again after 30 s."""
+
 _CLIENT_HEAP = ("-Xms32m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -88,7 +91,7 @@ class RunningClient:
     def bodies(self) -> list[str]:
         return [event["body"] for event in self.messages()]
 
-    def wait_until(self, seen: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    def wait_until(self, seen: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
         """Take events until `seen()`; raises ClientFailed with what came instead."""
         end = time.monotonic() + timeout_s
         while not seen():
@@ -103,7 +106,7 @@ class RunningClient:
     def wait_for_start(self) -> None:
         self.wait_until(lambda: any(event["event"] == "started" for event in self.events), "its own start")
 
-    def wait_for_bodies(self, expected: Sequence[str], timeout_s: float = 60.0) -> None:
+    def wait_for_bodies(self, expected: Sequence[str], timeout_s: float = WAIT_S) -> None:
         """Until every expected body has come at least once."""
         self.wait_until(lambda: set(expected) <= set(self.bodies()), f"all of {list(expected)}", timeout_s)
 
