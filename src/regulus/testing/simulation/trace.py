@@ -1,6 +1,7 @@
 """What happened in a run, in order: as lines to read, and as a digest by which two runs are compared."""
 
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
@@ -36,11 +37,23 @@ class Trace:
             self.lines.append(f"{self._now():10.4f}  {who:12}   {text.replace(self._home, '')}")
 
 
+class _Here(logging.Filter):
+    """Lets through what this thread logs: a run has no other, and what other threads of the process say is not its."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread == self._thread
+
+
 class LogListener(logging.Handler):
     """Puts what the code logs into the trace; `on_error` hears of errors."""
 
     def __init__(self, trace: Trace, who: Callable[[], str], on_error: Callable[[str], None]) -> None:
         super().__init__(logging.DEBUG if trace.is_kept else logging.ERROR)
+        self.addFilter(_Here())
         self._trace = trace
         self._who = who
         self._on_error = on_error
@@ -61,6 +74,7 @@ class WarningListener(logging.Handler):
 
     def __init__(self, hear: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
+        self.addFilter(_Here())
         self._hear = hear
 
     def emit(self, record: logging.LogRecord) -> None:

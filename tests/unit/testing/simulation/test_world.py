@@ -5,6 +5,7 @@ import gc
 import logging
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -66,6 +67,17 @@ def test_a_seed_is_the_same_run_in_each_process_that_has_the_same_order_of_hashe
                            check=True).stdout for _ in range(2)]
     assert len(runs[0].splitlines()) > 10
     assert runs[0] == runs[1]
+
+
+def test_what_another_thread_of_the_process_logs_is_none_of_the_run():
+    async def app(world):
+        told = threading.Thread(target=logging.getLogger("regulus.client").error, args=("elsewhere",))
+        told.start()
+        told.join()
+
+    lines = []
+    simulate(app, seed=3, say=lines.append)
+    assert not [line for line in lines if "elsewhere" in line]
 
 
 def test_what_the_application_raises_is_told_with_the_seed():
