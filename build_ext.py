@@ -20,6 +20,7 @@ from setuptools.command.build_ext import build_ext
 SOURCE = Path(__file__).resolve().parent / "src"
 
 COMPILED_MODULES = (
+    "regulus.access.signed_sends",
     "regulus.broker.handlers.pull_message",
     "regulus.broker.handlers.send_message",
     "regulus.broker.outcome",

@@ -15,6 +15,7 @@ with its spread slightly understated.
 """
 
 import argparse
+import hmac
 import json
 import os
 import select
@@ -22,6 +23,7 @@ import socket
 import struct
 import sys
 import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,6 +60,8 @@ class Load:
     warm_up_seconds: float
     server_pid: int             # 0: not measured
     backlog: int = 0            # messages that the topic holds, to be pulled; 0: send
+    access_key: str = ""        # signs the requests; empty: they are not signed
+    secret_key: str = ""
 
 
 @dataclass(slots=True)
@@ -89,16 +93,25 @@ def frame(code: int, opaque: int, fields: dict[str, str], body: bytes = b"") -> 
     return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
 
 
+def signed(load: Load, fields: dict[str, str], body: bytes = b"") -> dict[str, str]:
+    """The fields with a signature, where the load has an account; the first stands in front, as Java's map has it."""
+    if not load.access_key:
+        return fields
+    fields = {"AccessKey": load.access_key, **fields}
+    content = "".join([fields[name] for name in sorted(fields)]).encode() + body
+    return {"Signature": b64encode(hmac.digest(load.secret_key.encode(), content, "sha1")).decode(), **fields}
+
+
 def send_frames(load: Load, lane: int) -> Iterator[bytes]:
     """One frame for each request that may be in flight."""
     body = os.urandom(load.body_size // 2 + 1).hex().encode()[:load.body_size]
     born = str(int(time.time() * 1000))
     for slot in range(load.in_flight):
         unique_key = f"7F000001{os.getpid() & 0xFFFF:04X}18B4AAC2{lane & 0xFFFF:04X}{slot:08X}"
-        yield frame(_SEND_MESSAGE_V2, _OPAQUE_BASE + slot, {
+        yield frame(_SEND_MESSAGE_V2, _OPAQUE_BASE + slot, signed(load, {
             "a": "bench_producer", "b": load.topic, "c": "TBW102", "d": "4", "e": str(slot % load.queues), "f": "0",
             "g": born, "h": "0", "i": f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01true\x02TAGS\x01bench",
-            "j": "0", "k": "false", "m": "false", "n": "broker-a"}, body)
+            "j": "0", "k": "false", "m": "false", "n": "broker-a"}, body), body)
 
 
 def pull_frames(load: Load) -> Iterator[bytes]:
@@ -109,19 +122,19 @@ def pull_frames(load: Load) -> Iterator[bytes]:
     for queue_offset in range(first, per_queue - _PULL_BATCH + 1, _PULL_BATCH):
         for queue in range(load.queues):
             opaque += 1
-            yield frame(_PULL_MESSAGE, opaque, {
+            yield frame(_PULL_MESSAGE, opaque, signed(load, {
                 "consumerGroup": "bench_consumer", "topic": load.topic, "queueId": str(queue),
                 "queueOffset": str(queue_offset), "maxMsgNums": str(_PULL_BATCH), "sysFlag": str(_PULL_FLAGS),
                 "commitOffset": "0", "suspendTimeoutMillis": "15000", "subscription": "*", "subVersion": "0",
-                "expressionType": "TAG"})
+                "expressionType": "TAG"}))
 
 
 def create_topic(load: Load) -> None:
     with socket.create_connection((load.host, load.port), timeout=_WAIT_MAX_S) as connection:
         queues = str(load.queues)
-        connection.sendall(frame(_CREATE_TOPIC, 1, {
+        connection.sendall(frame(_CREATE_TOPIC, 1, signed(load, {
             "topic": load.topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues,
-            "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}))
+            "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"})))
         answer = read_frame(connection)
     if _SUCCESS not in answer:
         raise LoadFailed(f"topic {load.topic} was not created: {answer!r}")
@@ -322,6 +335,8 @@ def parse_arguments(arguments: list[str]) -> Load:
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of load before measuring")
     parser.add_argument("--server-pid", type=int, default=0, help="process whose CPU time is measured")
     parser.add_argument("--backlog", type=int, default=0, help="pull this many messages, which the topic holds")
+    parser.add_argument("--access-key", default="", help="sign as this account")
+    parser.add_argument("--secret-key", default="")
     options = parser.parse_args(arguments)
     host, _, port = options.address.rpartition(":")
     for name in ("queues", "connections", "in_flight", "body_size"):
@@ -332,7 +347,8 @@ def parse_arguments(arguments: list[str]) -> Load:
     return Load(host=host, port=int(port), topic=options.topic, queues=options.queues, body_size=options.body_size,
                 connections=options.connections, in_flight=options.in_flight, count_max=options.count,
                 seconds_max=options.seconds if options.seconds or options.count else 10.0,
-                warm_up_seconds=options.warm_up, server_pid=options.server_pid, backlog=options.backlog)
+                warm_up_seconds=options.warm_up, server_pid=options.server_pid, backlog=options.backlog,
+                access_key=options.access_key, secret_key=options.secret_key)
 
 
 def main() -> None:

@@ -7,6 +7,8 @@ _TABLE = "regulus/broker/access.py"
 _OF_RULES = ("tests/unit/access/test_plain_rules.py",)
 _OF_TABLE = ("tests/unit/broker/test_access.py",)
 _OF_DOOR = ("tests/unit/server/test_door.py",)
+_SENDS = "regulus/access/signed_sends.py"
+_OF_SENDS = ("tests/unit/access/test_signed_sends.py",)
 _OF_FILES = ("tests/unit/server/test_access_files.py",)
 
 MUTANTS = (
@@ -51,4 +53,19 @@ MUTANTS = (
            tests=("tests/unit/server/test_ha_server.py",)),
     Mutant(name="settings show the brokers' secret", path="regulus/access/credentials.py",
            old="_SECRETS = (\"innerClientAuthenticationCredentials\",)", new="_SECRETS = ()", tests=_OF_DOOR),
+    Mutant(name="a send as one that was let in needs no signature", path=_SENDS,
+           old="return self._is_signed(request, sender)", new="return True", tests=_OF_SENDS),
+    Mutant(name="a send as one that was let in may go to any topic", path=_SENDS,
+           old="                or self._value(_TOPIC) not in sender.topics:", new="                or False:",
+           tests=_OF_SENDS),
+    Mutant(name="what old rules let in passes on", path=_SENDS, old="        if rules is not self._rules:\n",
+           new="        if False:\n", tests=_OF_SENDS),
+    Mutant(name="the door reads another topic than the handler", path=_SENDS,
+           old="if field == _FIELDS or self._seen >> field & 1:", new="if field == _FIELDS:", tests=_OF_SENDS),
+    Mutant(name="a field that is not signed is let through", path=_SENDS,
+           old="        if field == _FIELDS or",
+           new="        if field == _FIELDS:\n            return True\n        if", tests=_OF_SENDS),
+    Mutant(name="another account sends by what the first may", path=_SENDS,
+           old="if sender is None or sender.access_key != user or sender.secret_key != secret:",
+           new="if sender is None:", tests=_OF_SENDS),
 )

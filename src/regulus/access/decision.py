@@ -81,10 +81,16 @@ Verdict = Allowed | Denied
 
 
 class Rules(Protocol):
-    """Both versions of access control: accounts of `plain_acl.yml`, and users with policies."""
+    """Both versions of access control: accounts of `plain_acl.yml`, and users with policies.
+
+    They never change: whatever changes an account makes new rules. So what they said may be kept as long as they hold.
+    """
 
     def decide(self, facts: RequestFacts) -> Verdict:
         """Of a request as it came: white lists, account, signature, then `permit`."""
+
+    def secret_of(self, user: str) -> str | None:
+        """With what a user signs whom these rules know; None for all others."""
 
     def permit(self, user: str, source: str, needs: tuple[Need, ...]) -> Verdict:
         """What a user whose signature is right may do; also what `regulus acl explain` asks."""

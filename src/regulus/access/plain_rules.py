@@ -72,6 +72,10 @@ class PlainRules:
             return _denied("what the request needs cannot be read", str(error))
         return _permit(account, needs)
 
+    def secret_of(self, user: str) -> str | None:
+        account = self._accounts.get(user)
+        return None if account is None else account.secret_key
+
     def permit(self, user: str, source: str, needs: tuple[Need, ...]) -> Verdict:
         """With the white lists, too: they come first."""
         if self._white_addresses.matches(source):

@@ -42,6 +42,8 @@ cpdef Py_ssize_t run_end(const unsigned char* text, Py_ssize_t position) noexcep
 
 cdef Py_ssize_t _field_end(const unsigned char* text, Py_ssize_t position, Py_ssize_t end) noexcept
 
+cpdef bint is_separator(const unsigned char* text, Py_ssize_t position) noexcept
+
 cdef bint _is_escaped(const unsigned char* text, Py_ssize_t position, int digit) noexcept
 
 @cython.locals(others=cython.uchar, character=cython.uchar, position=Py_ssize_t)

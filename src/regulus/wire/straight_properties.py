@@ -152,6 +152,11 @@ def _field_end(text: bytes | bytearray, position: int, end: int) -> int:
     return position
 
 
+def is_separator(text: bytes, position: int) -> bool:
+    """Whether the backslash there begins the escape of a separator of property strings."""
+    return _is_escaped(text, position, ord("1")) or _is_escaped(text, position, ord("2"))
+
+
 def _is_escaped(text: bytes, position: int, digit: int) -> bool:
     """Whether the control character of this number is spelled at `position`."""
     return text[position] == ord("\\") and text[position + 1] == ord("u") and text[position + 5] == digit \
