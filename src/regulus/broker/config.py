@@ -70,6 +70,9 @@ class BrokerConfig(StoreRules):
     enable_property_filter: bool = False
     """Whether consumers may subscribe by SQL92 conditions, each of which reads all messages that it is asked about."""
 
+    recall_message_enable: bool = False
+    """Whether a message that waits for its time can be taken back by its handle."""
+
     # queries
     default_query_max_num: int = 32
 

@@ -28,7 +28,6 @@ _REASONS: dict[str, tuple[Code, ...]] = {
         Code.AUTH_CREATE_USER,
         Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER, Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_CREATE_ACL,
         Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL),
-    "timer messages are not served": (Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS, Code.RECALL_MESSAGE),
     "POP consumption is not served": (
         Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.PEEK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION,
         Code.POLLING_INFO, Code.POP_ROLLBACK, Code.BATCH_ACK_MESSAGE, Code.QUERY_ASSIGNMENT,

@@ -23,6 +23,11 @@ from regulus.broker.handlers.query_message import (
     handle_search_offset_by_timestamp,
     handle_view_message_by_id,
 )
+from regulus.broker.handlers.recall_message import (
+    handle_get_timer_check_point,
+    handle_get_timer_metrics,
+    handle_recall_message,
+)
 from regulus.broker.handlers.send_message import handle_send_message
 from regulus.broker.handlers.send_reply_message import handle_send_reply_message
 from regulus.broker.handlers.sink_marks import handle_get_sink_marks, handle_release_sink_marks
@@ -44,6 +49,9 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.SEND_REPLY_MESSAGE_V2: handle_send_reply_message,
     RequestCode.CONSUMER_SEND_MSG_BACK: handle_consumer_send_msg_back,
     RequestCode.END_TRANSACTION: handle_end_transaction,
+    RequestCode.RECALL_MESSAGE: handle_recall_message,
+    RequestCode.GET_TIMER_CHECK_POINT: handle_get_timer_check_point,
+    RequestCode.GET_TIMER_METRICS: handle_get_timer_metrics,
     RequestCode.RESUME_CHECK_HALF_MESSAGE: handle_resume_check_half_message,
     RequestCode.PULL_MESSAGE: handle_pull_message,
     RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
@@ -101,7 +109,7 @@ MASTER_ONLY = _SETTINGS | {
     RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, RequestCode.CONSUMER_SEND_MSG_BACK,
     RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE, RequestCode.LOCK_BATCH_MQ,
-    RequestCode.UNLOCK_BATCH_MQ}
+    RequestCode.UNLOCK_BATCH_MQ, RequestCode.RECALL_MESSAGE}
 """What only a master answers: messages and settings come to a slave from there, and two locks of a queue are none."""
 
 

@@ -32,6 +32,7 @@ from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.statistics import Statistics
 from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
+from regulus.broker.timers import Timers
 from regulus.broker.topics import Topics
 from regulus.broker.transactions import Transactions
 from regulus.errors import HeaderError
@@ -89,6 +90,7 @@ class BrokerState:
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
         self.storing = Storing(SendFacts(config, store, self.topics.facts))
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
+        self.timers = Timers(config, store, self.storing)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
@@ -121,6 +123,7 @@ class BrokerState:
         self.send_facts = self.storing.facts = SendFacts(config, self.store, self.topics.facts)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
+        self.timers.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
 
@@ -181,12 +184,13 @@ class BrokerState:
         steady_ms = self.steady_ms
         is_master = not self.config.is_slave    # whose deliveries and questions come to a slave with the log
         wait_ms = self.delay_schedule.tick(now_ms) if is_master else None
+        timers_ms = self.timers.tick(now_ms)
         self.held_requests.wake_expired(steady_ms)
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
             self.group_notices.note(group)
-        waits = (wait_ms, clients_ms, self.transactions.tick(now_ms, steady_ms) if is_master else None,
+        waits = (wait_ms, timers_ms, clients_ms, self.transactions.tick(now_ms, steady_ms) if is_master else None,
                  self.queue_locks.tick(steady_ms),
                  self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
                  self.group_notices.tick(steady_ms), self.long_answers.tick())

@@ -249,6 +249,7 @@ class BrokerServer:
             raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}; put its .bak "
                                "in its place, or move it away to start without it") from error
         self.broker.lower_offsets(self._clock())
+        self.broker.timers.open(self._clock())
         for warning in self.broker.unserved_attributes():
             _log.warning("%s", warning)
 
