@@ -28,9 +28,8 @@ _REASONS: dict[str, tuple[Code, ...]] = {
         Code.AUTH_CREATE_USER,
         Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER, Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_CREATE_ACL,
         Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL),
-    "POP consumption is not served": (
-        Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.PEEK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION,
-        Code.POLLING_INFO, Code.POP_ROLLBACK, Code.BATCH_ACK_MESSAGE, Code.QUERY_ASSIGNMENT,
+    "POP consumption is not served wholly": (
+        Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.POP_ROLLBACK, Code.QUERY_ASSIGNMENT,
         Code.SET_MESSAGE_REQUEST_MODE, Code.GET_ALL_MESSAGE_REQUEST_MODE),
     "static topics are not served": (Code.UPDATE_AND_CREATE_STATIC_TOPIC,),
     "queues stand in files, not in RocksDB": (
