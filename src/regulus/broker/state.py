@@ -19,12 +19,13 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
-from regulus.broker.held_requests import HeldRequests
+from regulus.broker.held_requests import ANY_QUEUE, HeldRequests
 from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
 from regulus.broker.pop_flights import PopFlights
+from regulus.broker.pop_orders import PopOrders
 from regulus.broker.pop_places import PopPlaces
 from regulus.broker.pop_revival import PopRevival
 from regulus.broker.queue_locks import QueueLocks
@@ -56,6 +57,7 @@ DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 POP_PLACES_DOCUMENT = "regulusPops"
+POP_ORDERS_DOCUMENT = "consumerOrderInfo"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 OFFSET_SET_BACKS_DOCUMENT = "regulusOffsetSetBacks"
 
@@ -98,6 +100,7 @@ class BrokerState:
         self.pop_flights = PopFlights(config, self.storing, now_ms)
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
                                       self.subscription_groups, self.consumer_offsets)
+        self.pop_orders = PopOrders()
         self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
@@ -183,6 +186,11 @@ class BrokerState:
         tick."""
         self.held_requests.wake_queue(topic, queue_id)
 
+    def pops_changed(self, topic: str, queue_id: int) -> None:
+        """A queue gives messages again to those who pop in order."""
+        self.held_requests.wake_queue(topic, queue_id)
+        self.held_requests.wake_queue(topic, ANY_QUEUE)
+
     @property
     def wants_tick(self) -> bool:
         """Whether a tick has something to do now that was not there at the last one."""
@@ -208,7 +216,9 @@ class BrokerState:
 
     def _tick_pops(self, now_ms: int) -> tuple[int | None, ...]:
         host = self.own_host
-        return (self.pop_flights.tick(host, now_ms),
+        for topic, queue_id in self.pop_orders.take_free(now_ms):
+            self.pops_changed(topic, queue_id)
+        return (self.pop_orders.wait_ms(now_ms), self.pop_flights.tick(host, now_ms),
                 self.pop_revival.tick(host, now_ms, is_v2=self.config.enable_retry_topic_v2))
 
     @property
@@ -256,6 +266,7 @@ class BrokerState:
             # Behind the offsets: it says from where on the log knows of pops better than they do.
             KeptPart(name=POP_PLACES_DOCUMENT, part=self.pop_places, when=When.FIRST_AT_ONCE,
                      load=self.pop_places.load),
+            KeptPart(name=POP_ORDERS_DOCUMENT, part=self.pop_orders, when=later, load=self.pop_orders.load, saved=0),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
             KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,

@@ -373,3 +373,113 @@ def test_acks_of_an_earlier_run_count():
         assert rig.ack(handle).code == 0
     rig.run_to(NOW + 32_000)
     assert bodies(rig.pop()) == ["c"]
+
+
+# --- in order --------------------------------------------------------------------------------------------------------
+
+
+def counts(rig: Rig, count: int = 32, attempt: str | None = None) -> dict[str, str]:
+    """Pop one queue in order; the counts that the answer tells, empty for no answer."""
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=0, max_msg_nums=count, invisible_time=30_000,
+                               poll_time=0, born_time=rig.now_ms, init_mode=0, order=True, attempt_id=attempt)
+    answer = rig.ask(Code.POP_MESSAGE, header.ext())
+    if answer.code == ResponseCode.POLLING_TIMEOUT:
+        return {}
+    rig.popped = rig.taken(answer)
+    return dict(each.split(" ")[1:] for each in answer.ext["orderCountInfo"].split(";"))
+
+
+def test_in_order_a_queue_gives_nothing_until_all_is_acknowledged_or_visible():
+    rig = Rig()
+    rig.send(*"abcd")
+    assert counts(rig, 2) == {"0": "0"}
+    assert bodies(rig.popped) == ["a", "b"]
+    first, second = [handle for _, handle in rig.popped]
+    assert first.revive_queue_id == 999
+    assert counts(rig, 2) == {}
+    assert rig.ack(second).code == 0
+    assert counts(rig, 2) == {}
+    assert rig.ack(first).code == 0
+    assert counts(rig, 2) == {"0": "0"}
+    assert bodies(rig.popped) == ["c", "d"]
+
+
+def test_in_order_the_same_message_comes_first_again_and_is_counted():
+    rig = Rig()
+    rig.send(*"abc")
+    counts(rig, 2)
+    assert rig.ack(rig.popped[1][1]).code == 0
+    rig.run_to(NOW + 29_900)
+    assert counts(rig, 3) == {}
+    rig.run_to(NOW + 30_000)
+    assert counts(rig, 3) == {"0": "0", "qo0%0": "1", "qo0%1": "1"}
+    assert bodies(rig.popped) == ["a", "b", "c"]
+
+
+def test_in_order_a_repeated_attempt_gives_the_same_and_is_not_counted():
+    rig = Rig()
+    rig.send(*"ab")
+    counts(rig, 2, "attempt-1")
+    assert counts(rig, 2, "attempt-2") == {}
+    assert counts(rig, 2, "attempt-1") == {"0": "0"}
+    assert bodies(rig.popped) == ["a", "b"]
+
+
+def test_in_order_a_receipt_of_an_earlier_pop_is_worth_nothing():
+    rig = Rig()
+    rig.send("a")
+    counts(rig)
+    ((_, old),) = rig.popped
+    rig.run_to(NOW + 31_000)
+    counts(rig)
+    assert rig.ack(old).code == ResponseCode.MESSAGE_ILLEGAL
+    assert rig.change(old, 60_000).code == ResponseCode.NO_MESSAGE
+    assert rig.ack(rig.popped[0][1]).code == 0
+    rig.run_to(NOW + 90_000)
+    assert counts(rig) == {}
+
+
+def test_in_order_another_time_keeps_the_queue_as_long():
+    rig = Rig()
+    rig.send("a")
+    counts(rig)
+    ((_, handle),) = rig.popped
+    rig.run_to(NOW + 10_000)
+    answer = rig.change(handle, 3_000)
+    assert (answer.code, answer.ext["popTime"]) == (0, str(handle.pop_time))
+    rig.run_to(NOW + 12_900)
+    assert counts(rig) == {}
+    rig.run_to(NOW + 13_000)
+    assert counts(rig) == {"0": "1", "qo0%0": "1"}
+
+
+def test_in_order_who_waits_is_answered_when_the_queue_is_free():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.send("a")
+    counts(rig)
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000,
+                               poll_time=60_000, born_time=NOW, init_mode=0, order=True)
+    assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+    rig.run_to(NOW + 29_900)
+    assert not rig.broker.notices
+    rig.run_to(NOW + 30_100)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+
+
+def test_in_order_a_start_knows_what_is_out():
+    rig = Rig()
+    rig.send(*"ab")
+    counts(rig)
+    rig.ack(rig.popped[0][1])
+    handle = rig.popped[1][1]
+    rig.change(handle, 40_000)
+    rig = rig.restarted()
+    assert counts(rig) == {}
+    rig.run_to(NOW + 39_000)
+    assert counts(rig) == {}
+    assert rig.ack(handle).code == 0
+    rig.send("c")
+    assert counts(rig) == {"0": "0"}
+    assert bodies(rig.popped) == ["c"]

@@ -30,9 +30,9 @@ from regulus.wire.headers import (
 from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
+_WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"
 BATCHES_MAX = 1024
 """Pops that one batch acknowledges."""
-_IN_ORDER = "pops in order are not served by this broker yet"
 
 
 def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -40,6 +40,11 @@ def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState
     receipt = _receipt(request, header, broker)
     if isinstance(receipt, Reply):
         return receipt
+    if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+        if not _ack_in_order(header.topic, header.consumer_group, header.queue_id, header.offset, receipt.pop_time,
+                             broker, now_ms):
+            return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the message is not out by this receipt")
+        return Reply(request.response(ResponseCode.SUCCESS))
     key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
     appended = broker.pop_flights.ack(Acks(key, broker.config.broker_name, (header.offset,)), receipt.revive_queue_id,
                                       receipt.invisible_time, _host(broker, peer), now_ms)
@@ -58,6 +63,10 @@ def handle_batch_ack_message(request: RemotingCommand, peer: Peer, broker: Broke
     for batch in batches:
         topic = receipt_handle.real_topic(batch.topic, batch.consumer_group, batch.retry)
         offsets = _offsets_of(batch)
+        if batch.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+            for offset in offsets:
+                _ack_in_order(topic, batch.consumer_group, batch.queue_id, offset, batch.pop_time, broker, now_ms)
+            continue
         if broker.topics.get(topic) is None or not offsets or not _is_revive_queue(batch.revive_queue_id):
             continue
         key = CheckpointKey(topic, batch.consumer_group, batch.queue_id, batch.start_offset, batch.pop_time)
@@ -79,14 +88,15 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"the invisible time {header.invisible_time} ms is not 0 to {INVISIBLE_MS_MAX}")
+    if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+        return _change_in_order(request, header, receipt, broker, now_ms)
     flights = broker.pop_flights
     key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
     flight = flights.find(key)
     is_acked = flight is not None and (not flight.bits_of((header.offset,))
                                        or bool(flight.acked & flight.bits_of((header.offset,))))
     if is_acked or not flights.may_be_in_flight(key, receipt.invisible_time, now_ms):
-        return refuse(request, ResponseCode.NO_MESSAGE,
-                      "the message was acknowledged, or is visible again: its receipt is worth nothing any more")
+        return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
     new_key = key._replace(start_offset=header.offset, pop_time=max(now_ms, receipt.pop_time + 1))
     again = PopCheckpoint(key=new_key, broker_name=broker.config.broker_name, invisible_time=header.invisible_time,
                           offsets=(header.offset,))
@@ -99,6 +109,29 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     ext = ChangeMessageInvisibletimeResponse(pop_time=new_key.pop_time, invisible_time=header.invisible_time,
                                              revive_qid=revive_queue_id).ext()
     return Reply(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
+
+
+def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: int, broker: BrokerState,
+                  now_ms: int) -> bool:
+    """Whether it was out by this receipt. One that is behind the group's offset was acknowledged before."""
+    if offset < broker.consumer_offsets.query(group, topic, queue_id):
+        return True
+    next_offset = broker.pop_orders.ack(topic, group, queue_id, offset, pop_time)
+    if next_offset is None:
+        return False
+    broker.consumer_offsets.commit(group, topic, queue_id, next_offset, now_ms)
+    broker.pops_changed(topic, queue_id)
+    return True
+
+
+def _change_in_order(request: RemotingCommand, header: ChangeMessageInvisibletimeRequest, receipt: ReceiptHandle,
+                     broker: BrokerState, now_ms: int) -> Outcome:
+    """Its receipt stays as it is."""
+    if not broker.pop_orders.change(header.topic, header.consumer_group, header.queue_id, header.offset,
+                                    receipt.pop_time, now_ms + header.invisible_time, now_ms):
+        return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ChangeMessageInvisibletimeResponse(
+        pop_time=receipt.pop_time, invisible_time=header.invisible_time, revive_qid=ORDER_REVIVE_QUEUE_ID).ext()))
 
 
 def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessageInvisibletimeRequest,
@@ -120,9 +153,9 @@ def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessage
         receipt = receipt_handle.decode(header.extra_info)
     except HeaderError as error:
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL, str(error))
-    if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
-        return refuse(request, ResponseCode.SYSTEM_ERROR, _IN_ORDER)
-    if not _is_revive_queue(receipt.revive_queue_id) or not 0 <= receipt.invisible_time <= INVISIBLE_MS_MAX:
+    is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
+    is_ours = is_in_order or _is_revive_queue(receipt.revive_queue_id)
+    if not is_ours or not 0 <= receipt.invisible_time <= INVISIBLE_MS_MAX:
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the receipt is none of this broker")
     return receipt
 

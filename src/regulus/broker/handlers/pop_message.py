@@ -27,7 +27,7 @@ from regulus.record.pop_record import CheckpointKey, PopCheckpoint
 from regulus.wire import receipt_handle
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import PopMessageRequest, PopMessageResponse
-from regulus.wire.receipt_handle import ReceiptHandle
+from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 MESSAGES_MAX = 32
@@ -99,8 +99,6 @@ def _check_group(request: RemotingCommand, header: PopMessageRequest, topic: Top
     if not group.consume_enable:
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"subscription group no permission, {header.consumer_group}")
-    if header.order:
-        return refuse(request, ResponseCode.SYSTEM_ERROR, "pops in order are not served by this broker yet")
     if refusal := not_served(header.exp_type, broker.config):
         return refuse(request, ResponseCode.SYSTEM_ERROR, refusal)
     try:
@@ -184,20 +182,26 @@ class _Pop:
         self._buffers: list[Buffer] = []
         self._starts: list[str] = []
         self._offsets: list[str] = []
-        self._revive_queue_id = broker.next_revive_queue()
+        self._counts: list[str] = []
         chance = broker.chance.below(100)
-        retries_first = chance < broker.config.pop_from_retry_probability
-        if retries_first:
-            self._pop_retries()
-        self._pop_topic(chance)
-        if not retries_first:
-            self._pop_retries()
+        if header.order:
+            self._revive_queue_id = ORDER_REVIVE_QUEUE_ID
+            self._pop_topic(chance)
+        else:
+            self._revive_queue_id = broker.next_revive_queue()
+            retries_first = chance < broker.config.pop_from_retry_probability
+            if retries_first:
+                self._pop_retries()
+            self._pop_topic(chance)
+            if not retries_first:
+                self._pop_retries()
         if not self._buffers:
             return request.response(ResponseCode.SYSTEM_ERROR, self._refusal) if self._refusal else None
         ext = PopMessageResponse(
             pop_time=now_ms, invisible_time=header.invisible_time, revive_qid=self._revive_queue_id,
             rest_num=self._rest, start_offset_info=";".join(self._starts),
-            msg_offset_info=";".join(self._offsets)).ext()
+            msg_offset_info=";".join(self._offsets),
+            order_count_info=";".join(self._counts) if header.order else None).ext()
         return request.response(ResponseCode.SUCCESS, GetStatus.FOUND.name, ext, self._buffers)
 
     def _pop_topic(self, chance: int) -> None:
@@ -220,6 +224,9 @@ class _Pop:
     def _pop_queue(self, topic: str, queue_id: int, *, is_retry: bool) -> None:
         broker, group = self._broker, self._header.consumer_group
         offset = self._offset_of(topic, queue_id, is_retry=is_retry)
+        if self._header.order and broker.pop_orders.is_blocked(topic, group, queue_id, self._header.attempt_id,
+                                                               self._now_ms):
+            return
         if self._room <= 0 or self._refusal:
             self._rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
             return
@@ -234,14 +241,17 @@ class _Pop:
                 self._rest += result.max_offset - result.next_begin_offset
             return
         offsets = [each for buffer in result.buffers for each in _queue_offsets(buffer)]
-        if not self._note(topic, queue_id, offset, offsets):
+        flag = receipt_handle.retry_flag(topic, group)
+        if self._header.order:
+            self._note_order(topic, queue_id, offset, offsets, flag)
+        elif self._note(topic, queue_id, offset, offsets):
+            broker.consumer_offsets.commit(group, topic, queue_id, result.next_begin_offset, self._now_ms)
+            broker.pop_places.note()
+        else:
             return
-        broker.consumer_offsets.commit(group, topic, queue_id, result.next_begin_offset, self._now_ms)
-        broker.pop_places.note()
         broker.statistics.note_get(group, topic, result.message_count, result.size)
         self._room -= len(offsets)
         self._rest += result.max_offset - result.next_begin_offset
-        flag = receipt_handle.retry_flag(topic, group)
         self._starts.append(f"{flag} {queue_id} {offset}")
         self._offsets.append(f"{flag} {queue_id} {','.join(map(str, offsets))}")
         self._buffers += result.buffers if not is_retry else [
@@ -252,6 +262,7 @@ class _Pop:
         reset = broker.consumer_offsets.take_reset(group, topic, queue_id)
         if reset is not None:
             broker.consumer_offsets.commit(group, topic, queue_id, reset, self._now_ms)
+            broker.pop_orders.clear(topic, group, queue_id)
             return reset
         offset = broker.consumer_offsets.query(group, topic, queue_id)
         if offset != NOT_FOUND:
@@ -267,6 +278,15 @@ class _Pop:
         return self._broker.store.get_message(topic, queue_id, offset, self._room,
                                               self._broker.config.max_transfer_bytes_on_message_in_memory,
                                               self.message_filter)
+
+    def _note_order(self, topic: str, queue_id: int, offset: int, offsets: list[int], flag: str) -> None:
+        """The group's offset stays before them."""
+        header, broker = self._header, self._broker
+        broker.consumer_offsets.commit(header.consumer_group, topic, queue_id, offset, self._now_ms)
+        counts = broker.pop_orders.begin(topic, header.consumer_group, queue_id, offsets, header.attempt_id,
+                                         header.invisible_time, self._now_ms)
+        self._counts += [f"{flag} qo{queue_id}%{each} {count}" for each, count in counts.by_offset.items()]
+        self._counts.append(f"{flag} {queue_id} {counts.least}")
 
     def _note(self, topic: str, queue_id: int, start: int, offsets: list[int]) -> bool:
         """Whether the pop is in the log; else its messages are not handed out."""
