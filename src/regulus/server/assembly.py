@@ -41,6 +41,7 @@ from regulus.server.ports import Bind, make_listener
 from regulus.server.replication import Replication, be_slave, longest_wait, ports_for_slaves
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
+from regulus.server.route_asks import RouteAsks
 from regulus.server.start_progress import StartProgress
 from regulus.server.store_care import StoreCare
 from regulus.server.tick_loop import TickLoop
@@ -157,6 +158,7 @@ class BrokerServer:
 
     async def _end_parts(self) -> None:
         self._ticks.stop()
+        self._route_asks.stop()
         await self._replication.end_copying()
         await self._end_deeds()
         self._dispatch.stop()
@@ -227,6 +229,7 @@ class BrokerServer:
         self._listeners = [make_listener(each, self._requests, self._transport_config, self._watchdog)
                            for each in (bound, fast) if each is not None]
         self._door = self._make_door(self._replication.port or config.listen_port + HA_PORT_OFFSET)
+        self._route_asks = RouteAsks(self.broker, self._door, self._send_notices)
 
     def _make_access(self, accounts: AccessFiles) -> Door:
         door = Door(lambda: accounts.rules, access.needs_of)
@@ -303,6 +306,7 @@ class BrokerServer:
         if not self._durability.is_awaited:
             self._dispatch.run(now_ms)
         self._care.make_room()
+        self._route_asks.take()
         if broker.is_retention_wanted or broker.is_queue_cleaning_wanted:
             self._retention.take_orders()
         self._send_notices()
