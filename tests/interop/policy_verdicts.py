@@ -40,7 +40,7 @@ def made(seed: int) -> dict[str, Any]:
 def _entry(chance: random.Random, resource: str) -> Entry:
     actions = ["All"] if chance.random() < 0.3 else sorted(chance.sample(_ACTIONS, chance.randint(1, 4)))
     entry: Entry = {"resource": resource, "actions": actions, "decision": chance.choice(("Allow", "Allow", "Deny"))}
-    sources = [source for source in chance.choice(_SOURCES)]
+    sources = list(chance.choice(_SOURCES))
     return {**entry, "sourceIps": sources} if sources else entry
 
 
@@ -63,7 +63,8 @@ def expected(case: dict[str, Any], alone: dict[str, str]) -> str:
             matching = [entry for policy in case["policies"] if policy["policyType"] == kind
                         for entry in policy["entries"] if alone[json.dumps(entry)][place] in "ad"]
             if matching:
-                first = min(matching, key=lambda entry: (_specificity(entry["resource"]), entry["decision"] == "Allow"))
+                first = min(matching, key=lambda entry: (_specificity(entry["resource"]),
+                                                         entry["decision"] == "Allow"))
                 found = "a" if first["decision"] == "Allow" else "d"
                 break
         verdicts += found
@@ -82,7 +83,8 @@ def _specificity(resource: str) -> tuple[int, int]:
 
 def write_golden() -> None:
     cases = [made(seed) for seed in range(SETS)]
-    singles = [({"policies": [{"policyType": "Custom", "entries": [entry]}], "requests": case["requests"]}, entry, place)
+    singles = [({"policies": [{"policyType": "Custom", "entries": [entry]}], "requests": case["requests"]}, entry,
+                place)
                for place, case in enumerate(cases) for policy in case["policies"] for entry in policy["entries"]]
     alone: list[dict[str, str]] = [{} for _ in cases]
     answers = java_verdicts([single for single, _, _ in singles])

@@ -117,12 +117,12 @@ class Users:
 
     def load(self, text: str) -> None:
         """Take over what was saved. Raises HeaderError."""
-        self._table = _parse(text)
+        self._table = parse_users(text)
         self._make_rules()
 
     def follow(self, text: str) -> None:
         """Have the master's users, and no others. Raises HeaderError."""
-        table = _parse(text)
+        table = parse_users(text)
         if table != self._table:
             self._table = table
             self._changed(*table)
@@ -174,8 +174,8 @@ def _pieces(table: Mapping[str, User]) -> LatePieces:
     yield (b"\n]}",)
 
 
-def _parse(text: str) -> dict[str, User]:
-    """Raises HeaderError."""
+def parse_users(text: str) -> dict[str, User]:
+    """The users of a document, by name. Raises HeaderError."""
     table: dict[str, User] = {}
     for each in StoredUsers.decode(text.encode()).users:
         try:

@@ -217,7 +217,8 @@ def test_what_is_no_resource(text):
 
 
 @pytest.mark.parametrize(("fields", "fault"), [
-    ({"actions": ()}, "no actions"), ({"actions": ("Fly",)}, "'Fly' is no action"), ({"actions": ("Any",)}, "no action"),
+    ({"actions": ()}, "no actions"), ({"actions": ("Fly",)}, "'Fly' is no action"),
+    ({"actions": ("Any",)}, "no action"),
     ({"decision": "Perhaps"}, "no decision"), ({"decision": None}, "no decision"),
     ({"sources": ("localhost",)}, "no address"), ({"sources": ("10.0.0.0/33",)}, "no address"),
     ({"sources": tuple(f"10.0.0.{n}" for n in range(65))}, "64 are the most")])

@@ -285,7 +285,8 @@ async def test_a_slave_has_the_users_of_its_master(tmp_path, monkeypatch):
         await create(at_master)
         await wait_for(lambda: slave.broker.users.get("alice") is not None)
         assert await create(at_slave, Credentials("bob", "secret-of-bob")) == 14
-        assert (await ask(at_slave, Code.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}, by=ALICE)).code == NO_PERMISSION
+        denied = await ask(at_slave, Code.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}, by=ALICE)
+        assert denied.code == NO_PERMISSION
         await ask(at_master, Code.AUTH_DELETE_USER, {"username": "alice"})
         await wait_for(lambda: slave.broker.users.get("alice") is None)
     finally:
