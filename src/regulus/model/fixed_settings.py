@@ -47,7 +47,6 @@ FIXED_BROKER_SETTINGS = {
     "enableMultiDispatch": FixedSetting("false", _LIGHT),
     "enableRetryTopicV2": FixedSetting("false", _POP),
     "defaultMessageRequestMode": FixedSetting("PULL", _POP),
-    "recallMessageEnable": FixedSetting("false", "a message that was sent is delivered here"),
     "rejectPullConsumerEnable": FixedSetting("false", "set consumeEnable of the groups that may not pull"),
     "disableConsumeIfConsumerReadSlowly": FixedSetting("false", "set consumeEnable of the groups that may not pull"),
     "notifyConsumerIdsChangedEnable": FixedSetting("true", "set it for each group"),

@@ -172,6 +172,7 @@ class BrokerServer:
         await self._deep_check.stop()
         await self._care.stop()
         await self._keeper.save_all()
+        self.broker.timers.stop(self._clock())
         self._events.tell()
         self._requests.refusals.tell()
         self._workers.shutdown()
