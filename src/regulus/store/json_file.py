@@ -64,7 +64,8 @@ class JsonFiles:
         disk.make_directory(self._directory)
         # A damaged document must not push a good one out of the .bak.
         backup = path.with_name(path.name + ".bak") if name in self._whole else None
-        disk.write_file(path, pieces, backup, _PRIVATE_MODE if name in PRIVATE else _MODE)
+        mode = _PRIVATE_MODE if name in PRIVATE else _MODE
+        disk.write_file(path, pieces, backup, mode)
         self._whole.add(name)
 
     def _path(self, name: str) -> Path:
