@@ -73,6 +73,12 @@ class BrokerConfig(StoreRules):
     recall_message_enable: bool = False
     """Whether a message that waits for its time can be taken back by its handle."""
 
+    # popping
+    pop_from_retry_probability: int = 20
+    """In percent: so many pops look for messages to be tried again before all others, the rest behind them."""
+    enable_retry_topic_v2: bool = False
+    """Whether messages to be tried again go to `%RETRY%group+topic`; those in `%RETRY%group_topic` are read anyway."""
+
     # queries
     default_query_max_num: int = 32
 

@@ -24,9 +24,8 @@ _REASONS: dict[str, tuple[Code, ...]] = {
         Code.REGISTER_FILTER_SERVER, Code.REGISTER_MESSAGE_FILTER_CLASS),
     "its answer would have the secrets of all accounts, so that RocketMQ 4.9.8 has it no more": (
         Code.GET_BROKER_CLUSTER_ACL_CONFIG,),
-    "POP consumption is not served": (
-        Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.PEEK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION,
-        Code.POLLING_INFO, Code.POP_ROLLBACK, Code.BATCH_ACK_MESSAGE, Code.QUERY_ASSIGNMENT,
+    "POP consumption is not served wholly": (
+        Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.POP_ROLLBACK, Code.QUERY_ASSIGNMENT,
         Code.SET_MESSAGE_REQUEST_MODE, Code.GET_ALL_MESSAGE_REQUEST_MODE),
     "static topics are not served": (Code.UPDATE_AND_CREATE_STATIC_TOPIC,),
     "queues stand in files, not in RocksDB": (

@@ -2,6 +2,11 @@
 
 from collections.abc import Callable
 
+from regulus.broker.handlers.ack_message import (
+    handle_ack_message,
+    handle_batch_ack_message,
+    handle_change_message_invisibletime,
+)
 from regulus.broker.handlers.admin_table import ADMIN_HANDLERS
 from regulus.broker.handlers.bulk_pull import handle_bulk_pull
 from regulus.broker.handlers.consumer_list import handle_get_consumer_list_by_group
@@ -14,6 +19,7 @@ from regulus.broker.handlers.heart_beat import (
     handle_unregister_client,
 )
 from regulus.broker.handlers.lock_batch_mq import handle_lock_batch_mq, handle_unlock_batch_mq
+from regulus.broker.handlers.pop_message import handle_pop_message
 from regulus.broker.handlers.pull_message import handle_pull_message
 from regulus.broker.handlers.query_message import (
     handle_get_earliest_msg_storetime,
@@ -55,6 +61,10 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.RESUME_CHECK_HALF_MESSAGE: handle_resume_check_half_message,
     RequestCode.PULL_MESSAGE: handle_pull_message,
     RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
+    RequestCode.POP_MESSAGE: handle_pop_message,
+    RequestCode.ACK_MESSAGE: handle_ack_message,
+    RequestCode.BATCH_ACK_MESSAGE: handle_batch_ack_message,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: handle_change_message_invisibletime,
     RequestCode.BULK_PULL: handle_bulk_pull,
     RequestCode.QUERY_CONSUMER_OFFSET: handle_query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: handle_update_consumer_offset,
@@ -111,7 +121,9 @@ MASTER_ONLY = _SETTINGS | {
     RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, RequestCode.CONSUMER_SEND_MSG_BACK,
     RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE, RequestCode.LOCK_BATCH_MQ,
-    RequestCode.UNLOCK_BATCH_MQ, RequestCode.RECALL_MESSAGE}
+    RequestCode.UNLOCK_BATCH_MQ, RequestCode.RECALL_MESSAGE,
+    RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME}
 """What only a master answers: messages and settings come to a slave from there, and two locks of a queue are none."""
 
 

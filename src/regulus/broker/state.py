@@ -24,6 +24,9 @@ from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
+from regulus.broker.pop_flights import PopFlights
+from regulus.broker.pop_places import PopPlaces
+from regulus.broker.pop_revival import PopRevival
 from regulus.broker.queue_locks import QueueLocks
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
@@ -33,12 +36,12 @@ from regulus.broker.statistics import Statistics
 from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.timers import Timers
-from regulus.broker.topics import Topics
+from regulus.broker.topics import REVIVE_QUEUE_NUMS, Topics
 from regulus.broker.transactions import Transactions
 from regulus.broker.users import Users
 from regulus.errors import HeaderError
 from regulus.model import permission
-from regulus.model.message_id import UniqueKeySource
+from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
@@ -53,6 +56,7 @@ CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
+POP_PLACES_DOCUMENT = "regulusPops"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 OFFSET_SET_BACKS_DOCUMENT = "regulusOffsetSetBacks"
 ACCESS_DOCUMENT = "regulusAccess"
@@ -94,6 +98,10 @@ class BrokerState:
         self.storing = Storing(SendFacts(config, store, self.topics.facts))
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.timers = Timers(config, store, self.storing)
+        self.pop_flights = PopFlights(config, self.storing, now_ms)
+        self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
+                                      self.subscription_groups, self.consumer_offsets)
+        self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
@@ -114,6 +122,7 @@ class BrokerState:
         self.is_guarded = False
         self._seed = seed
         self._unique_keys_made = 0
+        self._pops = 0
         self.kept_parts = self._kept_parts()
         if config.is_slave:
             self.consumer_offsets.be_copy()
@@ -188,23 +197,41 @@ class BrokerState:
         is_master = not self.config.is_slave    # whose deliveries and questions come to a slave with the log
         wait_ms = self.delay_schedule.tick(now_ms) if is_master else None
         timers_ms = self.timers.tick(now_ms)
+        pops_ms = self._tick_pops(now_ms) if is_master else ()
         self.held_requests.wake_expired(steady_ms)
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
             self.group_notices.note(group)
-        waits = (wait_ms, timers_ms, clients_ms, self.transactions.tick(now_ms, steady_ms) if is_master else None,
-                 self.queue_locks.tick(steady_ms),
+        waits = (wait_ms, timers_ms, *pops_ms, clients_ms,
+                 self.transactions.tick(now_ms, steady_ms) if is_master else None, self.queue_locks.tick(steady_ms),
                  self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
                  self.group_notices.tick(steady_ms), self.long_answers.tick())
         return min([wait for wait in waits if wait is not None])
+
+    def _tick_pops(self, now_ms: int) -> tuple[int | None, ...]:
+        host = self.own_host
+        return (self.pop_flights.tick(host, now_ms),
+                self.pop_revival.tick(host, now_ms, is_v2=self.config.enable_retry_topic_v2))
+
+    @property
+    def own_host(self) -> bytes:
+        """Under which the broker stores what no client sent."""
+        return self.send_facts.store_host or host_bytes("127.0.0.1", self.config.listen_port)
+
+    def next_revive_queue(self) -> int:
+        """In turn: where the next pop is noted."""
+        self._pops += 1
+        return self._pops % REVIVE_QUEUE_NUMS
 
     def _answer_ready(self, now_ms: int) -> None:
         """Answer held requests that were woken, a part of them; the next tick goes on at once."""
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in self.held_requests.take_ready(1):
-                self.notices.append(Notice(held.channel, held.answer(now_ms)))
+                answer = held.answer(now_ms)
+                if answer is not None:
+                    self.notices.append(Notice(held.channel, answer))
             if not self.held_requests.has_ready:
                 break
 
@@ -229,6 +256,9 @@ class BrokerState:
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
                      tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
+            # Behind the offsets: it says from where on the log knows of pops better than they do.
+            KeptPart(name=POP_PLACES_DOCUMENT, part=self.pop_places, when=When.FIRST_AT_ONCE,
+                     load=self.pop_places.load),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
             KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,
@@ -255,6 +285,7 @@ class BrokerState:
     def lower_offsets(self, now_ms: int) -> None:
         """At a start, once documents and log are loaded: an offset says what was consumed of this log."""
         self.consumer_offsets.lower_to(self.store.known_max_offset, now_ms)
+        self.pop_places.pass_popped(now_ms)
 
     def follow(self, documents: Mapping[str, str], now_ms: int, *, is_copy: bool) -> list[Ahead]:
         """Take over what the master of this slave has, by the name of the document; one of OWN_DOCUMENTS is missing

@@ -44,7 +44,6 @@ FIXED_BROKER_SETTINGS = {
     "filterSupportRetry": FixedSetting("false", "a retried message was wanted already"),
     "enableLmq": FixedSetting("false", _LIGHT),
     "enableMultiDispatch": FixedSetting("false", _LIGHT),
-    "enableRetryTopicV2": FixedSetting("false", _POP),
     "defaultMessageRequestMode": FixedSetting("PULL", _POP),
     "rejectPullConsumerEnable": FixedSetting("false", "set consumeEnable of the groups that may not pull"),
     "disableConsumeIfConsumerReadSlowly": FixedSetting("false", "set consumeEnable of the groups that may not pull"),

@@ -172,7 +172,10 @@ class BrokerServer:
         await self._deep_check.stop()
         await self._care.stop()
         await self._keeper.save_all()
-        self.broker.timers.stop(self._clock())
+        now_ms = self._clock()
+        if not self.broker.config.is_slave:
+            self.broker.pop_flights.stop(self.broker.own_host, now_ms)
+        self.broker.timers.stop(now_ms)
         self._events.tell()
         self._requests.refusals.tell()
         self._workers.shutdown()
