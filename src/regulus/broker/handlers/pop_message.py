@@ -20,7 +20,7 @@ from regulus.model import permission
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
 from regulus.model.store_result import GetResult, GetStatus, PutStatus
-from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TopicConfig
+from regulus.model.topics import TopicConfig
 from regulus.record import message_record
 from regulus.record.layout import QUEUE_OFFSET
 from regulus.record.pop_record import CheckpointKey, PopCheckpoint
@@ -99,10 +99,6 @@ def _check_group(request: RemotingCommand, header: PopMessageRequest, topic: Top
     if not group.consume_enable:
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"subscription group no permission, {header.consumer_group}")
-    if len(receipt_handle.retry_topic_v1(header.topic, header.consumer_group)) > RETRY_TOPIC_SIZE_MAX:
-        return refuse(request, ResponseCode.INVALID_PARAMETER,
-                      f"the names of topic and group have more than {RETRY_TOPIC_SIZE_MAX} characters together: their "
-                      "retry topic could have no name")
     if header.order:
         return refuse(request, ResponseCode.SYSTEM_ERROR, "pops in order are not served by this broker yet")
     if refusal := not_served(header.exp_type, broker.config):
