@@ -41,6 +41,7 @@ from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.timers import Timers
 from regulus.broker.topics import REVIVE_QUEUE_NUMS, Topics
 from regulus.broker.transactions import Transactions
+from regulus.broker.users import Users
 from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
@@ -64,9 +65,10 @@ POP_ORDERS_DOCUMENT = "consumerOrderInfo"
 REQUEST_MODES_DOCUMENT = "messageRequestMode"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 OFFSET_SET_BACKS_DOCUMENT = "regulusOffsetSetBacks"
+ACCESS_DOCUMENT = "regulusAccess"
 
 OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
-                 ARCHIVE_DOCUMENT)
+                 ARCHIVE_DOCUMENT, ACCESS_DOCUMENT)
 """What a slave asks of a master of ours alone, before all others: the numbers of the set-backs are older then than the
 offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them."""
 
@@ -105,6 +107,7 @@ class BrokerState:
         self.topics = Topics(config, self.settings)
         self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group, self.settings)
         self.consumer_offsets = ConsumerOffsets(self.settings)
+        self.users = Users(config, self.settings)
         self.clients = Clients()
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
@@ -289,6 +292,8 @@ class BrokerState:
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
             KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,
                      tables=(marks.encoded,)),
+            KeptPart(name=ACCESS_DOCUMENT, part=self.users, when=at_once, load=self.users.load,
+                     saved=self.users.changes),
         )
 
     def documents(self) -> dict[str, str]:
@@ -332,6 +337,8 @@ class BrokerState:
             self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
         if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
             self.archived_offset.follow(archive, self.store.commit_log_max_offset())
+        if (users := documents.get(ACCESS_DOCUMENT)) is not None:
+            self.users.follow(users)
         self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT), is_marked=OFFSET_SET_BACKS_DOCUMENT in documents)
         return ahead
 
@@ -347,3 +354,4 @@ class BrokerState:
         self.settings.saved = count
         self.topics.settings_saved()
         self.subscription_groups.settings_saved()
+        self.users.settings_saved()
