@@ -64,6 +64,18 @@ def test_a_send_to_a_retry_topic_needs_the_group_of_the_topic():
     assert needs(Code.SEND_MESSAGE_V2, header.ext()) == (group("billing", SUB),)
 
 
+@pytest.mark.parametrize("name", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC",
+                                  "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"])
+def test_who_reads_where_messages_of_all_topics_wait_needs_all_topics(name):
+    """Delayed, half and given-up messages lie there whatever their topic is, and it may be one that is denied."""
+    assert needs(Code.PULL_MESSAGE, PULL | {"topic": name}) == (group("billing", SUB), topic(ANY_NAME, SUB))
+    assert needs(Code.BULK_PULL, BULK | {"topic": name}) == (topic(ANY_NAME, SUB),)
+    assert needs(Code.QUERY_MESSAGE, QUERY | {"topic": name}) == (topic(ANY_NAME, SUB, GET),)
+    assert needs(Code.POP_MESSAGE, POP | {"topic": name}) == (group("billing", SUB), topic(ANY_NAME, SUB))
+
+
+BULK = {"topic": "orders", "queueId": "0", "queueOffset": "0", "queueOffsetEnd": "1", "sizeMax": "1"}
+QUERY = {"topic": "orders", "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"}
 PULL = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1",
         "sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
 POP = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "maxMsgNums": "1", "invisibleTime": "1",
