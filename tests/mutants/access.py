@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(name="others read the accounts that we write", path="regulus/server/access_files.py",
            old="_SECRET_MODE = 0o600", new="_SECRET_MODE = 0o644", tests=_OF_FILES),
     Mutant(name="whoever reaches the port copies the log", path="regulus/server/ha_server.py",
-           old="if self._allowed and not self._allowed.matches(link.host):", new="if False:",
+           old="        if not self._may_copy(link.host):\n", new="        if False:\n",
            tests=("tests/unit/server/test_ha_server.py",)),
     Mutant(name="settings show the brokers' secret", path="regulus/access/credentials.py",
            old="_SECRETS = (\"innerClientAuthenticationCredentials\", \"initAuthenticationUser\")",

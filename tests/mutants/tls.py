@@ -41,6 +41,9 @@ MUTANTS = [
     Mutant(name="slaves copy in plain text", path="regulus/server/ha_server.py",
            old="        if self._tls is None or self._tls.context is None:\n", new="        if True:\n",
            tests=_SERVERS),
+    Mutant(name="whoever may not copy the log takes the handshakes of slaves", path=_TLS,
+           old="        if not self._is_welcome(host):\n", new="        if False:\n",
+           tests=("tests/unit/server/test_ha_server.py",)),
     Mutant(name="a broker talks to its name server in plain text", path="regulus/server/nameserver_link.py",
            old=",\n                                       config=self._transport_config)", new=")", tests=_SERVERS),
 ]
