@@ -24,8 +24,7 @@ _REASONS: dict[str, tuple[Code, ...]] = {
         Code.REGISTER_FILTER_SERVER, Code.REGISTER_MESSAGE_FILTER_CLASS),
     "its answer would have the secrets of all accounts, so that RocketMQ 4.9.8 has it no more": (
         Code.GET_BROKER_CLUSTER_ACL_CONFIG,),
-    "POP consumption is not served wholly": (
-        Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.POP_ROLLBACK),
+    "pops are noted in the log, not in RocksDB": (Code.POP_ROLLBACK,),
     "static topics are not served": (Code.UPDATE_AND_CREATE_STATIC_TOPIC,),
     "queues stand in files, not in RocksDB": (
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),

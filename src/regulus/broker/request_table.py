@@ -19,6 +19,11 @@ from regulus.broker.handlers.heart_beat import (
     handle_unregister_client,
 )
 from regulus.broker.handlers.lock_batch_mq import handle_lock_batch_mq, handle_unlock_batch_mq
+from regulus.broker.handlers.notification import (
+    handle_notification,
+    handle_peek_message,
+    handle_polling_info,
+)
 from regulus.broker.handlers.pop_message import handle_pop_message
 from regulus.broker.handlers.pull_message import handle_pull_message
 from regulus.broker.handlers.query_assignment import (
@@ -67,6 +72,9 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.PULL_MESSAGE: handle_pull_message,
     RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
     RequestCode.POP_MESSAGE: handle_pop_message,
+    RequestCode.NOTIFICATION: handle_notification,
+    RequestCode.PEEK_MESSAGE: handle_peek_message,
+    RequestCode.POLLING_INFO: handle_polling_info,
     RequestCode.ACK_MESSAGE: handle_ack_message,
     RequestCode.BATCH_ACK_MESSAGE: handle_batch_ack_message,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: handle_change_message_invisibletime,
