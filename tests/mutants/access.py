@@ -41,7 +41,7 @@ MUTANTS = (
            old="if broker.is_guarded and header.origin_topic", new="if False and header.origin_topic",
            tests=("tests/unit/broker/handlers/test_consumer_send_msg_back.py",)),
     Mutant(name="a transaction is ended by who guesses its place",
-           path="regulus/broker/handlers/end_transaction.py", old="    if not header.topic and half.message_id not in",
+           path="regulus/broker/handlers/end_transaction.py", old="    if topic is None and half.message_id not in",
            new="    if False and half.message_id not in",
            tests=("tests/unit/broker/handlers/test_end_transaction.py",)),
     Mutant(name="a stranger registers a broker", path="regulus/nameserver/access.py",

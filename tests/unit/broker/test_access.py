@@ -8,9 +8,9 @@ from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
 from regulus.broker.access import NEEDS, NOT_ANSWERED, needs_of
 from regulus.broker.request_table import HANDLERS
 from regulus.errors import HeaderError
-from regulus.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from regulus.wire.codes import RequestCode as Code
-from regulus.wire.headers import SendMessageRequest
+from regulus.wire.headers import EndTransactionRequest, SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 PUB, SUB, GET, UPDATE = Action.PUB, Action.SUB, Action.GET, Action.UPDATE
@@ -152,3 +152,30 @@ def test_lists_need_each_thing_that_they_name():
 def test_no_body_breaks_a_reading(code, body):
     with suppress(HeaderError):
         assert isinstance(needs(code, {}, body), tuple)
+
+
+def test_each_topic_of_consume_stats_is_needed():
+    """5.x names several at once, beside the single one."""
+    ext = {"consumerGroup": "billing", "topic": "orders", "topicList": "payments;invoices"}
+    assert needs(Code.GET_CONSUME_STATS, ext) == (group("billing", GET), topic("orders", GET), topic("payments", GET),
+                                                  topic("invoices", GET))
+
+
+def test_who_corrects_an_offset_looks_at_a_topic_and_at_another_group():
+    ext = {"topic": "orders", "compareGroup": "billing", "filterGroups": "a,b"}
+    assert needs(Code.QUERY_CORRECTION_OFFSET, ext) == (topic("orders", GET), group("billing", GET))
+
+
+def test_the_check_of_a_filter_names_a_group_and_a_topic():
+    body = CheckClientConfigBody(client_id="c", group="billing",
+                                 subscription_data=SubscriptionData.compile("orders", "*", 1))
+    assert needs(Code.CHECK_CLIENT_CONFIG, body=body.encode()) == BOTH
+
+
+@pytest.mark.parametrize(("named", "expected"), [
+    ("orders", (topic("orders", PUB),)), (None, ()), ("RMQ_SYS_TRANS_HALF_TOPIC", ())])
+def test_an_end_of_a_transaction_needs_the_topic_that_it_names(named, expected):
+    """Java's 5.x clients name the topic of all halves when they answer a check, and may not send there."""
+    end = EndTransactionRequest(producer_group="PG", tran_state_table_offset=0, commit_log_offset=0,
+                                commit_or_rollback=8, msg_id="U", topic=named)
+    assert needs(Code.END_TRANSACTION, end.ext()) == expected
