@@ -12,7 +12,7 @@ import pytest
 from regulus.access.accounts import Grant
 from regulus.access.credentials import Credentials
 from regulus.access.decision import Action, Allowed, Need, ResourceKind
-from regulus.access.plain_acl import AccountEntry, PlainAcl, parse
+from regulus.access.plain_acl import DOCUMENT_SIZE_MAX, AccountEntry, PlainAcl, parse
 from regulus.errors import ConfigError
 from regulus.server import access_files
 from regulus.server.access_files import FILES_MAX, LOOK_INTERVAL_MS, AccessFiles
@@ -229,3 +229,15 @@ def test_the_brokers_own_account_cannot_be_changed_by_a_request(main, tmp_path):
         files.update_account(AccountEntry(access_key="brokers", secret_key="new-secret"), 7)
     with pytest.raises(ConfigError, match="there is no account brokers"):
         files.delete_account("brokers", 7)
+
+
+def test_no_file_gives_itself_the_account_of_the_brokers(main, tmp_path):
+    write(main, account("brokers"))
+    files = AccessFiles(str(tmp_path), Credentials("brokers", "the-real-secret"))
+    assert files.rules.secret_of("brokers") == "the-real-secret"
+
+
+def test_an_endless_file_is_not_read(main, tmp_path):
+    write(main, account("tester7") + "#" * DOCUMENT_SIZE_MAX)
+    with pytest.raises(ConfigError, match="1048576 are the most"):
+        AccessFiles(str(tmp_path), None)
