@@ -1,8 +1,8 @@
 """Requests that wait for a message: long polling.
 
 A request waits at one place or at several: a queue from an offset on, or, with ANY_QUEUE, a whole topic. It is woken by
-an arrival there whose tag it wants, or by its deadline; either way it is run once more and then answered. When its
-connection closes it is forgotten.
+an arrival there whose tag it wants, or by its deadline; either way it is run once more and then answered, or held
+again behind what it has looked at. When its connection closes it is forgotten.
 
 At each place those who wait stand in a line for each tag that they want, in the order of their offsets, so that an
 arrival touches only those that it wakes. Whoever leaves is found in a line by its order, so that no step ever has to go
@@ -44,24 +44,25 @@ class Place(NamedTuple):
 class HeldRequest:
     """Waits on `channel` for a message at one of `places` whose tag `message_filter` takes.
 
-    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer.
+    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer;
+    None when nothing was there for it, and it is held again.
     """
 
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "places", "sequence")
 
     def __init__(self, channel: int, places: tuple[Place, ...], message_filter: Filter, deadline_ms: int,
-                 resume: Callable[[int], RemotingCommand]) -> None:
+                 resume: Callable[[int], RemotingCommand | None]) -> None:
         self.channel = channel
         self.places = places
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms
-        self._resume: Callable[[int], RemotingCommand] | None = resume
+        self._resume: Callable[[int], RemotingCommand | None] | None = resume
         self.is_gone = False
         self.lines: list[tuple[_Line, int]] = []    # with its offset there
         self.sequence = 0                           # of all that were held
 
-    def answer(self, now_ms: int) -> RemotingCommand:
-        """To be asked for once, when the request was taken."""
+    def answer(self, now_ms: int) -> RemotingCommand | None:
+        """To be asked for once, when the request was taken; None when it is held again."""
         resume = self._resume
         assert resume is not None
         self.forget()
@@ -156,6 +157,8 @@ class HeldRequests:
         self._channels: dict[int, dict[HeldRequest, None]] = {}
         self._deadlines = _Ordered()
         self._sequence = 0
+        self.looked = 0
+        """What those that were run again looked at, as GetResult counts it; whoever runs them sets it back."""
 
     def __len__(self) -> int:
         """Those that were not taken yet, woken or not."""
@@ -175,9 +178,19 @@ class HeldRequests:
     def is_full(self) -> bool:
         return self._count >= self.count_max
 
-    def hold(self, held: HeldRequest) -> None:
+    def hold(self, held: HeldRequest, is_ready: bool = False) -> None:
+        """`is_ready`: it waits only until others had their turn; more is there for it already."""
         self._sequence += 1
         held.sequence = self._sequence
+        if is_ready:
+            self._ready.append([(0, held.sequence, held)])
+        else:
+            self._stand_in_lines(held)
+        self._channels.setdefault(held.channel, {})[held] = None
+        self._deadlines.add((held.deadline_ms, held.sequence, held))
+        self._count += 1
+
+    def _stand_in_lines(self, held: HeldRequest) -> None:
         codes = held.message_filter.tags_codes
         tags = (None,) if codes is None or len(codes) > LINES_MAX else codes
         for place in held.places:
@@ -185,9 +198,6 @@ class HeldRequests:
                 line = self._line(place[:2], tag)
                 line.add((place.queue_offset, held.sequence, held))
                 held.lines.append((line, place.queue_offset))
-        self._channels.setdefault(held.channel, {})[held] = None
-        self._deadlines.add((held.deadline_ms, held.sequence, held))
-        self._count += 1
 
     def wake(self, arrivals: Sequence[Arrival]) -> None:
         """The requests that these arrivals wake are ready."""
@@ -212,10 +222,9 @@ class HeldRequests:
         taken: list[HeldRequest] = []
         while self._ready and len(taken) < count_max:
             entries = self._ready[0]
+            held = entries.pop()[2]
             if not entries:
                 self._ready.popleft()
-                continue
-            held = entries.pop()[2]
             if not held.is_gone:
                 self._leave(held)
                 taken.append(held)

@@ -45,6 +45,8 @@ from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody
 
 HELD_ANSWERED_MAX = 128
 """Held requests that are run once more in one step; each costs as much as a pull."""
+HELD_LOOKED_MAX = 1_000_000
+"""Bytes of properties, each as often as a filter weighs, after which no more of them are run in one step: ms."""
 
 TOPICS_DOCUMENT = "topics"
 SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
@@ -198,11 +200,15 @@ class BrokerState:
 
     def _answer_ready(self, now_ms: int) -> None:
         """Answer held requests that were woken, a part of them; the next tick goes on at once."""
+        held_requests = self.held_requests
+        held_requests.looked = 0
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
-            for held in self.held_requests.take_ready(1):
-                self.notices.append(Notice(held.channel, held.answer(now_ms)))
-            if not self.held_requests.has_ready:
+            for held in held_requests.take_ready(1):
+                answer = held.answer(now_ms)
+                if answer is not None:
+                    self.notices.append(Notice(held.channel, answer))
+            if not held_requests.has_ready or held_requests.looked >= HELD_LOOKED_MAX:
                 break
 
     # --- what is saved -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ cdef int _COMMIT_OFFSET
 cdef int _SUSPEND
 cdef int _SUBSCRIPTION
 cdef int _LITE
+cdef object _NO_MATCHED_MESSAGE
 cdef dict _CODES
 cdef dict _REMARKS
 
@@ -36,8 +37,19 @@ cdef _check_expression(RemotingCommand request, PullMessageRequest header, objec
 cdef _check_subscription(RemotingCommand request, PullMessageRequest header, object broker, object group,
                          object topic)
 
-@cython.locals(code=cython.int)
+cdef _read_again(RemotingCommand request, PullMessageRequest header, _Checked checked, object channel, object broker,
+                 object deadline_ms)
+
+@cython.locals(unread=RemotingCommand)
 cdef RemotingCommand _read(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker)
+
+cdef RemotingCommand _answer_unread(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker)
+
+cdef _find(PullMessageRequest header, _Checked checked, object broker)
+
+@cython.locals(code=cython.int)
+cdef RemotingCommand _answer(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker,
+                             object result)
 
 cdef int _code(object status, long long queue_offset) except -2
 

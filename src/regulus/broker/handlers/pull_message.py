@@ -1,7 +1,8 @@
 """A consumer asks for messages: PULL_MESSAGE, LITE_PULL_MESSAGE.
 
 The answer is slices of the log, undecoded. When there is nothing yet and the client may wait, the request is held; it
-is run a second time when a message arrives or its time is up, and answered then whatever comes of it.
+is run again when a message arrives or its time is up. While its filter takes none of what arrived it waits on, behind
+that; otherwise it is answered, whatever comes of it.
 
 Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
@@ -16,7 +17,7 @@ from regulus.errors import HeaderError, StoreDamaged
 from regulus.model import permission, sys_flag
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
-from regulus.model.store_result import GetStatus
+from regulus.model.store_result import GetResult, GetStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.pull_message import (
@@ -41,6 +42,7 @@ PARTED_HOLD_MS = 1000
 _SUCCESS = int(ResponseCode.SUCCESS)
 _NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
+_NO_MATCHED_MESSAGE = GetStatus.NO_MATCHED_MESSAGE
 _COMMIT_OFFSET = sys_flag.PULL_COMMIT_OFFSET
 _SUSPEND = sys_flag.PULL_SUSPEND
 _SUBSCRIPTION = sys_flag.PULL_SUBSCRIPTION
@@ -97,19 +99,41 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
     if broker.parted:
         hold_ms = min(hold_ms, PARTED_HOLD_MS)
 
-    def resume(later_ms: int) -> RemotingCommand:
+    deadline_ms = broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX))
+    broker.held_requests.hold(_waiting(request, header, checked.message_filter, peer.channel, broker, deadline_ms))
+
+
+def _waiting(request: RemotingCommand, header: PullMessageRequest, message_filter: Filter, channel: int,
+             broker: BrokerState, deadline_ms: int) -> HeldRequest:
+    def resume(later_ms: int) -> RemotingCommand | None:
         again = _check(request, header, broker, later_ms)
         if isinstance(again, RemotingCommand):
             return again
         try:
-            return _read(request, header, again, broker)
+            return _read_again(request, header, again, channel, broker, deadline_ms)
         except StoreDamaged as error:
             # Whoever woke us serves others, too. The client asks again, and the server's log tells of that.
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
     place = Place(header.topic, header.queue_id, header.queue_offset)
-    broker.held_requests.hold(HeldRequest(peer.channel, (place,), checked.message_filter,
-                                          broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX)), resume))
+    return HeldRequest(channel, (place,), message_filter, deadline_ms, resume)
+
+
+def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, channel: int,
+                broker: BrokerState, deadline_ms: int) -> "RemotingCommand | None":
+    """None when nothing fits and it waits on: then it never looks again at what it looked at now."""
+    unread = _answer_unread(request, header, checked, broker)
+    if unread is not None:
+        return unread
+    result = _find(header, checked, broker)
+    broker.held_requests.looked += result.looked
+    if result.status is not _NO_MATCHED_MESSAGE or broker.steady_ms >= deadline_ms:
+        return _answer(request, header, checked, broker, result)
+    header.queue_offset = result.next_begin_offset
+    broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+    broker.held_requests.hold(_waiting(request, header, checked.message_filter, channel, broker, deadline_ms),
+                              is_ready=header.queue_offset < result.max_offset)
+    return None
 
 
 def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
@@ -182,19 +206,37 @@ def _check_subscription(request: RemotingCommand, header: PullMessageRequest, br
 
 def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checked,
           broker: BrokerState) -> RemotingCommand:
-    config = broker.config
+    unread = _answer_unread(request, header, checked, broker)
+    if unread is not None:
+        return unread
+    return _answer(request, header, checked, broker, _find(header, checked, broker))
+
+
+def _answer_unread(request: RemotingCommand, header: PullMessageRequest, checked: _Checked,
+                   broker: BrokerState) -> "RemotingCommand | None":
+    """Where the queue is not asked: nobody may read this log, or the group's offset was set anew."""
     if broker.parted:
         here = header.queue_offset
         return pull_message_response(request, _NOT_FOUND, broker.parted, here, here, here, MASTER_ID, ())
     reset = broker.consumer_offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
-    if reset is not None:
-        store = broker.store
-        return request.response(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, _ext(
-            checked, MASTER_ID, reset, store.min_offset(header.topic, header.queue_id),
-            store.max_offset(header.topic, header.queue_id)))
+    if reset is None:
+        return None
+    store = broker.store
+    return request.response(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, _ext(
+        checked, MASTER_ID, reset, store.min_offset(header.topic, header.queue_id),
+        store.max_offset(header.topic, header.queue_id)))
+
+
+def _find(header: PullMessageRequest, checked: _Checked, broker: BrokerState) -> GetResult:
+    config = broker.config
     count_max = max(1, min(header.max_msg_nums, config.max_transfer_count_on_message_in_memory))
-    result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
-                                      config.max_transfer_bytes_on_message_in_memory, checked.message_filter)
+    return broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
+                                    config.max_transfer_bytes_on_message_in_memory, checked.message_filter)
+
+
+def _answer(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, broker: BrokerState,
+            result: GetResult) -> RemotingCommand:
+    config = broker.config
     code = _code(result.status, header.queue_offset)
     if code == _SUCCESS:
         broker.statistics.note_get(header.consumer_group, header.topic, result.message_count, result.size)
