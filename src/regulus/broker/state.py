@@ -16,6 +16,7 @@ from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserv
 from regulus.broker.chance import Chance
 from regulus.broker.clients import Clients
 from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_filters import ConsumerFilters
 from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
@@ -52,6 +53,7 @@ TOPICS_DOCUMENT = "topics"
 SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
 CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
+CONSUMER_FILTER_DOCUMENT = "consumerFilter"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
@@ -88,6 +90,7 @@ class BrokerState:
         self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group, self.settings)
         self.consumer_offsets = ConsumerOffsets(self.settings)
         self.clients = Clients()
+        self.consumer_filters = ConsumerFilters(config, now_ms)
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
         self.storing = Storing(SendFacts(config, store, self.topics.facts))
@@ -126,6 +129,7 @@ class BrokerState:
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
         self.timers.config = config
+        self.consumer_filters.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
 
@@ -164,7 +168,13 @@ class BrokerState:
         self.held_requests.drop_channel(channel)
         self.long_answers.drop_channel(channel)
         for group in self.clients.channel_closed(channel):
-            self.group_notices.note(group)
+            self.member_left(group, now_ms)
+
+    def member_left(self, group: str, now_ms: int) -> None:
+        """A consumer of the group is gone."""
+        self.group_notices.note(group)
+        if self.clients.consumer_group(group) is None:
+            self.consumer_filters.group_left(group, now_ms)
 
     def message_arrived(self, arrivals: Sequence[Arrival], now_ms: int) -> None:
         """Messages became visible: answer the requests that waited for them."""
@@ -191,11 +201,11 @@ class BrokerState:
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
-            self.group_notices.note(group)
+            self.member_left(group, now_ms)
         waits = (wait_ms, timers_ms, clients_ms, self.transactions.tick(now_ms, steady_ms) if is_master else None,
                  self.queue_locks.tick(steady_ms),
                  self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
-                 self.group_notices.tick(steady_ms), self.long_answers.tick())
+                 self.group_notices.tick(steady_ms), self.long_answers.tick(), self.consumer_filters.tick(now_ms))
         return min([wait for wait in waits if wait is not None])
 
     def _answer_ready(self, now_ms: int) -> None:
@@ -216,6 +226,7 @@ class BrokerState:
     def _kept_parts(self) -> tuple[KeptPart, ...]:
         """In the order in which they are loaded."""
         topics, groups, offsets, marks = self.topics, self.subscription_groups, self.consumer_offsets, self.sink_marks
+        filters = self.consumer_filters
         archived, at_once, later = self.archived_offset, When.AT_ONCE, When.LATER
         # What no archive ever told is not worth a document, nor are the numbers of no topics. The first sink marks
         # come before anything is sent: a broker without a document of them had no writers.
@@ -232,6 +243,8 @@ class BrokerState:
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
                      tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
+            KeptPart(name=CONSUMER_FILTER_DOCUMENT, part=filters, when=later, load=filters.load,
+                     tables=(filters.encoded,), saved=filters.changes),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
             KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,
