@@ -21,9 +21,9 @@ MUTANTS = [
     Mutant(name="a held pull that is not at the end waits for another message", path=_PULL,
            old="is_ready=header.queue_offset < result.max_offset", new="is_ready=False", tests=_HELD),
     Mutant(name="a held pull goes on by the filter of old", path=_PULL,
-           old="        again = _check(request, header, broker, later_ms)",
-           new="        again = _check(request, header, broker, later_ms)\n"
-               "        again.message_filter = message_filter", tests=_HELD),
+           old="if known is not None and known.subscription is subscription:", new="if known is not None:", tests=_HELD),
+    Mutant(name="a held pull reads its condition each time", path=_PULL,
+           old="if known is not None and known.subscription is None:", new="if False:", tests=_HELD),
     Mutant(name="held conditions look at as much as they like in one step", path=_STATE,
            old=" or held_requests.looked >= HELD_LOOKED_MAX:", new=":", tests=_HELD),
     Mutant(name="a condition that was told before is as young as its consumer", path=_KEPT,

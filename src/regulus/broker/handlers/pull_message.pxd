@@ -27,15 +27,16 @@ cdef class _Checked:
     cdef readonly object group
     cdef readonly object topic
     cdef readonly object message_filter
+    cdef readonly object subscription
 
 
-cdef _check(RemotingCommand request, PullMessageRequest header, object broker, object now_ms)
+cdef _check(RemotingCommand request, PullMessageRequest header, object broker, object now_ms, _Checked known)
 
 cdef _check_expression(RemotingCommand request, PullMessageRequest header, object config, object group,
-                       object topic)
+                       object topic, _Checked known)
 
 cdef _check_subscription(RemotingCommand request, PullMessageRequest header, object broker, object group,
-                         object topic)
+                         object topic, _Checked known)
 
 cdef _read_again(RemotingCommand request, PullMessageRequest header, _Checked checked, object channel, object broker,
                  object deadline_ms)

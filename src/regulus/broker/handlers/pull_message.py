@@ -19,6 +19,7 @@ from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
 from regulus.model.store_result import GetResult, GetStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.pull_message import (
     PullMessageRequest,
@@ -65,7 +66,7 @@ _REMARKS = {status: status.name for status in GetStatus}
 
 def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     header = decode_pull_message_request(request)
-    checked = _check(request, header, broker, now_ms)
+    checked = _check(request, header, broker, now_ms, None)
     if isinstance(checked, RemotingCommand):
         return Reply(checked)
     if header.sys_flag & _COMMIT_OFFSET and not broker.parted:
@@ -82,14 +83,17 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 
 class _Checked:
-    """What a pull needs once nothing speaks against it."""
+    """What a pull needs once nothing speaks against it. `subscription` is what its filter was made of, None where the
+    pull brought it along."""
 
-    __slots__ = ("group", "message_filter", "topic")
+    __slots__ = ("group", "message_filter", "subscription", "topic")
 
-    def __init__(self, group: SubscriptionGroupConfig, topic: TopicConfig, message_filter: Filter) -> None:
+    def __init__(self, group: SubscriptionGroupConfig, topic: TopicConfig, message_filter: Filter,
+                 subscription: SubscriptionData | None) -> None:
         self.group = group
         self.topic = topic
         self.message_filter = message_filter
+        self.subscription = subscription
 
 
 def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer,
@@ -100,13 +104,13 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
         hold_ms = min(hold_ms, PARTED_HOLD_MS)
 
     deadline_ms = broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX))
-    broker.held_requests.hold(_waiting(request, header, checked.message_filter, peer.channel, broker, deadline_ms))
+    broker.held_requests.hold(_waiting(request, header, checked, peer.channel, broker, deadline_ms))
 
 
-def _waiting(request: RemotingCommand, header: PullMessageRequest, message_filter: Filter, channel: int,
+def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, channel: int,
              broker: BrokerState, deadline_ms: int) -> HeldRequest:
     def resume(later_ms: int) -> RemotingCommand | None:
-        again = _check(request, header, broker, later_ms)
+        again = _check(request, header, broker, later_ms, checked)
         if isinstance(again, RemotingCommand):
             return again
         try:
@@ -116,7 +120,7 @@ def _waiting(request: RemotingCommand, header: PullMessageRequest, message_filte
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
     place = Place(header.topic, header.queue_id, header.queue_offset)
-    return HeldRequest(channel, (place,), message_filter, deadline_ms, resume)
+    return HeldRequest(channel, (place,), checked.message_filter, deadline_ms, resume)
 
 
 def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, channel: int,
@@ -131,14 +135,15 @@ def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _
         return _answer(request, header, checked, broker, result)
     header.queue_offset = result.next_begin_offset
     broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
-    broker.held_requests.hold(_waiting(request, header, checked.message_filter, channel, broker, deadline_ms),
+    broker.held_requests.hold(_waiting(request, header, checked, channel, broker, deadline_ms),
                               is_ready=header.queue_offset < result.max_offset)
     return None
 
 
-def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
-           now_ms: int) -> "_Checked | RemotingCommand":
-    """Whether the group may pull this queue now; a refusal tells why not."""
+def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState, now_ms: int,
+           known: "_Checked | None") -> "_Checked | RemotingCommand":
+    """Whether the group may pull this queue now; a refusal tells why not. `known` is what came of it before, whose
+    filter is good as long as it is made of the same: to make one of a condition costs much more than to look by it."""
     config = broker.config
     if not permission.is_readable(config.broker_permission):
         return _forbid(request, BROKER_FORBIDDEN, f"the broker[{config.broker_ip1 or config.broker_name}] pulling "
@@ -164,23 +169,27 @@ def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerS
                                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
     if header.sys_flag & _SUBSCRIPTION:
-        return _check_expression(request, header, config, group, topic)
-    return _check_subscription(request, header, broker, group, topic)
+        return _check_expression(request, header, config, group, topic, known)
+    return _check_subscription(request, header, broker, group, topic, known)
 
 
 def _check_expression(request: RemotingCommand, header: PullMessageRequest, config: BrokerConfig,
-                      group: SubscriptionGroupConfig, topic: TopicConfig) -> "_Checked | RemotingCommand":
+                      group: SubscriptionGroupConfig, topic: TopicConfig,
+                      known: "_Checked | None") -> "_Checked | RemotingCommand":
     """The pull brings its filter along."""
     if refusal := not_served(header.expression_type, config):
         return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+    if known is not None and known.subscription is None:
+        return _Checked(group, topic, known.message_filter, None)
     try:
-        return _Checked(group, topic, expression_filter(header.subscription, header.expression_type))
+        return _Checked(group, topic, expression_filter(header.subscription, header.expression_type), None)
     except HeaderError as error:
         return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 
 
 def _check_subscription(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
-                        group: SubscriptionGroupConfig, topic: TopicConfig) -> "_Checked | RemotingCommand":
+                        group: SubscriptionGroupConfig, topic: TopicConfig,
+                        known: "_Checked | None") -> "_Checked | RemotingCommand":
     """The filter is what the group's consumers told by heartbeat."""
     consumers = broker.clients.consumer_group(header.consumer_group)
     if consumers is None:
@@ -198,8 +207,10 @@ def _check_subscription(request: RemotingCommand, header: PullMessageRequest, br
         return request.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     if refusal := not_served(subscription.expression_type, broker.config):
         return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+    if known is not None and known.subscription is subscription:
+        return _Checked(group, topic, known.message_filter, subscription)
     try:
-        return _Checked(group, topic, subscription_filter(subscription))
+        return _Checked(group, topic, subscription_filter(subscription), subscription)
     except HeaderError as error:
         return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from regulus.broker import message_filter
 from regulus.broker.held_requests import HeldRequests
 from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -213,6 +214,23 @@ def test_a_group_that_may_consume_no_more_is_told_by_the_next_message(sql_rig):
     send_number(sql_rig, 11)
     (answer,) = sql_rig.arrive()
     assert answer.code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("is_brought", [True, False])
+def test_the_condition_of_a_held_pull_is_read_once(sql_rig, is_brought):
+    """However many others there are: no more are kept ready than CONDITIONS_CACHED_MAX."""
+    if is_brought:
+        wait_for(sql_rig, "a = 12")
+    else:
+        sql_rig.heartbeat("CG", "TopicA", expression="a = 12", expression_type="SQL92")
+        assert sql_rig.pull_outcome(queue_offset=10) is HOLD
+        sql_rig.told()
+    message_filter._condition.cache_clear()
+    for number in (10, 11, 12):
+        send_number(sql_rig, number)
+        answers = sql_rig.arrive()
+    assert bodies(answers[0]) == [b"12"]
+    assert message_filter._condition.cache_info().misses == 0
 
 
 def test_held_conditions_that_look_at_much_take_turns(sql_rig, monkeypatch):
