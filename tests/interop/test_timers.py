@@ -41,9 +41,10 @@ def handles(events: list[Event]) -> list[str]:
     return [event["recallHandle"] for event in events if event["event"] == "sent"]
 
 
-def waits_ms(message: Event) -> int:
-    """How long after it was sent the copy for consumers was stored."""
-    return int(message["storeTimestamp"]) - int(message["bornTimestamp"])
+def late_ms(message: Event, delay_ms: int) -> int:
+    """How long after its time the copy for consumers was stored; a delay begins when the message is sent."""
+    due_ms = message["properties"].get("TIMER_DELIVER_MS") or int(message["bornTimestamp"]) + delay_ms
+    return int(message["storeTimestamp"]) - int(due_ms)
 
 
 @pytest.mark.parametrize("client", SENDERS, ids=lambda client: client.name)
@@ -68,8 +69,7 @@ def test_nothing_comes_early_and_all_that_is_not_taken_back_comes(client: Client
         consumer.finish()
         unit = 1_000 if in_seconds else 1
         for index, message in enumerate(sorted(consumer.messages(), key=lambda each: each["body"])[1:]):
-            wanted = (first + step * index) * unit
-            assert wanted <= waits_ms(message) <= wanted + TICK_MS + LATE_MS_MAX, message
+            assert 0 <= late_ms(message, (first + step * index) * unit) <= TICK_MS + LATE_MS_MAX, message
     assert len(set(handles(sent))) == 4
 
 
@@ -87,9 +87,9 @@ def test_what_cannot_be_taken_back_is_refused(client: Client, server: Server, ho
     assert "timestamp invalid" in refused["message"]
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize(("first", "second"), [("regulus", "java-5.3.3"), ("java-5.3.3", "regulus"),
-                                               ("regulus", "regulus")])
+@pytest.mark.parametrize(("first", "second", "end"), [
+    ("regulus", "java-5.3.3", "stop"), ("java-5.3.3", "regulus", "kill"), ("regulus", "java-5.3.3", "kill"),
+    ("java-5.3.3", "regulus", "stop")])
 def test_another_broker_delivers_what_waits(first: str, second: str, end: str, new_run: NewRun, home: Path) -> None:
     """Some that are due before the first ends, some while none runs, some after, and one that was taken back."""
     store, port, topic = new_run("timers-store") / "store", free_broker_port(), "swapped"
@@ -105,12 +105,12 @@ def test_another_broker_delivers_what_waits(first: str, second: str, end: str, n
         server = begin(first)
         where = {"namesrv": server.name_server_address, "topic": topic}
         producer.produce(home, **where, group="P", prefix="m", count=150, timer="setDelayTimeMs", timer_value=1_000,
-                         timer_step=100)
+                         timer_step=60)
         gone = producer.produce(home, **where, group="P", prefix="gone", count=2, timer="setDelayTimeMs",
-                                timer_value=25_000)
+                                timer_value=15_000)
         producer.run(home, "recall", **where, group="P", handles=",".join(handles(gone)))
         last = producer.produce(home, **where, group="P", prefix="last", count=1, timer="setDelayTimeMs",
-                                timer_value=26_000)
+                                timer_value=16_000)
         assert ids(last)
         if end == "kill":
             time.sleep(2.5)     # Java notes what it knows once a second, and it is no fault to lose the last of that
@@ -126,10 +126,10 @@ def test_another_broker_delivers_what_waits(first: str, second: str, end: str, n
             assert not [body for body in bodies if body.startswith("gone")]
             for message in consumer.messages():
                 if message["body"].startswith("m-"):
-                    assert waits_ms(message) >= 1_000 + 100 * int(message["body"][2:])
+                    assert late_ms(message, 1_000 + 60 * int(message["body"][2:])) >= 0
             copies = len(bodies) - len(set(bodies))
             # Of ours none comes twice. RocketMQ does the tick in which it was killed once more.
-            assert copies == 0 if "java" not in first + second or end == "stop" else copies <= 30
+            assert copies == 0 or (copies <= 30 and end == "kill" and "java" in first + second), copies
     finally:
         for each in servers:
             each.kill()

@@ -62,7 +62,7 @@ class HeldRequest:
         self.sequence = 0                           # of all that were held
 
     def answer(self, now_ms: int) -> RemotingCommand | None:
-        """To be asked for once, when the request was taken; None when it is held again."""
+        """To be asked for once, when the request was taken. None when it waits on, as another one."""
         resume = self._resume
         assert resume is not None
         self.forget()
@@ -177,6 +177,10 @@ class HeldRequests:
     @property
     def is_full(self) -> bool:
         return self._count >= self.count_max
+
+    def waiting(self, topic: str, queue_id: int) -> int:
+        """How many wait in a queue, or for the whole topic."""
+        return sum(map(len, self._places.get((topic, queue_id), {}).values()))
 
     def hold(self, held: HeldRequest, is_ready: bool = False) -> None:
         """`is_ready`: it waits only until others had their turn; more is there for it already."""

@@ -31,11 +31,17 @@ class TimerBook(Protocol):
     def clear(self, slot_ms: int) -> None:
         """All records of the slot are done."""
 
+    def put_back(self, slot: TimerSlot) -> None:
+        """Let a slot be as it was."""
+
     def forget(self) -> None:
         """Nothing waits any more. Raises StoreNotWritable."""
 
     def take(self, check: TimerCheck) -> None:
         """Note what is known now, to be brought to disk some time after the log, up to `check.log_position`."""
+
+    def end_with(self, check: TimerCheck) -> None:
+        """The same at the end of a run: the store brings it to disk when it is closed."""
 
 
 class MessageStore(Protocol):

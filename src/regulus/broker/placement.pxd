@@ -35,6 +35,8 @@ cpdef when_time_came(MessageExt waiting, long long entered_ms, long long now_ms)
 
 cpdef put_back(MessageExt waiting, long long entered_ms, long long now_ms)
 
+cpdef popped_again(MessageExt message, str retry_topic, long long pop_time, bytes host)
+
 cpdef retry_copy(MessageExt failed, str group, int queue_id, int level, bytes store_host)
 
 cpdef dead_letter_copy(MessageExt failed, str group, bytes store_host)

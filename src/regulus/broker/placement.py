@@ -10,6 +10,7 @@
     a half, to be asked for     the half topic again        TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET
     a half, given up            TRANS_CHECK_MAX_TIME_TOPIC  nothing
     SCHEDULE_TOPIC_XXXX, due    REAL_TOPIC, REAL_QID        nothing is taken away, so DELAY is still to be seen
+    popped, not acknowledged    %RETRY%group_topic          1ST_POP_TIME
     a failed consumption        %RETRY%group, delayed       RETRY_TOPIC and ORIGIN_MESSAGE_ID of the first copy
     the last failure            %DLQ%group                  the same, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID
 
@@ -209,3 +210,12 @@ def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, 
           store_host: bytes) -> MessageExt:
     return MessageExt(topic, message.body, properties, queue_id, message.flag, message.sys_flag,
                       message.born_timestamp, message.born_host, store_host, reconsume_times)
+
+
+def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes) -> MessageExt:
+    """The copy that is popped next, of a message that was popped then and not acknowledged."""
+    properties = dict(message.properties)
+    if message.reconsume_times == 0 or names.FIRST_POP_TIME not in properties:
+        properties[names.FIRST_POP_TIME] = str(pop_time)
+    return MessageExt(retry_topic, message.body, properties, 0, message.flag, message.sys_flag, message.born_timestamp,
+                      host, host, message.reconsume_times + 1)

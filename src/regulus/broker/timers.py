@@ -22,6 +22,7 @@ Source: TimerMessageStore.
 from array import array
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
@@ -50,6 +51,8 @@ NOTE_MS = 1_000
 """Between two notes of what is done."""
 IDLE_NOTE_MS = 30_000
 """The same while nothing is entered and nothing done."""
+LEFT_MAX = 20_000
+"""Records of a half done slot that are entered anew at the end of a run."""
 AGAIN_MS = 60_000
 """What cannot be delivered, because its queue is damaged or its file is not there, waits so long once more."""
 LATE_MS = 60_000
@@ -170,6 +173,30 @@ class Timers:
         """Have what is known now brought to disk, after the log."""
         self._noted_ms, self._noted_progress = now_ms, self.progress
         self._store.timers.take(self.check())
+
+    def stop(self, now_ms: int) -> None:
+        """Note it at the end of a run. A slot that is half done is one of what is left: RocketMQ may go on with it."""
+        self._now_ms = now_ms
+        if self._work is not None and self._done:
+            with suppress(StoreDamaged):
+                self._leave_the_rest()
+        self._work = None
+        self._store.timers.end_with(self.check())
+
+    def _leave_the_rest(self) -> None:
+        """Nothing, where that is more than LEFT_MAX: then a broker of ours knows how much of it is done."""
+        book = self._store.timers
+        records, position = book.chain(book.slot(self.read_ms).last, LEFT_MAX)
+        if position != NOWHERE:
+            return
+        slot = book.slot(self.read_ms)
+        book.clear(self.read_ms)
+        try:
+            for record in reversed(records[:len(records) - self._done]):
+                book.enter(record)
+            self._done = 0
+        except StoreNotWritable:
+            book.put_back(slot)
 
     def check(self) -> TimerCheck:
         master_offset = self.master_offset if self.config.is_slave else self.queue_offset

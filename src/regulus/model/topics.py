@@ -44,6 +44,7 @@ QUEUE_ID_MAX = 0x7FFFFFFF
 """Of a record, whose queue id is a number of four bytes; a topic that has so many queues is not made."""
 
 _NAME_CHARACTERS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_STORED_CHARACTERS = _NAME_CHARACTERS | {"+"}       # between group and topic of a retry topic of pops
 
 
 def retry_topic(group: str) -> str:
@@ -85,7 +86,7 @@ def name_fault(name: str, noun: str = "topic") -> str | None:
 
 def is_storable(topic: str, queue_id: int) -> bool:
     """Whether a topic and queue id may become a place in a store: a folder is named after each of them."""
-    return 0 < len(topic) <= NAME_SIZE_MAX and _NAME_CHARACTERS.issuperset(topic) and 0 <= queue_id <= QUEUE_ID_MAX
+    return 0 < len(topic) <= NAME_SIZE_MAX and _STORED_CHARACTERS.issuperset(topic) and 0 <= queue_id <= QUEUE_ID_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -720,10 +720,13 @@ class FileMessageStore:
         return self.timers.begin_flush(self.flushed_offset)
 
     def _flush_timers(self) -> None:
-        flush = self.begin_timers()
-        if flush is not None:
-            flush()
-            self.timers.end_flush(is_done=True)
+        """While closing: what is under way, and then what was noted last."""
+        for _ in range(2):
+            flush = self.begin_timers()
+            if flush is not None:
+                flush()
+                self.timers.end_flush(is_done=True)
+            self.timers.take_last()
 
     def flush_queue_table(self) -> None:
         """Bring all queues to disk, and the table of where each ends. Raises StoreNotWritable."""

@@ -60,6 +60,7 @@ class TimerFiles:
         self._changed: dict[int, TimerSlot] = {}
         self._flushing: dict[int, TimerSlot] = {}
         self._taken: TimerCheck | None = None
+        self._last: TimerCheck | None = None
 
     # --- start -------------------------------------------------------------------------------------------------------
 
@@ -208,6 +209,9 @@ class TimerFiles:
         """All that waited for this tick is done; a clock that is put back does not bring it again."""
         self._changed[self._index(slot_ms)] = TimerSlot(NOWHERE)
 
+    def put_back(self, slot: TimerSlot) -> None:
+        self._changed[slot.time % SLOTS] = slot
+
     def forget(self) -> None:
         """Nothing waits: it is all entered again from the log. Raises StoreNotWritable."""
         self._log.remove_all()
@@ -248,6 +252,15 @@ class TimerFiles:
         if self._taken is None and self._wheel is not None:
             self._taken = check._replace(timer_log_end=self._log.end)
             self._changed, self._flushing = {}, self._changed
+
+    def end_with(self, check: TimerCheck) -> None:
+        """Note what is known at the end of a run."""
+        self._last = check
+
+    def take_last(self) -> None:
+        if self._last is not None:
+            self.take(self._last)
+            self._last = None
 
     def begin_flush(self, log_flushed: int) -> Callable[[], None] | None:
         """What a worker has to do; None when there is nothing, or the commit log is not on disk so far."""

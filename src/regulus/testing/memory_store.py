@@ -153,7 +153,7 @@ class MemoryStore:
         for unit in units[queue_offset:queue_offset + SCANNED_MAX]:
             matches = message_filter.takes(unit.tags_code) and (
                 not message_filter.reads_properties
-                or message_filter.matches(message_record.decode(self._log, unit.physical_offset, False).properties))
+                or message_filter.matches_all(message_record.decode(self._log, unit.physical_offset, False).properties))
             if matches and buffers and (len(buffers) >= count_max or size + unit.size > bytes_max):
                 break
             next_offset += 1

@@ -45,9 +45,15 @@ class MemoryTimers:
     def clear(self, slot_ms: int) -> None:
         self._slots.pop(slot_ms // self.precision_ms % SLOTS, None)
 
+    def put_back(self, slot: TimerSlot) -> None:
+        self._slots[slot.time % SLOTS] = slot
+
     def forget(self) -> None:
         self._records.clear()
         self._slots.clear()
+
+    def end_with(self, check: TimerCheck) -> None:
+        self.taken = check
 
     def take(self, check: TimerCheck) -> None:
         self.taken = check

@@ -216,6 +216,40 @@ def test_a_start_goes_on_where_the_last_run_was_killed():
     assert run(again, NOW + 5_000) == [f"K{number}" for number in range(300)]
 
 
+def test_a_run_that_ends_in_the_midst_of_a_tick_leaves_what_is_not_done():
+    """So that RocketMQ, which does a tick as a whole, delivers the rest alone."""
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.tick(NOW + 4_000)
+    store = broker.store
+    store.dispatch(1 << 20)
+    so_far = delivered(broker)
+    assert 0 < len(so_far) < 300
+    broker.timers.stop(NOW + 4_000)
+    check = store.timers.taken
+    records, _ = store.timers.chain(store.timers.slot(check.read_ms).last, 1000)
+    keys = [store.look_message(record.physical_offset).properties["UNIQ_KEY"] for record in reversed(records)]
+    assert (check.done, so_far + keys) == (0, [f"K{number}" for number in range(300)])
+    store.timers.check = check
+    assert run(make(store, NOW + 9_000), NOW + 9_000) == [f"K{number}" for number in range(300)]
+
+
+def test_a_full_disk_at_the_end_of_a_run_takes_nothing_away():
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.tick(NOW + 4_000)
+    broker.store.timers.refusal = "the disk is full"
+    broker.timers.stop(NOW + 4_000)
+    broker.store.dispatch(1 << 20)
+    broker.store.timers.check = broker.store.timers.taken
+    broker.store.timers.refusal = ""
+    assert run(make(broker.store, NOW + 9_000), NOW + 9_000) == [f"K{number}" for number in range(300)]
+
+
 def test_a_slave_enters_and_delivers_nothing_until_it_is_promoted():
     store = MemoryStore()
     master = make(store)
