@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(name="what a crash made us forget comes again", path=_TIMERS,
            old="        if self._came.get(key, 0) > 0:\n", new="        if False:\n", tests=_OF_TIMERS),
     Mutant(name="what came is passed by as often as one likes", path=_TIMERS, old="            self._came[key] -= 1\n",
-           new="", tests=("tests/property/test_timers.py",)),
+           new="", tests=_OF_TIMERS),
     Mutant(name="a late message is entered in a slot that is done", path=_TIMERS,
            old="            slot_ms = first_ms\n        kind", new="            pass\n        kind", tests=_OF_TIMERS),
     Mutant(name="what waits longer than the wheel is entered where it is", path=_TIMERS,

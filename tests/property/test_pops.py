@@ -103,10 +103,12 @@ class Table:
         now = self.rig.broker.documents()
         saved = self.saved | {name: now[name] for name in ("topics", "regulusTopicEpochs", "subscriptionGroup")}
         self.rig.broker.documents = lambda: saved
+        self.rig.now_ms += 1        # a start takes longer than a ms
         self.rig = self.rig.restarted(is_killed=True)
         self.rig.broker.steady_ms = self.rig.now_ms
 
     def stop(self, _: int) -> None:
+        self.rig.now_ms += 1
         self.rig = self.rig.restarted()
         self.rig.broker.steady_ms = self.rig.now_ms
         self.saved = self.rig.broker.documents()
