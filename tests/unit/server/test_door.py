@@ -322,21 +322,24 @@ async def test_a_broker_without_accounts_has_no_door(tmp_path):
         await server.stop()
 
 
-async def test_a_send_that_was_denied_is_denied_again(server: Regulus, broker: Connection) -> None:
+@pytest.mark.parametrize("serialize_type", [0, ROCKETMQ])
+async def test_a_send_that_was_denied_is_denied_again(server: Regulus, broker: Connection,
+                                                      serialize_type: int) -> None:
     """What is kept of a connection is what it may do, not what it tried."""
     before = stored(server)
     for _ in range(3):
-        answer = await broker.request(send("invoices", BILLING), 5000)
+        answer = await broker.request(send("invoices", BILLING, serialize_type=serialize_type), 5000)
         assert answer.code == 1
         assert "No default permission for topic:invoices" in answer.remark
     assert stored(server) == before
 
 
+@pytest.mark.parametrize("serialize_type", [0, ROCKETMQ])
 async def test_who_may_send_to_a_retry_topic_may_not_send_to_the_topic_with_the_name_of_its_group(
-        server: Regulus, broker: Connection) -> None:
-    await broker.request(send("%RETRY%billing", BILLING), 5000)
+        server: Regulus, broker: Connection, serialize_type: int) -> None:
+    await broker.request(send("%RETRY%billing", BILLING, serialize_type=serialize_type), 5000)
     before = stored(server)
-    answer = await broker.request(send("billing", BILLING), 5000)
+    answer = await broker.request(send("billing", BILLING, serialize_type=serialize_type), 5000)
     assert "No default permission for topic:billing" in answer.remark
     assert stored(server) == before
 
