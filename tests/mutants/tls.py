@@ -41,6 +41,10 @@ MUTANTS = [
     Mutant(name="older versions are left to the system", path=_TLS,
            old="    context.minimum_version = ssl.TLSVersion.TLSv1_2\n",
            new="    context.minimum_version = ssl.TLSVersion.TLSv1\n", tests=_TESTS),
+    Mutant(name="whose certificates count is never read anew", path=_TLS,
+           old="config.tls_server_key_path,\n"
+               "                                          config.tls_server_trust_cert_path)",
+           new="config.tls_server_key_path)", tests=_TESTS),
     Mutant(name="a handshake may take for ever", path=_TLS,
            old="ssl_handshake_timeout=HANDSHAKE_S_MAX", new="ssl_handshake_timeout=3600.0", tests=_TESTS),
     Mutant(name="slaves copy in plain text", path="regulus/server/ha_server.py",

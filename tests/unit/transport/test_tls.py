@@ -296,6 +296,19 @@ def test_what_the_library_would_allow_is_limited_at_both_ends(tmp_path: Path) ->
         assert context.options & ssl.OP_NO_COMPRESSION
 
 
+def test_whose_certificates_count_is_read_anew_too(tmp_path: Path) -> None:
+    """Else a client whose authority was taken away goes on to be let in."""
+    authority = Authority(tmp_path / "one")
+    pair, trusted = authority.issue("server"), tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.pair.certificate.read_bytes())
+    server = ServerTls(TlsConfig(tls_server_cert_path=str(pair.certificate), tls_server_key_path=str(pair.key),
+                                 tls_server_auth_client=True, tls_server_trust_cert_path=str(trusted)))
+    before = server.context
+    trusted.write_bytes(Authority(tmp_path / "two").pair.certificate.read_bytes() + b"\n")
+    server.look()
+    assert server.context is not before
+
+
 def test_a_key_with_a_password(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue("server", password="open sesame")
 
