@@ -118,7 +118,8 @@ class BrokerServer:
                                     + _OTHER_OPEN_FILES)
         if self._config.acl_enable:
             self._accounts = accounts_of(self._config.rocketmq_home,
-                                         self._config.inner_client_authentication_credentials)
+                                         self._config.inner_client_authentication_credentials,
+                                         self._workers.line(Line.ACCOUNTS))
         bound = self._bind(self._transport_config.bind_address, self._config.listen_port)
         for_slaves: list[socket] = []
         try:
