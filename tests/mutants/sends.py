@@ -85,6 +85,15 @@ MUTANTS = [
            old="            if len(messages) > 1 and error.code == ResponseCode.MESSAGE_ILLEGAL:\n",
            new="            if False:\n",
            tests=_GATHERED_TESTS),
+    # --- what is taken back ------------------------------------------------------------------------------------------
+    Mutant(name="a recall handle of another topic is followed", path="regulus/client/recalls.py",
+           old="if handle.topic != route.topic:", new="if False:", tests=("tests/unit/client/test_recalls.py",)),
+    Mutant(name="a recall without an answer that can be read is a fault of ours", path="regulus/client/recalls.py",
+           old="    except HeaderError as error:\n", new="    except KeyError as error:\n",
+           tests=("tests/unit/client/test_recalls.py",)),
+    Mutant(name="a recall handle's time is any digit there is", path="regulus/wire/recall_handle.py",
+           old="text.isascii() and text.isdigit()", new="text.isdigit()",
+           tests=("tests/unit/wire/test_recall_handle.py",)),
     # --- what is stored, and as what ---------------------------------------------------------------------------------
     Mutant(name="what was stored is told as failed", path=_PRODUCER,
            old="if course.stored is not None:\n                            return",

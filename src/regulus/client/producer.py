@@ -260,7 +260,7 @@ class Producer(Started):
 
         Raises MessageIllegal for what is no handle of that topic; NoRoute, NoMaster; BrokerRefused, also when its time
         has come (ILLEGAL_OPERATION) or where the broker does not allow it (NO_PERMISSION, recallMessageEnable);
-        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows.
+        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows; AnswerUnreadable.
         """
         return await recalls.recall(self._running(), await self._route(topic), self.group, recall_handle,
                                     self.config.send_msg_timeout if timeout_ms is None else timeout_ms)
