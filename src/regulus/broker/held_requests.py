@@ -176,6 +176,10 @@ class HeldRequests:
     def is_full(self) -> bool:
         return self._count >= self.count_max
 
+    def waiting(self, topic: str, queue_id: int) -> int:
+        """How many wait in a queue, or for the whole topic."""
+        return sum(map(len, self._places.get((topic, queue_id), {}).values()))
+
     def hold(self, held: HeldRequest) -> None:
         self._sequence += 1
         held.sequence = self._sequence

@@ -19,8 +19,18 @@ from regulus.broker.handlers.heart_beat import (
     handle_unregister_client,
 )
 from regulus.broker.handlers.lock_batch_mq import handle_lock_batch_mq, handle_unlock_batch_mq
+from regulus.broker.handlers.notification import (
+    handle_notification,
+    handle_peek_message,
+    handle_polling_info,
+)
 from regulus.broker.handlers.pop_message import handle_pop_message
 from regulus.broker.handlers.pull_message import handle_pull_message
+from regulus.broker.handlers.query_assignment import (
+    handle_get_all_message_request_mode,
+    handle_query_assignment,
+    handle_set_message_request_mode,
+)
 from regulus.broker.handlers.query_message import (
     handle_get_earliest_msg_storetime,
     handle_get_max_offset,
@@ -62,9 +72,15 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.PULL_MESSAGE: handle_pull_message,
     RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
     RequestCode.POP_MESSAGE: handle_pop_message,
+    RequestCode.NOTIFICATION: handle_notification,
+    RequestCode.PEEK_MESSAGE: handle_peek_message,
+    RequestCode.POLLING_INFO: handle_polling_info,
     RequestCode.ACK_MESSAGE: handle_ack_message,
     RequestCode.BATCH_ACK_MESSAGE: handle_batch_ack_message,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: handle_change_message_invisibletime,
+    RequestCode.QUERY_ASSIGNMENT: handle_query_assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: handle_set_message_request_mode,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: handle_get_all_message_request_mode,
     RequestCode.BULK_PULL: handle_bulk_pull,
     RequestCode.QUERY_CONSUMER_OFFSET: handle_query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: handle_update_consumer_offset,
@@ -91,7 +107,10 @@ _SEES_TO_IT = frozenset((
 _SETTINGS = frozenset((
     RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, RequestCode.DELETE_TOPIC_IN_BROKER,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN))
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_UPDATE_USER, RequestCode.AUTH_DELETE_USER,
+    RequestCode.AUTH_CREATE_ACL, RequestCode.AUTH_UPDATE_ACL, RequestCode.AUTH_DELETE_ACL))
 """A yes to one of these means that it is so and saved, also when it had been so before."""
 
 

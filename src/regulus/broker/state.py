@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from regulus.broker.access_documents import AccessDocuments
 from regulus.broker.archived_offset import ArchivedOffset
@@ -29,6 +30,7 @@ from regulus.broker.pop_orders import PopOrders
 from regulus.broker.pop_places import PopPlaces
 from regulus.broker.pop_revival import PopRevival
 from regulus.broker.queue_locks import QueueLocks
+from regulus.broker.request_modes import RequestModes
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.settings_changes import SettingsChanges
@@ -39,13 +41,15 @@ from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.timers import Timers
 from regulus.broker.topics import REVIVE_QUEUE_NUMS, Topics
 from regulus.broker.transactions import Transactions
+from regulus.broker.users import Users
 from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
-from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody
+from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
+from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
 """Held requests that are run once more in one step; each costs as much as a pull."""
@@ -58,13 +62,23 @@ ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 POP_PLACES_DOCUMENT = "regulusPops"
 POP_ORDERS_DOCUMENT = "consumerOrderInfo"
+REQUEST_MODES_DOCUMENT = "messageRequestMode"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 OFFSET_SET_BACKS_DOCUMENT = "regulusOffsetSetBacks"
+ACCESS_DOCUMENT = "regulusAccess"
 
 OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
-                 ARCHIVE_DOCUMENT)
+                 ARCHIVE_DOCUMENT, ACCESS_DOCUMENT)
 """What a slave asks of a master of ours alone, before all others: the numbers of the set-backs are older then than the
 offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them."""
+
+
+class RouteAsk(NamedTuple):
+    """Where a topic is must be asked of a name server; what it says, or None, makes the answer for `channel`."""
+
+    topic: str
+    channel: int
+    answer: Callable[[TopicRouteData | None], RemotingCommand]
 
 
 class BrokerState:
@@ -80,6 +94,8 @@ class BrokerState:
     `is_guarded`: a door checks requests, so that what one says of a message must be so. `access_documents` are the
     accounts, where the door goes by them.
 
+    `route_asks` is what the server has to ask a name server.
+
     `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
     """
 
@@ -91,6 +107,7 @@ class BrokerState:
         self.topics = Topics(config, self.settings)
         self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group, self.settings)
         self.consumer_offsets = ConsumerOffsets(self.settings)
+        self.users = Users(config, self.settings)
         self.clients = Clients()
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
@@ -101,6 +118,8 @@ class BrokerState:
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
                                       self.subscription_groups, self.consumer_offsets)
         self.pop_orders = PopOrders()
+        self.request_modes = RequestModes(self.settings)
+        self.route_asks: deque[RouteAsk] = deque()
         self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
@@ -256,6 +275,8 @@ class BrokerState:
                      tables=(topics.epochs.encoded,), saved=topics.epochs.changes),
             KeptPart(name=SUBSCRIPTION_GROUP_DOCUMENT, part=groups, when=at_once, load=groups.load,
                      tables=(groups.encoded,)),
+            KeptPart(name=REQUEST_MODES_DOCUMENT, part=self.request_modes, when=at_once,
+                     load=self.request_modes.load, saved=0),
             # Before the offsets: one that was set back or deleted and has no number is taken for an older one.
             KeptPart(name=OFFSET_SET_BACKS_DOCUMENT, part=offsets.set_backs, when=later, load=offsets.set_backs.load,
                      tables=(offsets.set_backs.encoded,), saved=offsets.set_backs.changes,
@@ -271,6 +292,8 @@ class BrokerState:
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
             KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,
                      tables=(marks.encoded,)),
+            KeptPart(name=ACCESS_DOCUMENT, part=self.users, when=at_once, load=self.users.load,
+                     saved=self.users.changes),
         )
 
     def documents(self) -> dict[str, str]:
@@ -314,6 +337,8 @@ class BrokerState:
             self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
         if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
             self.archived_offset.follow(archive, self.store.commit_log_max_offset())
+        if (users := documents.get(ACCESS_DOCUMENT)) is not None:
+            self.users.follow(users)
         self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT), is_marked=OFFSET_SET_BACKS_DOCUMENT in documents)
         return ahead
 
@@ -329,3 +354,4 @@ class BrokerState:
         self.settings.saved = count
         self.topics.settings_saved()
         self.subscription_groups.settings_saved()
+        self.users.settings_saved()

@@ -56,11 +56,11 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path
                                    broker_config.inner_client_authentication_credentials)
     run_server(lambda: Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config),
                lambda server: _ready_line(server, transport_config.bind_address, store_config,
-                                          broker_config.acl_enable), log_level, log_format, loaded.warning)
+                                          broker_config.guard), log_level, log_format, loaded.warning)
 
 
-def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, acl_enable: bool) -> str:
-    reach = guarded(host, acl_enable) or (
+def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, guard: str) -> str:
+    reach = guarded(host, guard) or (
         "only this machine reaches it; --listen 0.0.0.0 opens it to the network, where nothing guards it"
         if is_loopback(host) else f"whoever reaches {host} may read, send and delete: nothing guards it")
     return (f"regulus is ready: broker {host}:{server.broker_server.port}, "

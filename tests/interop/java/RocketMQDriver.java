@@ -302,6 +302,12 @@ public final class RocketMQDriver {
         if (options.containsKey("broadcast")) {
             consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));
         }
+        if (options.containsKey("server-balance")) {
+            // The broker says who consumes what, and whether by pull or by pop; 4.x has no such thing.
+            DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+            DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class)
+                .invoke(consumer, Long.parseLong(option("invisible", "60000")));
+        }
         if (options.containsKey("sql")) {
             consumer.subscribe(option("topic"), MessageSelector.bySql(option("sql")));
         } else {

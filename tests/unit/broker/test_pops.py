@@ -14,7 +14,14 @@ from regulus.record import message_record
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers import AckMessageRequest, ChangeMessageInvisibletimeRequest, PopMessageRequest
+from regulus.wire.headers import (
+    AckMessageRequest,
+    ChangeMessageInvisibletimeRequest,
+    NotificationRequest,
+    PeekMessageRequest,
+    PollingInfoRequest,
+    PopMessageRequest,
+)
 from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -483,3 +490,35 @@ def test_in_order_a_start_knows_what_is_out():
     rig.send("c")
     assert counts(rig) == {"0": "0"}
     assert bodies(rig.popped) == ["c"]
+
+
+# --- without popping -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_looked_at_stays_where_it_is():
+    rig = Rig()
+    look = PeekMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=2).ext()
+    assert rig.ask(Code.PEEK_MESSAGE, look).code == ResponseCode.PULL_NOT_FOUND
+    rig.send(*"abc")
+    answer = rig.ask(Code.PEEK_MESSAGE, look)
+    assert [message.body for message in message_record.decode_all(answer.body)] == [b"a", b"b"]
+    assert answer.ext["restNum"] == "1"
+    assert bodies(rig.pop()) == ["a", "b", "c"]
+    assert rig.ask(Code.PEEK_MESSAGE, look).code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_who_wants_to_know_is_told_when_there_is_a_message():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    wanted = NotificationRequest(consumer_group="G", topic="T", queue_id=-1, poll_time=5_000, born_time=NOW).ext()
+    assert rig.ask(Code.NOTIFICATION, wanted) is None
+    asked = PollingInfoRequest(consumer_group="G", topic="T", queue_id=-1).ext()
+    assert rig.ask(Code.POLLING_INFO, asked).ext == {"pollingNum": "1"}
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 1, 0, 0, NOW, HOST, HOST, 0), NOW)
+    rig.broker.message_arrived(rig.store.dispatch(100, rig.broker.held_requests.queues), NOW)
+    (notice,) = rig.broker.notices
+    assert notice.command.ext == {"hasMsg": "true", "pollingFull": "false"}
+    assert bodies(rig.pop()) == ["a"]
+    assert rig.ask(Code.NOTIFICATION, wanted) is None
+    rig.run_to(NOW + 5_100)
+    assert rig.broker.notices[1].command.ext == {"hasMsg": "false", "pollingFull": "false"}
