@@ -45,7 +45,7 @@ MUTANTS = [
            old="min(1 + len(message) // _MESSAGES_A_PLACE, _BATCH_PLACES_MAX)", new="1", tests=_GATHERED_TESTS),
     Mutant(name="who waits hears nothing of the end", path=_PRODUCER,
            old="        instance.connections.turn_away(self._turns, closed)\n", new="",
-           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_the_thousands_that_wait",)),
+           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_those_that_wait_for_a_place_at_a_broker",)),
     Mutant(name="who waits for bytes or a route hears nothing of the end", path=_TURNS_OF_SENDS,
            old="            room.turn_away(self, error)\n", new="            pass\n",
            tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_those_that_wait_for_a_route",)),

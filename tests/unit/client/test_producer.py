@@ -801,6 +801,20 @@ async def test_a_send_that_shutdown_interrupts_is_not_cancelled(is_connecting, m
             connection.abort()
 
 
+async def test_shutdown_turns_away_those_that_wait_for_a_place_at_a_broker():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = producer_of(cluster, back_pressure_for_async_send_num=2)
+        await producer.start()
+        await connect(producer, broker)
+        sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(5)]
+        while len(broker.sends()) < 3:
+            await asyncio.sleep(0)
+        await producer.shutdown()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert ["before it was the turn of this send" in str(outcome) for outcome in outcomes] == [False] * 2 + [True] * 3
+
+
 async def test_shutdown_turns_away_those_that_wait_for_a_route():
     async with scripted_cluster() as cluster:
         cluster.name_server.script = never
