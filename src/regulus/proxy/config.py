@@ -22,7 +22,7 @@ class ProxyConfig:
     """`namesrv_addr` is where the brokers are found when the front stands alone."""
 
     namesrv_addr: str = ""
-    grpc_server_port: int = 8081            # 0 takes a free one; -1 opens none
+    grpc_server_port: int = 8081            # 0 takes a free one; -1 opens none, -2 was not said
     bind_address: str = "0.0.0.0"
     broker_tls: TlsConfig = PLAIN           # its tls_enable and tls_client_... count, towards brokers
     access_key: str = ""                    # with secret_key: requests to brokers and name servers are signed
@@ -69,7 +69,7 @@ class ProxyConfig:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{config_key(name)} is {getattr(self, name)}: write 1 or more")
-        if not -1 <= self.grpc_server_port <= 65_535:
+        if not -2 <= self.grpc_server_port <= 65_535:
             raise ConfigError(f"grpcServerPort is {self.grpc_server_port}: write 0 to 65535, or -1 for none")
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("accessKey and secretKey belong together: set both or none")

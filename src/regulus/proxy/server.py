@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -42,14 +43,15 @@ def now_ms() -> int:
 
 
 class ProxyServer:
-    """`brokers` is what stands behind; `transport` has how TLS is done. Raises ConfigError when the certificate cannot
-    be used."""
+    """`brokers` is what stands behind; `transport` has how TLS is done; `read_accounts` looks whether the accounts have
+    changed, where nobody else does. Raises ConfigError when the certificate cannot be used."""
 
     def __init__(self, config: ProxyConfig, brokers: Brokers, transport: TransportConfig,
-                 access: CallAccess | None = None) -> None:
+                 access: CallAccess | None = None, read_accounts: Callable[[int], None] | None = None) -> None:
         self._config = config
         self._brokers = brokers
         self._access = access
+        self._read_accounts = read_accounts
         self._front = Front(transport, config.connections_max)
         self._clients = Clients(config)
         catalog = Catalog(brokers, config)
@@ -103,6 +105,8 @@ class ProxyServer:
                 self._clients.forget(client_id)
                 await self._renewing.release_all(client_id)
             await self._tell_brokers()
+            if self._read_accounts is not None:
+                self._read_accounts(time.monotonic_ns() // 1_000_000)
             if self._access is not None:
                 for kind, names in self._access.happenings.take().items():
                     _log.warning("%s: %s", kind, names)

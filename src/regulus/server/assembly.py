@@ -12,6 +12,7 @@ from dataclasses import replace
 from socket import socket
 
 from regulus.access.credentials import made_credentials
+from regulus.access.decision import Rules
 from regulus.broker import access, request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead
@@ -109,6 +110,16 @@ class BrokerServer:
     @property
     def port(self) -> int:
         return self._listeners[0].port
+
+    @property
+    def is_guarded(self) -> bool:
+        return self._config.acl_enable
+
+    @property
+    def access_rules(self) -> Rules:
+        """Those that hold now, of a broker that is guarded and started."""
+        assert self._accounts is not None, "there are rules where aclEnable is set"
+        return self._accounts.rules
 
     def connect(self, on_request: OnBrokerRequest) -> InProcessConnection:
         """A client in this process, of a broker that is started; whoever connects also closes."""
