@@ -94,7 +94,8 @@ class Front:
 
 
 class _Pipe(asyncio.Protocol):
-    """One side. What is read goes to the other one, and reading rests while that one has not sent enough."""
+    """One side. What is read goes to the other one, and reading rests while that one has not sent enough. When one
+    side ends, the other one does too: HTTP/2 has no use for half a connection."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -103,12 +104,6 @@ class _Pipe(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.other is not None:
             self.other.write(data)
-
-    def eof_received(self) -> bool:
-        if self.other is not None and not self.other.is_closing() and self.other.can_write_eof():
-            self.other.write_eof()
-            return True
-        return False
 
     def pause_writing(self) -> None:
         if self.other is not None:

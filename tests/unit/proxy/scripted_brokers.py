@@ -74,12 +74,12 @@ class Caller:
         self.channel = channel or grpc.aio.insecure_channel(f"127.0.0.1:{port}")
 
     async def call(self, method: str, request: Any, metadata: tuple[tuple[str, str], ...] = METADATA,
-                   timeout: float = 10) -> Any:
+                   within_s: float = 10) -> Any:
         _, response_type = messages.method_types()[method]
         call = self.channel.unary_unary(f"/{messages.SERVICE}/{method}",
                                         request_serializer=lambda each: each.SerializeToString(),
                                         response_deserializer=response_type.FromString)
-        return await call(request, metadata=metadata, timeout=timeout)
+        return await call(request, metadata=metadata, timeout=within_s)
 
     async def raw(self, method: str, data: bytes) -> bytes:
         return await self.channel.unary_unary(f"/{messages.SERVICE}/{method}")(data, metadata=METADATA, timeout=10)

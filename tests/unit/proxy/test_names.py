@@ -13,8 +13,8 @@ def test_topics_that_may_be_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a" * 128, "a b", "../etc", "Größe", "TBW102", "SCHEDULE_TOPIC_XXXX",
-                                  "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "CHECKPOINT_TOPIC", "rmq_sys_wheel_timer",
-                                  "a\n"])
+                                  "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "CHECKPOINT_TOPIC",
+                                  "rmq_sys_wheel_timer", "a\n"])
 def test_topics_that_may_not(name: str) -> None:
     with pytest.raises(CallRefused) as refused:
         topic_name(name)

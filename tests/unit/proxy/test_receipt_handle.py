@@ -50,7 +50,8 @@ def response(**fields: str) -> PopMessageResponse:
 
 
 def test_handles_are_made_of_where_each_queue_begins() -> None:
-    offsets = PoppedOffsets(response(start_offset_info="0 1 10;1 0 5", msg_offset_info="0 1 10,12;1 0 5"), "a", "Orders")
+    told = response(start_offset_info="0 1 10;1 0 5", msg_offset_info="0 1 10,12;1 0 5")
+    offsets = PoppedOffsets(told, "a", "Orders")
     messages = [message("Orders", 1, 12, 900), message("Orders", 1, 10, 800), message("%RETRY%g_Orders", 0, 5, 700)]
     assert [each.text() for each in offsets.handles(messages, [None, None, None])] == [
         "10 1000 60000 4 0 a 1 12 900", "10 1000 60000 4 0 a 1 10 800", "5 1000 60000 4 1 a 0 5 700"]

@@ -17,7 +17,7 @@ READ, WRITE, READ_WRITE, NONE = 2, 3, 4, 1
 def route(reads: int, writes: int, perm: int, replicas: tuple[int, ...] = (0,)) -> TopicRouteData:
     return TopicRouteData(
         queue_datas=[QueueData(broker_name="a", read_queue_nums=reads, write_queue_nums=writes, perm=perm)],
-        broker_datas=[BrokerData(broker_name="a", broker_addrs={each: "h:1" for each in replicas})])
+        broker_datas=[BrokerData(broker_name="a", broker_addrs=dict.fromkeys(replicas, "h:1"))])
 
 
 @pytest.mark.parametrize(("reads", "writes", "perm", "expected"), [

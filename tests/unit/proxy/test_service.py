@@ -177,9 +177,9 @@ async def test_a_transaction_id_says_where_the_half_message_lies(caller: Caller,
         assert (await caller.call("EndTransaction", request)).status.code == 40008
 
 
-async def received(caller: Caller, request: Any, timeout: float = 10) -> tuple[int, list[Any]]:
+async def received(caller: Caller, request: Any, within_s: float = 10) -> tuple[int, list[Any]]:
     code, found, ends = 0, [], 0
-    async for element in caller.receive(request, timeout):
+    async for element in caller.receive(request, within_s):
         kind = element.WhichOneof("content")
         if kind == "status":
             code = element.status.code
@@ -243,8 +243,8 @@ async def test_a_poll_ends_before_its_client_gives_up(caller: Caller, brokers: S
     brokers.answers[RequestCode.POP_MESSAGE] = popped()
     request = receive_request()
     request.long_polling_timeout.seconds = 40
-    await received(caller, request, timeout=43)
-    await received(caller, request, timeout=8)
+    await received(caller, request, 43)
+    await received(caller, request, 8)
     polls = [int(ext["pollTime"]) for ext in brokers.asked_for(RequestCode.POP_MESSAGE)]
     assert polls[0] == 20_000
     assert 6_000 <= polls[1] <= 7_100       # gRPC rounds a time up
@@ -361,8 +361,9 @@ async def test_a_transaction_that_nobody_ended_is_asked_for(caller: Caller, brok
     told.publishing.topics.add(name="trans")
     await stream.write(messages.TelemetryCommand(settings=told))
     await stream.read()
-    half = MessageExt("RMQ_SYS_TRANS_HALF_TOPIC", b"half", {"UNIQ_KEY": "01AB", "REAL_TOPIC": "trans", "PGROUP": "trans",
-                                                            "TRAN_MSG": "true"}, born_host=HOST, store_host=HOST)
+    half = MessageExt("RMQ_SYS_TRANS_HALF_TOPIC", b"half", {
+        "UNIQ_KEY": "01AB", "REAL_TOPIC": "trans", "PGROUP": "trans", "TRAN_MSG": "true"}, born_host=HOST,
+        store_host=HOST)
     command = RemotingCommand.request(39, {"tranStateTableOffset": "7", "commitLogOffset": "256"},
                                       message_record.encode(half), oneway=True)
     assert brokers.on_request is not None
