@@ -1,0 +1,87 @@
+"""The official RocketMQ 5 client for Python at our front, before the real broker 5.3.3."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from conftest import NewRun
+from ports import free_ports
+from real_rocketmq import RealRocketMQ
+from regulus_server import start_our
+from remoting_probe import await_port
+from toolchain import HERE, grpc_python
+
+from regulus.client.sync import Admin
+from regulus.model.topics import TopicConfig
+
+PROGRAM_WITHIN_S = 150
+TOPICS = {"normal": "NORMAL", "fifo": "FIFO", "trans": "TRANSACTION"}
+
+Drive = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def drive(new_run: NewRun) -> Iterator[Drive]:
+    """Runs the client's program against `regulus proxy`, and returns what it says."""
+    with ExitStack() as stack:
+        home = new_run("grpc-front")
+        real = RealRocketMQ("5.3.3", home, transactionTimeOut="5000", transactionCheckInterval="6000",
+                            transactionOpBatchInterval="500")
+        stack.callback(real.kill)
+        real.start()
+        with Admin(real.name_server_address) as admin:
+            for name, kind in TOPICS.items():
+                admin.create_topic(TopicConfig(topic_name=name, attributes={"+message.type": kind}))
+        (port,) = free_ports(1)
+        process = start_our(stack, home, ["proxy", "--namesrv", real.name_server_address, "--port", str(port),
+                                          "--listen", "127.0.0.1"])
+        await_port(f"127.0.0.1:{port}", process.check_alive)
+
+        def run(*words: str) -> list[dict[str, Any]]:
+            result = subprocess.run([str(grpc_python()), str(HERE / "python_grpc" / "program.py"), f"127.0.0.1:{port}",
+                                     *words], capture_output=True, text=True, timeout=PROGRAM_WITHIN_S, check=False)
+            assert result.returncode == 0, result.stderr[-3000:]
+            return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+        yield run
+
+
+def test_what_is_sent_is_received_and_what_is_not_acknowledged_comes_again(drive: Drive) -> None:
+    said = drive("round_trip", "normal", "round-trip", "30")
+    sent = {each["number"]: each["sent"] for each in said if "sent" in each}
+    assert len(set(sent.values())) == 30
+    received = [each for each in said if "received" in each]
+    wanted = {f"body {number}" for number in range(30) if number % 3}
+    assert {each["received"] for each in received} == wanted      # the tag C was not asked for
+    assert said[-1] == {"left": []}
+    for each in received:
+        number = int(each["received"].removeprefix("body "))
+        assert (each["id"], each["tag"], each["keys"], each["properties"]) == (
+            sent[number], "A", [f"key-{number}"], {"number": str(number)})
+    again = [each for each in received if each["attempt"] > 1]
+    assert [each["attempt"] for each in again] == [2]
+    assert len(received) == len(wanted) + 1
+
+
+def test_messages_of_a_group_lie_in_one_queue_in_the_order_of_their_sends(drive: Drive) -> None:
+    received = [each for each in drive("ordered", "fifo", "ordered") if "received" in each]
+    for group in ("group-0", "group-1"):
+        numbers = [each["received"] for each in received if each["group"] == group]
+        assert numbers == sorted(numbers)
+        assert len(numbers) == 6
+
+
+def test_transactions_are_ended_once_and_an_orphan_is_asked_for(drive: Drive) -> None:
+    begun = time.monotonic()
+    said = drive("transactions", "trans", "transactions")
+    assert [each["asked"] for each in said if "asked" in each] == ["orphan"]
+    assert sorted(each["received"] for each in said if "received" in each) == ["commit", "orphan"]
+    assert time.monotonic() - begun < PROGRAM_WITHIN_S
+
+
+def test_a_handle_that_was_changed_is_the_one_that_counts(drive: Drive) -> None:
+    assert {"done": True} in drive("refused", "normal")
