@@ -35,7 +35,7 @@ def drive(new_run: NewRun) -> Iterator[Drive]:
         real.start()
         with Admin(real.name_server_address) as admin:
             for name, kind in TOPICS.items():
-                admin.create_topic(TopicConfig(topic_name=name, attributes={"+message.type": kind}))
+                admin.create_topic(TopicConfig(topic_name=name, attributes={"message.type": kind}))
         (port,) = free_ports(1)
         process = start_our(stack, home, ["proxy", "--namesrv", real.name_server_address, "--port", str(port),
                                           "--listen", "127.0.0.1"])

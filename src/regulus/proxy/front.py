@@ -173,6 +173,7 @@ class _Outside(_Pipe):
                 cast(asyncio.Transport, self.transport).pause_reading()
                 first = b""
             inside = _Pipe()
+            inside.other = self.transport       # gRPC speaks first, perhaps before we hear that we are connected
             other, _ = await asyncio.get_running_loop().create_connection(
                 lambda: inside, "127.0.0.1", self._front.target_port)
         except OSError as error:
@@ -197,7 +198,7 @@ class _Outside(_Pipe):
             self._timer.cancel()
         for transport in (mine, other):
             transport.set_write_buffer_limits(BUFFER_HIGH, BUFFER_LOW)
-        inside.transport, inside.other, self.other = other, mine, other
+        inside.transport, self.other = other, other
         other.write(first + bytes(self._early))
         self._early.clear()
         mine.resume_reading()

@@ -7,7 +7,9 @@ import grpc
 import pytest
 
 from regulus.proxy.config import ProxyConfig
+from regulus.proxy.front import Front
 from regulus.proxy.server import ProxyServer
+from regulus.transport import event_loop
 from regulus.transport.config import TransportConfig
 from regulus.transport.tls import TlsMode
 from regulus.wire.grpc import messages
@@ -85,6 +87,34 @@ async def test_more_connections_than_the_limit_are_closed_at_once(brokers: Scrip
 
 def _raise() -> bytes:
     raise ConnectionError("closed")
+
+
+def test_what_grpc_says_first_is_not_lost() -> None:
+    """Its settings come as soon as it is connected, and a client that does not see them waits for ever. On the loop
+    that servers run on: it may read before it says that it is connected."""
+    event_loop.run(_greetings())
+
+
+async def _greetings() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"settings")
+
+    behind = await asyncio.start_server(greet, "127.0.0.1", 0)
+    front = Front(TransportConfig(), 100)
+    front.target_port = behind.sockets[0].getsockname()[1]
+    await front.accept(front.bind("127.0.0.1", 0))
+
+    async def greeting() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+        writer.write(b"P")
+        try:
+            return await asyncio.wait_for(reader.readexactly(8), 5)
+        finally:
+            writer.close()
+
+    assert await asyncio.gather(*[greeting() for _ in range(50)]) == [b"settings"] * 50
+    await front.stop()
+    behind.close()
 
 
 async def test_rubbish_ends_its_own_connection_and_no_other(brokers: ScriptedBrokers) -> None:
