@@ -13,7 +13,8 @@ _AT_LEAST_ONE = ("max_message_size", "max_user_property_size", "user_property_ma
                  "max_invisible_time_mills", "default_invisible_time_mills",
                  "grpc_client_consumer_long_polling_batch_size",
                  "grpc_client_producer_max_attempts", "renew_schedule_period_millis", "grpc_max_inbound_message_size",
-                 "calls_max", "telemetry_streams_max", "receive_streams_max", "renewals_max", "metadata_size_max",
+                 "calls_max", "calls_size_max",
+                 "telemetry_streams_max", "receive_streams_max", "renewals_max", "metadata_size_max",
                  "grpc_proxy_relay_request_timeout_in_seconds")
 
 
@@ -59,6 +60,7 @@ class ProxyConfig:
     channel_expired_timeout: int = 120_000  # a client that was not heard of for so long is forgotten
     grpc_proxy_relay_request_timeout_in_seconds: int = 5
     calls_max: int = 4_096                  # under way, receives and streams not counted
+    calls_size_max: int = 512 << 20         # of their requests
     receive_streams_max: int = 20_000       # under way
     telemetry_streams_max: int = 20_000
     renewals_max: int = 200_000             # messages that are renewed; above it they become visible in their time

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 REFUSAL_REST_S = 0.5
 """How long a lasting refusal is held back: several clients ask again at once, whatever they are told."""
 _LASTING = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.FORBIDDEN, Code.PROXY_TIMEOUT,
-                      Code.INTERNAL_SERVER_ERROR, Code.UNAUTHORIZED, Code.TOO_MANY_REQUESTS))
+                      Code.INTERNAL_SERVER_ERROR, Code.UNAUTHORIZED, Code.TOO_MANY_REQUESTS, Code.NOT_IMPLEMENTED))
 
 
 def _heard(task: "asyncio.Task[list[Popped]]") -> None:

@@ -23,7 +23,7 @@ from regulus.wire.grpc.codes import Code, Encoding, MessageType
 from regulus.wire.headers import SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 
-MESSAGES_MAX = 1024
+MESSAGES_MAX = 256
 """Of one send."""
 KEYS_MAX = 128
 BORN_HOST, BORN_TIMESTAMP = "__BORNHOST", "BORN_TIMESTAMP"

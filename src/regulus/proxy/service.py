@@ -56,7 +56,7 @@ class Service(grpc.GenericRpcHandler):
         self._config = config
         self._peer_of = peer_of
         self._now_ms = now_ms
-        self._under_way = self._receiving = self._streams = 0
+        self._under_way = self._size = self._receiving = self._streams = 0
         self._open_streams: set[Stream] = set()
         self._handlers = self._make_handlers()
 
@@ -84,7 +84,9 @@ class Service(grpc.GenericRpcHandler):
         async def answer(data: bytes, context: Any) -> bytes:
             request = None
             self._under_way += 1
+            self._size += len(data)
             try:
+                self._check_room()
                 request = request_type.FromString(data)
                 response = await call(request, await self._admitted(method, request, context))
             except (CallRefused, DecodeError, HeaderError, MessageIllegal) as error:
@@ -94,6 +96,7 @@ class Service(grpc.GenericRpcHandler):
                 response = response_type(status=status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log"))
             finally:
                 self._under_way -= 1
+                self._size -= len(data)
             if method == "ChangeInvisibleDuration" and request is not None and not response.receipt_handle:
                 response.receipt_handle = request.receipt_handle    # clients take it over even from a refusal
             return bytes(response.SerializeToString())
@@ -103,9 +106,15 @@ class Service(grpc.GenericRpcHandler):
         """Who calls, when all may go on. Raises CallRefused."""
         caller = await self._caller(context)
         self._check(method, request, caller)
+        return caller
+
+    def _check_room(self) -> None:
+        """Raises CallRefused when as much is under way as may be."""
         if self._under_way > self._config.calls_max:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.calls_max} calls are under way (callsMax)")
-        return caller
+        if self._size > self._config.calls_size_max:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.calls_size_max} bytes of calls are under way "
+                                                      "(callsSizeMax)")
 
     async def _caller(self, context: Any) -> Caller:
         port = context.peer().rpartition(":")[2]

@@ -422,6 +422,19 @@ async def test_more_calls_than_may_be_under_way_are_told_to_wait(brokers: Script
         await front.stop()
 
 
+async def test_requests_under_way_have_a_size_in_all(brokers: ScriptedBrokers) -> None:
+    config = ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1", calls_size_max=100)
+    front = ProxyServer(config, brokers, TransportConfig())
+    await front.start()
+    caller = Caller(front.port)
+    large = message()
+    large.body = bytes(101)
+    assert (await caller.call("SendMessage", messages.SendMessageRequest(messages=[large]))).status.code == 42900
+    assert (await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1))).status.code == 20000
+    await caller.channel.close()
+    await front.stop()
+
+
 async def test_grpcs_own_port_is_not_for_clients(front: ProxyServer) -> None:
     inner = Caller(front._front.target_port)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
