@@ -1,10 +1,12 @@
 """The official RocketMQ 5 client for Python at our front, before the real broker 5.3.3."""
 
 import json
+import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,20 +15,39 @@ from ports import free_ports
 from real_rocketmq import RealRocketMQ
 from regulus_server import start_our
 from remoting_probe import await_port
-from toolchain import HERE, grpc_python
+from toolchain import HERE, PROJECT, grpc_python
 
 from regulus.client.sync import Admin
 from regulus.model.topics import TopicConfig
 
 PROGRAM_WITHIN_S = 150
-TOPICS = {"normal": "NORMAL", "fifo": "FIFO", "trans": "TRANSACTION"}
+TOPICS = {"normal": "NORMAL", "fifo": "FIFO", "orders": "NORMAL", "trans": "TRANSACTION"}
 
-Drive = Callable[..., list[dict[str, Any]]]
+
+class Drive:
+    """Runs the official client against `regulus proxy` at a port of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._endpoint = f"127.0.0.1:{port}"
+
+    def __call__(self, command: str, *words: str) -> list[dict[str, Any]]:
+        """What the program says of a command."""
+        output = self._run(HERE / "python_grpc" / "program.py", self._endpoint, command, *words)
+        return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+    def example(self, path: Path) -> str:
+        return self._run(path, self._endpoint)
+
+    def _run(self, program: Path, *words: str) -> str:
+        result = subprocess.run([str(grpc_python()), str(program), *words], capture_output=True, text=True,
+                                timeout=PROGRAM_WITHIN_S, check=False)
+        assert result.returncode == 0, result.stderr[-3000:]
+        return result.stdout
 
 
 @pytest.fixture(scope="module")
 def drive(new_run: NewRun) -> Iterator[Drive]:
-    """Runs the client's program against `regulus proxy`, and returns what it says."""
+    """The real broker 5.3.3, and our front before it."""
     with ExitStack() as stack:
         home = new_run("grpc-front")
         real = RealRocketMQ("5.3.3", home, transactionTimeOut="5000", transactionCheckInterval="6000",
@@ -41,13 +62,7 @@ def drive(new_run: NewRun) -> Iterator[Drive]:
                                           "--listen", "127.0.0.1"])
         await_port(f"127.0.0.1:{port}", process.check_alive)
 
-        def run(*words: str) -> list[dict[str, Any]]:
-            result = subprocess.run([str(grpc_python()), str(HERE / "python_grpc" / "program.py"), f"127.0.0.1:{port}",
-                                     *words], capture_output=True, text=True, timeout=PROGRAM_WITHIN_S, check=False)
-            assert result.returncode == 0, result.stderr[-3000:]
-            return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
-
-        yield run
+        yield Drive(port)
 
 
 def test_what_is_sent_is_received_and_what_is_not_acknowledged_comes_again(drive: Drive) -> None:
@@ -81,6 +96,14 @@ def test_transactions_are_ended_once_and_an_orphan_is_asked_for(drive: Drive) ->
     assert [each["asked"] for each in said if "asked" in each] == ["orphan"]
     assert sorted(each["received"] for each in said if "received" in each) == ["commit", "orphan"]
     assert time.monotonic() - begun < PROGRAM_WITHIN_S
+
+
+def test_the_example_of_the_page_runs(drive: Drive, tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "grpc.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "example.py").write_text(example)
+    result = drive.example(tmp_path / "example.py")
+    assert result.splitlines()[-1] == "received one tea"
 
 
 def test_a_handle_that_was_changed_is_the_one_that_counts(drive: Drive) -> None:
