@@ -88,7 +88,8 @@ class Front:
             return None
         context = self._tls.context
         if context is None:
-            raise ConnectionError(f"TLS, and {self._tls.missing}")
+            raise ConnectionError(f"TLS, and {self._tls.missing}; or let the client speak plain text (Java: "
+                                  "enableSsl(false), Go: EnableSsl = false)")
         context.set_alpn_protocols(["h2"])      # also of one that was read anew
         return context
 
