@@ -1,8 +1,10 @@
 """SQL92 conditions and the messages on which they are tried, beside RocketMQ's own evaluator."""
 
 import random
+from collections.abc import Mapping
 
 from regulus.broker.sql_expression import compile_condition
+from regulus.broker.sql_parts import Condition
 from regulus.errors import HeaderError
 
 MESSAGES: list[dict[str, str]] = [
@@ -83,7 +85,11 @@ class _Maker:
 def verdicts(condition: str) -> str:
     """`p` when it is refused; or, for each message, 1 when it is taken and 0 when not."""
     try:
-        is_wanted = compile_condition(condition).is_wanted
+        compiled = compile_condition(condition)
     except HeaderError:
         return "p"
-    return "".join(str(int(is_wanted(properties))) for properties in MESSAGES)
+    return "".join(str(int(takes(compiled, properties))) for properties in MESSAGES)
+
+
+def takes(condition: Condition, properties: Mapping[str, str]) -> bool:
+    return condition.takes([properties.get(name) for name in condition.names])

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.client.ladder import server_with_ladder
 
 CLIENT_EXAMPLES = ("commit_and_apply_once", "keep_failed_sends", "keep_order", "look_around", "many_sends",
-                   "retry_and_dead_letter", "send_and_consume", "transaction", "without_asyncio")
+                   "remind_and_recall", "retry_and_dead_letter", "send_and_consume", "transaction", "without_asyncio")
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -20,7 +20,7 @@ def said(name, tmp_path, capsys):
     """What an example prints."""
     main = runpy.run_path(str(FOLDER / f"{name}.py"))["main"]
     with server_with_ladder(tmp_path / "store", "10ms 10ms 10ms 10ms", transaction_check_interval=200,
-                            transaction_time_out=200) as server:
+                            transaction_time_out=200, timer_precision_ms=100, recall_message_enable=True) as server:
         running = main(server.name_server_address)
         if inspect.isawaitable(running):
             async def within_time():

@@ -1,6 +1,6 @@
 """What each message store owes the broker: one suite, run over the file store and the store in memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -118,12 +118,13 @@ class KeysBelow(Filter):
     """Messages whose first key is k0 to k<limit - 1>; remembers whose properties it saw."""
 
     def __init__(self, tags_codes: frozenset[int] | None, limit: int) -> None:
-        super().__init__(tags_codes, reads_properties=True)
+        super().__init__(tags_codes, reads_properties=True, names=("KEYS",))
         self.limit = limit
         self.seen: list[str] = []
 
-    def matches(self, properties: Mapping[str, str]) -> bool:
-        key = properties["KEYS"].split()[0]
+    def matches(self, values: list[str | None]) -> bool:
+        assert values[0] is not None
+        key = values[0].split()[0]
         self.seen.append(key)
         return int(key[1:]) < self.limit
 

@@ -20,6 +20,10 @@ from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.model.topics import DataVersion
+from regulus.nameserver import access as name_server_access
+from regulus.nameserver import handlers as name_server_table
+from regulus.nameserver.config import NamesrvConfig
+from regulus.nameserver.state import NameServerState
 from regulus.server.door import Door
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
@@ -29,6 +33,7 @@ from regulus.wire.remoting_command import RemotingCommand
 HERE = Path(__file__).parent
 SCENARIOS = ("acl-mqadmin-updateTopic-signed", "acl-mqadmin-updateTopic-signed-a", "acl-admin", "acl-user",
              "acl-bad-signature", "acl-unsigned", "acl-consumer", "acl-mqadmin-clusterAclConfigVersion",
+             "acl-mqadmin-clusterAclConfigVersion-cluster",
              "acl-mqadmin-updateAclConfig", "acl-mqadmin-updateGlobalWhiteAddr", "acl-mqadmin-deleteAclConfig")
 BATCH_THAT_4_9_FORGETS = ("acl-user", int(Code.SEND_BATCH_MESSAGE), "topicA")
 FIELDS_OF_5 = {"transactionId", "IS_SUB_CHANGE", "IS_SUPPORT_HEART_BEAT_V2"}
@@ -154,12 +159,14 @@ def test_what_mqadmin_changes_arrives_as_it_was_typed(answered):
 
 
 def test_the_version_is_told_as_the_real_broker_tells_it(answered):
-    (then, now), = [(then, now) for name, asked, then, now in answered[1] if asked["code"] == 52]
-    recorded = then["header"]["extFields"]
-    assert {name: now.ext[name] for name in ("clusterName", "brokerName")} == {
-        name: recorded[name] for name in ("clusterName", "brokerName")}
-    for name in ("version", "allAclFileVersion"):
-        assert without_state(json.loads(now.ext[name])) == json.loads(recorded[name])
+    told = [(then, now) for name, asked, then, now in answered[1] if asked["code"] == 52]
+    assert len(told) == 2
+    for then, now in told:
+        recorded = then["header"]["extFields"]
+        assert {name: now.ext[name] for name in ("clusterName", "brokerName")} == {
+            name: recorded[name] for name in ("clusterName", "brokerName")}
+        for name in ("version", "allAclFileVersion"):
+            assert without_state(json.loads(now.ext[name])) == json.loads(recorded[name])
 
 
 def without_state(value):
@@ -167,3 +174,37 @@ def without_state(value):
     if isinstance(value, dict):
         return {key: without_state(each) for key, each in value.items() if key != "stateVersion"}
     return value
+
+
+def registrations() -> list[tuple[dict, dict | None]]:
+    """What the real broker with accounts asked its name server, unsigned as 4.9 does it."""
+    lines = [json.loads(line) for line in (HERE / "frames" / "acl-broker-register.jsonl").read_text().splitlines()]
+    answers = {line["opaque"]: line for line in lines if line["dir"] == "s2c"}
+    return [(line, answers.get(line["opaque"])) for line in lines if line["dir"] == "c2s"]
+
+
+def answers_of_a_name_server(handle) -> list[tuple[int, int | None]]:
+    """(recorded, ours) of each request that was answered."""
+    state, found = NameServerState(NamesrvConfig(), 0), []
+    peer = Peer(1, host_bytes("127.0.0.1", 40000), LOCAL, "127.0.0.1:40000", "127.0.0.1")
+    for asked, then in registrations():
+        reader = FrameReader()
+        reader.feed(base64.b64decode(asked["frame_base64"]))
+        (request,) = reader.frames()
+        outcome = handle(request, peer, state, NOW_MS)
+        if then is not None:
+            reader.feed(b"".join(outcome.encode_parts()))
+            (answer,) = reader.frames()
+            found.append((then["code"], answer.code))
+    return found
+
+
+def test_a_name_server_without_accounts_takes_the_registrations():
+    found = answers_of_a_name_server(lambda *asked: Reply(name_server_table.handle(*asked)))
+    assert found == [(0, 0)] * 5
+
+
+def test_a_name_server_with_accounts_takes_none_of_an_unsigned_broker():
+    """RocketMQ's looks at no signature."""
+    door = Door(lambda: PlainRules(WhiteAddresses(), {}), name_server_access.needs_of, name_server_access.OPEN)
+    assert answers_of_a_name_server(door.guard(lambda *asked: Reply(name_server_table.handle(*asked)))) == [(0, 1)] * 5

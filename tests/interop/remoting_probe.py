@@ -51,7 +51,7 @@ def await_broker(broker: str, name_server: str, alive: Any, timeout_s: float = R
         listed = ask(name_server, GET_BROKER_CLUSTER_INFO)["body"]
         answer = ask(broker, GET_BROKER_RUNTIME_INFO)
         # One with accounts tells a stranger no more than that.
-        return broker.encode() in listed and (answer["code"] == 0 or "AclException" in (answer["remark"] or ""))
+        return broker.encode() in listed and (answer["code"] in (0, 16) or "AclException" in (answer["remark"] or ""))
 
     _await(ready, f"broker {broker}", alive, timeout_s)
 

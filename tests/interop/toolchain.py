@@ -115,6 +115,18 @@ def java_classpath(version: str) -> str:
     return f"{classes}:{libraries}/*"
 
 
+def java_policies(version: str) -> str:
+    """The class path of RocketMQ's own evaluator of policies."""
+    libraries = java_libraries(version)
+    source = HERE / "java" / "PolicyVerdicts.java"
+
+    def make(directory: Path) -> None:
+        _run([tool("javac"), "-nowarn", "-d", str(directory), "-cp", f"{libraries}/*", str(source)], HERE)
+
+    classes = _made(f"java-{version}-policies", [source, HERE / "java" / version / "pom.xml"], make)
+    return f"{classes}:{libraries}/*"
+
+
 def go_program() -> Path:
     """The Go driver, built against github.com/apache/rocketmq-client-go/v2."""
     source = HERE / "go"

@@ -165,7 +165,8 @@ MUTANTS = [
            old="PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL", new="PutStatus.PUT_OK,", tests=_SCHEDULE_TESTS),
     # --- the way to the log ------------------------------------------------------------------------------------------
     Mutant(name="what is stored is not placed", path=_STORING,
-           old="        place(message, self.facts.delay_level_max)\n", new="", tests=_STORING_TESTS),
+           old="        place(message, self.facts.delay_level_max, self.facts.timer_precision_ms, now_ms)\n",
+           new="", tests=_STORING_TESTS),
     Mutant(name="what the store refuses counts as stored", path=_STORING,
            old="if appended.status is not _PUT_OK:", new="if False:", tests=_STORING_TESTS),
     # --- transactions ------------------------------------------------------------------------------------------------
@@ -275,8 +276,7 @@ MUTANTS = [
            old="return self._count >= self.count_max", new="return False", tests=_HELD_TESTS),
     # --- sends -------------------------------------------------------------------------------------------------------
     Mutant(name="an undelayed message is parked", path=_PLACEMENT,
-           old="    if level <= 0:\n        return\n    message.properties[names.REAL_TOPIC]",
-           new="    message.properties[names.REAL_TOPIC]", tests=_PLACEMENT_TESTS),
+           old="    if level > 0:\n        _take", new="    if level >= 0:\n        _take", tests=_PLACEMENT_TESTS),
     Mutant(name="a topic without permission takes messages", path=_SEND,
            old="    if topic.refusal_code:\n", new="    if False:\n", tests=_SEND_TESTS),
     Mutant(name="the topic of the halves takes messages", path="regulus/model/topics.py",

@@ -8,7 +8,7 @@ _PLACES = ("tests/contract/test_places.py",)
 
 MUTANTS = (
     Mutant(name="any characters name a folder", path=_TOPICS,
-           old="_NAME_CHARACTERS.issuperset(topic) and 0 <= queue_id", new="0 <= queue_id", tests=_PLACES),
+           old="_STORED_CHARACTERS.issuperset(topic) and 0 <= queue_id", new="0 <= queue_id", tests=_PLACES),
     Mutant(name="an empty or endless name names a folder", path=_TOPICS, old="0 < len(topic) <= NAME_SIZE_MAX and ",
            new="", tests=_PLACES),
     Mutant(name="a queue id below 0 names a folder", path=_TOPICS, old="0 <= queue_id <= QUEUE_ID_MAX",

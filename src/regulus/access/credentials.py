@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "******"
 """What is shown in place of a secret."""
-_SECRETS = ("innerClientAuthenticationCredentials",)
+_SECRETS = ("innerClientAuthenticationCredentials", "initAuthenticationUser")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,29 @@ def parse_credentials(text: str) -> Credentials | None:
     return credentials
 
 
+def parse_init_user(text: str) -> Credentials | None:
+    """`initAuthenticationUser`; None of an empty text. Raises ConfigError, which does not show the text."""
+    if not text.strip():
+        return None
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict) or not all(isinstance(values.get(key), str) and values[key].strip()
+                                               for key in ("username", "password")):
+        raise ConfigError('initAuthenticationUser cannot be read: write {"username":"...","password":"..."}')
+    return Credentials(values["username"], values["password"])
+
+
+def parse_codes(text: str) -> frozenset[int]:
+    """Request codes with commas between them. Raises ConfigError."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    wrong = [word for word in words if not word.isdecimal()]
+    if wrong:
+        raise ConfigError(f"{wrong[0]!r} on a white list is no request code: write numbers with commas between them")
+    return frozenset(map(int, words))
+
+
 def made_credentials(chance: bytes) -> str:
     """The text of credentials that nobody could guess who does not know the chance."""
     return json.dumps({"accessKey": f"inner-{chance[:4].hex()}", "secretKey": chance[4:].hex()})
@@ -75,3 +98,16 @@ def check_access(acl_enable: bool, home: str, inner: str) -> None:
     if acl_enable and not home:
         raise ConfigError("aclEnable=true, and rocketmqHome is empty: set it to the folder whose "
                           "conf/plain_acl.yml has the accounts")
+
+
+def check_users(authenticates: bool, authorizes: bool, acl_enable: bool, init_user: str, *white_lists: str) -> None:
+    """Settings of ACL 2.0. Raises ConfigError."""
+    parse_init_user(init_user)
+    for white_list in white_lists:
+        parse_codes(white_list)
+    if authenticates and acl_enable:
+        raise ConfigError("aclEnable and authenticationEnabled are both true: requests are checked by accounts or by "
+                          "users, set one of them")
+    if authorizes and not authenticates:
+        raise ConfigError("authorizationEnabled=true without authenticationEnabled=true would believe any name: set "
+                          "both")

@@ -5,7 +5,7 @@ Source: BrokerConfig, MessageStoreConfig.
 
 from dataclasses import dataclass, field
 
-from regulus.access.credentials import check_access
+from regulus.access.credentials import check_access, check_users
 from regulus.access.white_addresses import WhiteAddresses
 from regulus.errors import ConfigError
 from regulus.model import permission
@@ -70,6 +70,15 @@ class BrokerConfig(StoreRules):
     enable_property_filter: bool = False
     """Whether consumers may subscribe by SQL92 conditions, each of which reads all messages that it is asked about."""
 
+    recall_message_enable: bool = False
+    """Whether a message that waits for its time can be taken back by its handle."""
+
+    # popping
+    pop_from_retry_probability: int = 20
+    """In percent: so many pops look for messages to be tried again before all others, the rest behind them."""
+    enable_retry_topic_v2: bool = False
+    """Whether messages to be tried again go to `%RETRY%group+topic`; those in `%RETRY%group_topic` are read anyway."""
+
     # queries
     default_query_max_num: int = 32
 
@@ -112,6 +121,16 @@ class BrokerConfig(StoreRules):
     inner_client_authentication_credentials: str = field(default="", repr=False)
     """`{"accessKey":"...","secretKey":"..."}`: how this broker signs what it asks of name servers and of its master,
     and an account of its own door that may do anything."""
+    authentication_enabled: bool = False
+    """Whether requests must be signed by a user of ACL 2.0."""
+    authorization_enabled: bool = False
+    """Whether users are held to their policies."""
+    init_authentication_user: str = field(default="", repr=False)
+    """`{"username":"...","password":"..."}`: a Super user that is made at a start where it is not there."""
+    authentication_whitelist: str = ""
+    """Request codes, with commas, that need no signature."""
+    authorization_whitelist: str = ""
+    """Request codes, with commas, that need a user and no policy."""
     ha_slave_white_addresses: str = ""
     """Who may copy the log, patterns as of accounts with `;` between them; empty: everybody who reaches the port."""
 
@@ -127,6 +146,8 @@ class BrokerConfig(StoreRules):
                 raise ConfigError(f"{key} {name!r} cannot name a topic: {fault}")
         self._check_role()
         check_access(self.acl_enable, self.rocketmq_home, self.inner_client_authentication_credentials)
+        check_users(self.authentication_enabled, self.authorization_enabled, self.acl_enable,
+                    self.init_authentication_user, self.authentication_whitelist, self.authorization_whitelist)
         WhiteAddresses(self.ha_slave_white_addresses.split(";"))
         if not 1 <= self.max_message_size <= _MESSAGE_SIZE_MAX:
             raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
@@ -185,6 +206,11 @@ class BrokerConfig(StoreRules):
     @property
     def is_slave(self) -> bool:
         return self.broker_role is BrokerRole.SLAVE
+
+    @property
+    def guard(self) -> str:
+        """The setting by which requests must be signed; empty where they need not."""
+        return "aclEnable" if self.acl_enable else "authenticationEnabled" if self.authentication_enabled else ""
 
     @property
     def is_copied(self) -> bool:

@@ -44,24 +44,25 @@ class Place(NamedTuple):
 class HeldRequest:
     """Waits on `channel` for a message at one of `places` whose tag `message_filter` takes.
 
-    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer.
+    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer, if it has
+    one.
     """
 
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "places", "sequence")
 
     def __init__(self, channel: int, places: tuple[Place, ...], message_filter: Filter, deadline_ms: int,
-                 resume: Callable[[int], RemotingCommand]) -> None:
+                 resume: Callable[[int], RemotingCommand | None]) -> None:
         self.channel = channel
         self.places = places
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms
-        self._resume: Callable[[int], RemotingCommand] | None = resume
+        self._resume: Callable[[int], RemotingCommand | None] | None = resume
         self.is_gone = False
         self.lines: list[tuple[_Line, int]] = []    # with its offset there
         self.sequence = 0                           # of all that were held
 
-    def answer(self, now_ms: int) -> RemotingCommand:
-        """To be asked for once, when the request was taken."""
+    def answer(self, now_ms: int) -> RemotingCommand | None:
+        """To be asked for once, when the request was taken. None when it waits on, as another one."""
         resume = self._resume
         assert resume is not None
         self.forget()
@@ -174,6 +175,10 @@ class HeldRequests:
     @property
     def is_full(self) -> bool:
         return self._count >= self.count_max
+
+    def waiting(self, topic: str, queue_id: int) -> int:
+        """How many wait in a queue, or for the whole topic."""
+        return sum(map(len, self._places.get((topic, queue_id), {}).values()))
 
     def hold(self, held: HeldRequest) -> None:
         self._sequence += 1

@@ -3,11 +3,11 @@
 Source: SubscriptionData, FilterAPI, DefaultMessageFilter, ExpressionMessageFilter.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.sql_expression import Condition, compile_condition
+from regulus.broker.sql_expression import compile_condition
+from regulus.broker.sql_parts import Condition
 from regulus.errors import HeaderError
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.wire.bodies import SubscriptionData
@@ -24,11 +24,11 @@ class ConditionFilter(Filter):
     """Every tag, and what a condition over the properties takes."""
 
     def __init__(self, condition: Condition) -> None:
-        super().__init__(reads_properties=True, weight=condition.weight)
-        self._is_wanted = condition.is_wanted
+        super().__init__(names=condition.names, reads_properties=True, weight=condition.weight)
+        self._condition = condition
 
-    def matches(self, properties: Mapping[str, str]) -> bool:
-        return self._is_wanted(properties)
+    def matches(self, values: list[str | None]) -> bool:
+        return self._condition.takes(values)
 
 
 def not_served(expression_type: str | None, config: BrokerConfig) -> str:

@@ -6,10 +6,48 @@ from typing import Protocol
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended, GetResult, LogRead, QueryResult, QueueUnit
+from regulus.record.timer_units import TimerCheck, TimerRecord, TimerSlot
 from regulus.wire.ext_fields import LONG_MAX
 
 
+class TimerBook(Protocol):
+    """Where messages wait for a time of their own, by the tick at which they are due: a slot each, a chain of records.
+    A slot's time is a multiple of `precision_ms`. `check` is what was known of it when it was brought to disk last."""
+
+    precision_ms: int
+    check: TimerCheck
+
+    def slot(self, slot_ms: int) -> TimerSlot: ...
+
+    def chain(self, position: int, count_max: int) -> tuple[list[TimerRecord], int]:
+        """Records of one slot from the one at `position` back; where the next is, or NOWHERE. Raises StoreDamaged."""
+
+    def last_record(self) -> TimerRecord | None:
+        """The one that was entered last."""
+
+    def enter(self, record: TimerRecord) -> None:
+        """Raises StoreNotWritable; then the message does not wait."""
+
+    def clear(self, slot_ms: int) -> None:
+        """All records of the slot are done."""
+
+    def put_back(self, slot: TimerSlot) -> None:
+        """Let a slot be as it was."""
+
+    def forget(self) -> None:
+        """Nothing waits any more. Raises StoreNotWritable."""
+
+    def take(self, check: TimerCheck) -> None:
+        """Note what is known now, to be brought to disk some time after the log, up to `check.log_position`."""
+
+    def end_with(self, check: TimerCheck) -> None:
+        """The same at the end of a run: the store brings it to disk when it is closed."""
+
+
 class MessageStore(Protocol):
+    @property
+    def timers(self) -> TimerBook: ...
+
     def append(self, message: MessageExt, now_ms: int) -> Appended:
         """Append one record; fills in the message's offsets and store time. Never raises for what a client sent."""
 
@@ -65,6 +103,9 @@ class MessageStore(Protocol):
 
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
         """Messages behind `physical_offset` whose records hold `text` anywhere, in the log's order, without bodies."""
+
+    def log_position_before(self, timestamp: int) -> int:
+        """A physical offset before which no message was stored at `timestamp` or later; not too far before it."""
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int,
                       before: int = LONG_MAX) -> QueryResult:

@@ -2,11 +2,15 @@
 
     from                        to                          what is noted in the properties
     any topic, DELAY > 0        SCHEDULE_TOPIC_XXXX         REAL_TOPIC, REAL_QID; DELAY stays
+    any topic, TIMER_...        rmq_sys_wheel_timer         REAL_TOPIC, REAL_QID, TIMER_OUT_MS
+    rmq_sys_wheel_timer, due    REAL_TOPIC, REAL_QID        TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
+    the same, not due yet       rmq_sys_wheel_timer again   these and TIMER_ROLL_TIMES
     any topic, TRAN_MSG         RMQ_SYS_TRANS_HALF_TOPIC    REAL_TOPIC, REAL_QID, __transactionId__
     a half, committed           REAL_TOPIC, REAL_QID        nothing is taken away; a DELAY begins only now
     a half, to be asked for     the half topic again        TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET
     a half, given up            TRANS_CHECK_MAX_TIME_TOPIC  nothing
     SCHEDULE_TOPIC_XXXX, due    REAL_TOPIC, REAL_QID        nothing is taken away, so DELAY is still to be seen
+    popped, not acknowledged    %RETRY%group_topic          1ST_POP_TIME
     a failed consumption        %RETRY%group, delayed       RETRY_TOPIC and ORIGIN_MESSAGE_ID of the first copy
     the last failure            %DLQ%group                  the same, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID
 
@@ -21,6 +25,7 @@ from regulus.model import sys_flag, topics
 from regulus.model.message import MessageExt
 from regulus.model.message_id import offset_message_id
 
+_TIMER_PROPERTIES = names.TIMER_PROPERTIES
 _HALF_TOPIC = topics.TRANS_HALF_TOPIC
 _HALF_TOPICS = (topics.TRANS_HALF_TOPIC, topics.TRANS_OP_HALF_TOPIC)
 
@@ -38,17 +43,50 @@ def real_queue_id(properties: dict[str, str]) -> int:
     return number if number <= topics.QUEUE_ID_MAX else -1
 
 
-def place(message: MessageExt, delay_level_max: int) -> None:
-    """Give a message that waits its place in the schedule topic; others, and halves, stay where they are."""
-    if names.DELAY_TIME_LEVEL not in message.properties or message.topic == _HALF_TOPIC:
+def deliver_ms(properties: dict[str, str], now_ms: int) -> int:
+    """When a message with timer properties is due, by the first of them that it has; 0 when it has none, -1 when that
+    one is no number of ms or s."""
+    for name, unit_ms, begin_ms in ((names.TIMER_DELAY_SEC, 1000, now_ms), (names.TIMER_DELAY_MS, 1, now_ms),
+                                    (names.TIMER_DELIVER_MS, 1, 0)):
+        text = properties.get(name)
+        if text is not None:
+            digits = text[1:] if text.startswith("-") else text
+            if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+                return -1
+            return max(1, begin_ms + int(text) * unit_ms)
+    return 0
+
+
+def place(message: MessageExt, delay_level_max: int, timer_precision_ms: int, now_ms: int) -> None:
+    """Give a message that waits its place in the schedule topic or in that of timers; others, and halves, stay where
+    they are. `timer_precision_ms` 0: no message has a time of its own."""
+    properties = message.properties
+    if message.topic == _HALF_TOPIC:
         return
-    level = min(delay_level(message.properties), delay_level_max)
-    if level <= 0:
-        return
+    level = 0
+    if names.DELAY_TIME_LEVEL in properties:
+        level = min(delay_level(properties), delay_level_max)
+    if level > 0:
+        _take_timer_away(properties)
+        _park(message, topics.SCHEDULE_TOPIC, level - 1)
+    elif timer_precision_ms and names.TIMER_OUT_MS not in properties and not _TIMER_PROPERTIES.isdisjoint(properties):
+        due_ms = deliver_ms(properties, now_ms)
+        if due_ms > now_ms:
+            # The tick that is over when the message is due, or within a tick of that.
+            properties[names.TIMER_OUT_MS] = str((due_ms - 1) // timer_precision_ms * timer_precision_ms)
+            _park(message, topics.TIMER_TOPIC, 0)
+
+
+def _take_timer_away(properties: dict[str, str]) -> None:
+    for name in _TIMER_PROPERTIES:
+        properties.pop(name, None)
+
+
+def _park(message: MessageExt, topic: str, queue_id: int) -> None:
     message.properties[names.REAL_TOPIC] = message.topic
     message.properties[names.REAL_QUEUE_ID] = str(message.queue_id)
-    message.topic = topics.SCHEDULE_TOPIC
-    message.queue_id = level - 1
+    message.topic = topic
+    message.queue_id = queue_id
 
 
 def place_half(message: MessageExt) -> None:
@@ -119,6 +157,25 @@ def when_due(parked: MessageExt) -> MessageExt | None:
     return _copy(parked, topic, queue_id, dict(properties), parked.reconsume_times, parked.store_host)
 
 
+def when_time_came(waiting: MessageExt, entered_ms: int, now_ms: int) -> MessageExt | None:
+    """The same of a message with a time of its own, which says when it was entered and when it left."""
+    message = when_due(waiting)
+    if message is not None:
+        message.properties[names.TIMER_ENQUEUE_MS] = str(entered_ms)
+        message.properties[names.TIMER_DEQUEUE_MS] = str(now_ms)
+    return message
+
+
+def put_back(waiting: MessageExt, entered_ms: int, now_ms: int) -> MessageExt:
+    """The copy that waits on in the topic of timers."""
+    properties = dict(waiting.properties)
+    rolls = properties.get(names.TIMER_ROLL_TIMES, "")
+    properties[names.TIMER_ENQUEUE_MS] = str(entered_ms)
+    properties[names.TIMER_ROLL_TIMES] = str(int(rolls) + 1 if rolls.isascii() and rolls.isdigit() else 1)
+    properties[names.TIMER_DEQUEUE_MS] = str(now_ms)
+    return _copy(waiting, topics.TIMER_TOPIC, 0, properties, waiting.reconsume_times, waiting.store_host)
+
+
 def parked_again(parked: MessageExt, level: int) -> MessageExt:
     """The copy that waits for `level` once more, because its home takes nothing now."""
     properties = {**parked.properties, names.DELAY_TIME_LEVEL: str(level)}
@@ -153,3 +210,12 @@ def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, 
           store_host: bytes) -> MessageExt:
     return MessageExt(topic, message.body, properties, queue_id, message.flag, message.sys_flag,
                       message.born_timestamp, message.born_host, store_host, reconsume_times)
+
+
+def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes) -> MessageExt:
+    """The copy that is popped next, of a message that was popped then and not acknowledged."""
+    properties = dict(message.properties)
+    if message.reconsume_times == 0 or names.FIRST_POP_TIME not in properties:
+        properties[names.FIRST_POP_TIME] = str(pop_time)
+    return MessageExt(retry_topic, message.body, properties, 0, message.flag, message.sys_flag, message.born_timestamp,
+                      host, host, message.reconsume_times + 1)

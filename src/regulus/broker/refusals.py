@@ -24,15 +24,7 @@ _REASONS: dict[str, tuple[Code, ...]] = {
         Code.REGISTER_FILTER_SERVER, Code.REGISTER_MESSAGE_FILTER_CLASS),
     "its answer would have the secrets of all accounts, so that RocketMQ 4.9.8 has it no more": (
         Code.GET_BROKER_CLUSTER_ACL_CONFIG,),
-    "this broker keeps no users and policies": (
-        Code.AUTH_CREATE_USER,
-        Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER, Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_CREATE_ACL,
-        Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL),
-    "timer messages are not served": (Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS, Code.RECALL_MESSAGE),
-    "POP consumption is not served": (
-        Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.PEEK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION,
-        Code.POLLING_INFO, Code.POP_ROLLBACK, Code.BATCH_ACK_MESSAGE, Code.QUERY_ASSIGNMENT,
-        Code.SET_MESSAGE_REQUEST_MODE, Code.GET_ALL_MESSAGE_REQUEST_MODE),
+    "pops are noted in the log, not in RocksDB": (Code.POP_ROLLBACK,),
     "static topics are not served": (Code.UPDATE_AND_CREATE_STATIC_TOPIC,),
     "queues stand in files, not in RocksDB": (
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),

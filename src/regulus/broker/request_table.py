@@ -2,6 +2,11 @@
 
 from collections.abc import Callable
 
+from regulus.broker.handlers.ack_message import (
+    handle_ack_message,
+    handle_batch_ack_message,
+    handle_change_message_invisibletime,
+)
 from regulus.broker.handlers.admin_table import ADMIN_HANDLERS
 from regulus.broker.handlers.bulk_pull import handle_bulk_pull
 from regulus.broker.handlers.consumer_list import handle_get_consumer_list_by_group
@@ -14,7 +19,18 @@ from regulus.broker.handlers.heart_beat import (
     handle_unregister_client,
 )
 from regulus.broker.handlers.lock_batch_mq import handle_lock_batch_mq, handle_unlock_batch_mq
+from regulus.broker.handlers.notification import (
+    handle_notification,
+    handle_peek_message,
+    handle_polling_info,
+)
+from regulus.broker.handlers.pop_message import handle_pop_message
 from regulus.broker.handlers.pull_message import handle_pull_message
+from regulus.broker.handlers.query_assignment import (
+    handle_get_all_message_request_mode,
+    handle_query_assignment,
+    handle_set_message_request_mode,
+)
 from regulus.broker.handlers.query_message import (
     handle_get_earliest_msg_storetime,
     handle_get_max_offset,
@@ -22,6 +38,11 @@ from regulus.broker.handlers.query_message import (
     handle_query_message,
     handle_search_offset_by_timestamp,
     handle_view_message_by_id,
+)
+from regulus.broker.handlers.recall_message import (
+    handle_get_timer_check_point,
+    handle_get_timer_metrics,
+    handle_recall_message,
 )
 from regulus.broker.handlers.send_message import handle_send_message
 from regulus.broker.handlers.send_reply_message import handle_send_reply_message
@@ -44,9 +65,22 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.SEND_REPLY_MESSAGE_V2: handle_send_reply_message,
     RequestCode.CONSUMER_SEND_MSG_BACK: handle_consumer_send_msg_back,
     RequestCode.END_TRANSACTION: handle_end_transaction,
+    RequestCode.RECALL_MESSAGE: handle_recall_message,
+    RequestCode.GET_TIMER_CHECK_POINT: handle_get_timer_check_point,
+    RequestCode.GET_TIMER_METRICS: handle_get_timer_metrics,
     RequestCode.RESUME_CHECK_HALF_MESSAGE: handle_resume_check_half_message,
     RequestCode.PULL_MESSAGE: handle_pull_message,
     RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
+    RequestCode.POP_MESSAGE: handle_pop_message,
+    RequestCode.NOTIFICATION: handle_notification,
+    RequestCode.PEEK_MESSAGE: handle_peek_message,
+    RequestCode.POLLING_INFO: handle_polling_info,
+    RequestCode.ACK_MESSAGE: handle_ack_message,
+    RequestCode.BATCH_ACK_MESSAGE: handle_batch_ack_message,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: handle_change_message_invisibletime,
+    RequestCode.QUERY_ASSIGNMENT: handle_query_assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: handle_set_message_request_mode,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: handle_get_all_message_request_mode,
     RequestCode.BULK_PULL: handle_bulk_pull,
     RequestCode.QUERY_CONSUMER_OFFSET: handle_query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: handle_update_consumer_offset,
@@ -73,7 +107,10 @@ _SEES_TO_IT = frozenset((
 _SETTINGS = frozenset((
     RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, RequestCode.DELETE_TOPIC_IN_BROKER,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN))
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_UPDATE_USER, RequestCode.AUTH_DELETE_USER,
+    RequestCode.AUTH_CREATE_ACL, RequestCode.AUTH_UPDATE_ACL, RequestCode.AUTH_DELETE_ACL))
 """A yes to one of these means that it is so and saved, also when it had been so before."""
 
 
@@ -101,7 +138,9 @@ MASTER_ONLY = _SETTINGS | {
     RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, RequestCode.CONSUMER_SEND_MSG_BACK,
     RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE, RequestCode.LOCK_BATCH_MQ,
-    RequestCode.UNLOCK_BATCH_MQ}
+    RequestCode.UNLOCK_BATCH_MQ, RequestCode.RECALL_MESSAGE,
+    RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME}
 """What only a master answers: messages and settings come to a slave from there, and two locks of a queue are none."""
 
 

@@ -36,6 +36,8 @@ cdef class SendFacts:
     cdef public dict binary_straight_answers
     cdef public int max_message_size
     cdef public int delay_level_max
+    cdef public int timer_precision_ms
+    cdef public long long timer_delay_ms_max
     cdef public bint is_durability_awaited
     cdef public bint rejects_transactions
     cdef public bint is_writable

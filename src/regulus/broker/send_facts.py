@@ -12,8 +12,8 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.straight_send import BinaryStraightAnswers, StraightAnswers, StraightSendReader
 from regulus.wire.straight_batch import StraightBatchReader
 
-TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
-NEVER_IN_BATCH = TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
+NEVER_IN_BATCH = names.TIMER_PROPERTIES | {
+    names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQUE_KEY}
 UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK}
 """They change where a message goes, or whether it is taken."""
 UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
@@ -84,6 +84,8 @@ class SendFacts:
         self.binary_straight_answers: dict[bytes, BinaryStraightAnswers] = {}
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
+        self.timer_precision_ms = config.timer_precision_ms if config.timer_wheel_enable else 0
+        self.timer_delay_ms_max = config.timer_max_delay_sec * 1000
         self.is_durability_awaited = config.is_durability_awaited
         self.rejects_transactions = config.reject_transaction_message
         self.is_writable = permission.is_writable(config.broker_permission)

@@ -1,4 +1,4 @@
-"""The SQL92 conditions of subscriptions: from text to one function over a message's properties.
+"""The SQL92 conditions of subscriptions: from text to parts that are asked about a message's properties.
 
 Logic has three values: a condition is True, False, or None where a property is missing. What takes a message is True
 alone. The grammar and each rule of typing are RocketMQ 5.3.3's, but for what follows the end of a condition: there
@@ -18,25 +18,24 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from regulus.broker.sql_functions import (
+from regulus.broker.sql_parts import (
     ORDERS,
     TEXT_TESTS,
-    Evaluate,
-    Properties,
-    all_of,
-    any_of,
-    equal,
-    false_if_there,
-    is_null,
-    literal,
-    minus,
-    negated,
-    one_of,
-    ordered,
-    property_of,
-    text_test,
+    Condition,
+    Equal,
+    FalseIfThere,
+    IsNull,
+    Joined,
+    Literal,
+    Minus,
+    Negated,
+    OneOf,
+    Ordered,
+    Part,
+    Property,
+    TextTest,
 )
-from regulus.broker.sql_values import INT_MAX, LONG_MAX, Long, Value, is_less
+from regulus.broker.sql_values import INT_MAX, LONG_MAX, Long, Value, order
 from regulus.errors import HeaderError
 
 EXPRESSION_LENGTH_MAX = 16_384
@@ -59,28 +58,13 @@ _WEIGHTLESS = frozenset(("text", "whole", "float", ",", "(", ")", "end"))
 """A long list behind IN is looked up at once."""
 
 
-class Condition(NamedTuple):
-    """`is_wanted`: whether a message of these properties is. `weight`: of how many words and signs the condition is,
-    literals apart: each may look at a property from end to end."""
-
-    is_wanted: Callable[[Properties], bool]
-    weight: int
-
-
 def compile_condition(text: str) -> Condition:
     """Raises HeaderError with the place of what is wrong in `text`."""
     if len(text) > EXPRESSION_LENGTH_MAX:
         raise HeaderError(f"the SQL92 expression has {len(text)} characters; at most {EXPRESSION_LENGTH_MAX} are read")
     parser = _Parser(text)
-    condition = parser.parsed()
-
-    def is_wanted(properties: Properties) -> bool:
-        try:
-            return condition(properties) is True
-        except ValueError:
-            return False    # a text that is no number, compared with one: no match, as in RocketMQ
-
-    return Condition(is_wanted, parser.weight())
+    part = parser.parsed()
+    return Condition(part, parser.names(), parser.weight())
 
 
 class _Token(NamedTuple):
@@ -92,7 +76,7 @@ class _Token(NamedTuple):
 class _Term(NamedTuple):
     """A part of a condition, and what its place in another must know of it."""
 
-    evaluate: Evaluate
+    part: Part
     at: int
     is_truth: bool = False
     is_literal: bool = False
@@ -106,12 +90,19 @@ class _Parser:
         self._tokens = self._split()
         self._next = 0
         self._depth = 0
+        self._places: dict[str, int] = {}
 
-    def parsed(self) -> Evaluate:
+    def parsed(self) -> Part:
         term = self._truth(self._or())
         if self._peek().kind != "end":
             self._fail(self._peek(), "the condition has ended before it")
-        return term.evaluate
+        return term.part
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._places)
+
+    def _place(self, name: str) -> int:
+        return self._places.setdefault(name, len(self._places))
 
     def weight(self) -> int:
         return sum(token.kind not in _WEIGHTLESS for token in self._tokens)
@@ -166,19 +157,19 @@ class _Parser:
     # --- grammar -----------------------------------------------------------------------------------------------------
 
     def _or(self) -> _Term:
-        return self._chain("OR", self._and, any_of)
+        return self._chain("OR", self._and, _any_of)
 
     def _and(self) -> _Term:
-        return self._chain("AND", self._equality, all_of)
+        return self._chain("AND", self._equality, _all_of)
 
-    def _chain(self, word: str, part: Callable[[], _Term], joined: Callable[[list[Evaluate]], Evaluate]) -> _Term:
+    def _chain(self, word: str, part: Callable[[], _Term], joined: Callable[[list[Part]], Part]) -> _Term:
         first = part()
         if self._peek().kind != word:
             return first
         parts = [self._truth(first)]
         while self._take(word):
             parts.append(self._truth(part()))
-        return _Term(joined([each.evaluate for each in parts]), first.at, is_truth=True)
+        return _Term(joined([each.part for each in parts]), first.at, is_truth=True)
 
     def _equality(self) -> _Term:
         depth, left = self._depth, self._comparison()
@@ -187,11 +178,11 @@ class _Parser:
             if token.kind == "IS":
                 is_not = self._take("NOT") is not None
                 self._expect("NULL")
-                evaluate = is_null(left.evaluate)
+                part: Part = IsNull(left.part)
             else:
                 is_not = token.kind == "<>"
-                evaluate = self._equal(left, self._comparison(), token)
-            left = _Term(negated(evaluate) if is_not else evaluate, left.at, is_truth=True)
+                part = self._equal(left, self._comparison(), token)
+            left = _Term(Negated(part) if is_not else part, left.at, is_truth=True)
         self._depth = depth
         return left
 
@@ -211,19 +202,19 @@ class _Parser:
             self._next += 1
         return token
 
-    def _compared(self, left: _Term, token: _Token) -> Evaluate:
+    def _compared(self, left: _Term, token: _Token) -> Part:
         is_not = token.kind == "NOT"
         word = self._tokens[self._next].kind if is_not else token.kind
         self._next += is_not
         if word in ORDERS:
-            return ordered(word, self._orderable(left), self._orderable(self._unary()))
+            return Ordered(word, self._orderable(left), self._orderable(self._unary()))
         if word == "BETWEEN":
             return self._between(left, is_not)
         if word == "IN":
             return self._in(left, is_not)
-        return text_test(left.evaluate, word, self._text_literal(), is_not)
+        return TextTest(left.part, word, self._text_literal(), is_not)
 
-    def _between(self, left: _Term, is_not: bool) -> Evaluate:
+    def _between(self, left: _Term, is_not: bool) -> Part:
         low = self._unary()
         self._expect("AND")
         high = self._unary()
@@ -231,15 +222,15 @@ class _Parser:
             self._check_bounds(low, high)
         value, low_value, high_value = map(self._orderable, (left, low, high))
         if is_not:
-            return any_of([ordered("<", value, low_value), ordered(">", value, high_value)])
-        return all_of([ordered(">=", value, low_value), ordered("<=", value, high_value)])
+            return _any_of([Ordered("<", value, low_value), Ordered(">", value, high_value)])
+        return _all_of([Ordered(">=", value, low_value), Ordered("<=", value, high_value)])
 
     def _check_bounds(self, low: _Term, high: _Term) -> None:
         self._orderable(low), self._orderable(high)
-        if is_less(high.value, low.value):
+        if order(high.value, low.value) < 0:
             self._fail(self._token_of(low), "the lower bound is above the upper one")
 
-    def _in(self, left: _Term, is_not: bool) -> Evaluate:
+    def _in(self, left: _Term, is_not: bool) -> Part:
         if not left.property_name:
             self._fail(self._token_of(left), "a property must stand before IN")
         self._expect("(")
@@ -247,7 +238,7 @@ class _Parser:
         while self._take(","):
             texts.append(self._text_literal())
         self._expect(")")
-        return one_of(left.property_name, frozenset(texts), is_not)
+        return OneOf(self._place(left.property_name), frozenset(texts), is_not)
 
     def _unary(self) -> _Term:
         depth, signs = self._depth, []
@@ -257,9 +248,9 @@ class _Parser:
         term = self._primary()
         for sign in reversed(signs):
             if sign.kind == "-":
-                term = _Term(minus(term.evaluate), sign.at)
+                term = _Term(Minus(term.part), sign.at)
             elif sign.kind == "NOT":
-                term = _Term(negated(self._truth(term).evaluate), sign.at, is_truth=True)
+                term = _Term(Negated(self._truth(term).part), sign.at, is_truth=True)
         self._depth = depth
         return term
 
@@ -273,13 +264,13 @@ class _Parser:
             self._expect(")")
             return term._replace(at=token.at)
         if token.kind == "word":
-            return _Term(property_of(token.text), token.at, property_name=token.text)
+            return _Term(Property(self._place(token.text)), token.at, property_name=token.text)
         if token.kind in ("TRUE", "FALSE", "NULL"):
             truth = {"TRUE": True, "FALSE": False}.get(token.kind)
-            return _Term(literal(truth), token.at, is_truth=True, is_literal=True, value=truth)
+            return _Term(Literal(truth), token.at, is_truth=True, is_literal=True, value=truth)
         if token.kind in ("text", "whole", "float"):
             value = self._literal_value(token)
-            return _Term(literal(value), token.at, is_literal=True, value=value)
+            return _Term(Literal(value), token.at, is_literal=True, value=value)
         raise self._fault(token, "a property, a literal or ( must stand there")
 
     def _literal_value(self, token: _Token) -> str | int | float:
@@ -306,24 +297,32 @@ class _Parser:
             return term
         if term.property_name:
             # Properties are texts, and a text is never TRUE by itself.
-            return _Term(false_if_there(term.property_name), term.at, is_truth=True)
+            return _Term(FalseIfThere(self._place(term.property_name)), term.at, is_truth=True)
         raise self._fault(self._token_of(term), "it is neither TRUE nor FALSE")
 
-    def _orderable(self, term: _Term) -> Evaluate:
+    def _orderable(self, term: _Term) -> Part:
         if term.is_truth or (term.is_literal and isinstance(term.value, str)):
             self._fail(self._token_of(term), "only numbers and properties have an order")
-        return term.evaluate
+        return term.part
 
-    def _equal(self, left: _Term, right: _Term, token: _Token) -> Evaluate:
+    def _equal(self, left: _Term, right: _Term, token: _Token) -> Part:
         for side in (left, right):
             if side.is_literal and side.value is None:
                 self._fail(self._token_of(side), f"nothing is compared with NULL by {token.kind}: write IS NULL")
         if left.is_literal and right.is_literal and left.is_truth and not right.is_truth:
             self._fail(self._token_of(right), "a truth value must stand there")
-        return equal(left.evaluate, right.evaluate)
+        return Equal(left.part, right.part)
 
     def _text_literal(self) -> str:
         return _unquoted(self._expect("text", "a text in quotes"))
+
+
+def _any_of(parts: list[Part]) -> Part:
+    return Joined(parts, True)
+
+
+def _all_of(parts: list[Part]) -> Part:
+    return Joined(parts, False)
 
 
 def _unquoted(token: _Token) -> str:

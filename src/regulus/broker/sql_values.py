@@ -9,6 +9,7 @@ Source: ComparisonExpression.__compare, Integer.valueOf, Double.valueOf, Double.
 import math
 import re
 from collections.abc import Callable
+from typing import TypeAlias
 
 INT_MAX = 2 ** 31 - 1
 LONG_MAX = 2 ** 63 - 1
@@ -17,6 +18,8 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
 _DIGITS_MAX = 30        # of an integer, leading zeros too; Python reads much longer ones, in quadratic time
+_SMALL_DIGITS_MAX = 9       # fewer than 32 bits hold
+_SMALL_DECIMAL_MAX = 17
 _NUMBER_SIZE_MAX = 1_100    # characters, without blanks; every double can be written out in fewer
 _BLANKS = "".join(map(chr, range(33)))
 
@@ -25,42 +28,27 @@ class Long(int):
     """A whole number that was too large for 32 bits where it was written."""
 
 
-Value = str | int | float | bool | None
+Value: TypeAlias = "str | int | float | bool | None"
 """None is what a message without the property has, and what is unknown."""
 
 
-def is_less(left: Value, right: Value) -> bool:
-    """Whether `left < right`. Raises ValueError for what cannot be compared."""
-    return _order(left, right) < 0
-
-
-def is_at_most(left: Value, right: Value) -> bool:
-    return _order(left, right) <= 0
-
-
-def is_greater(left: Value, right: Value) -> bool:
-    return _order(left, right) > 0
-
-
-def is_at_least(left: Value, right: Value) -> bool:
-    return _order(left, right) >= 0
-
-
-def is_equal(left: Value, right: Value) -> bool:
-    """Raises ValueError for a text that is no number of the other's kind."""
-    return _compare(left, right) == 0
-
-
-def _order(left: Value, right: Value) -> int:
-    """Texts have no order: both are read as numbers."""
+def order(left: Value, right: Value) -> int:
+    """Below, at or above 0. Texts have no order: both are read as numbers. Raises ValueError for what cannot be
+    compared."""
     if isinstance(left, str) and isinstance(right, str):
-        return _compare(_double(left), _double(right))
-    return _compare(left, right)
+        return _compare_doubles(_double(left), _double(right))
+    return compare(left, right)
 
 
-def _compare(left: Value, right: Value) -> int:
-    """Below, at or above 0; -1, too, for a number and a truth value, in either order."""
+def compare(left: Value, right: Value) -> int:
+    """0 for what is equal; -1, too, for a number and a truth value, in either order. Raises ValueError for a text that
+    is no number of the other's kind."""
     kind, other = type(left), type(right)
+    if kind is str and other is int:
+        # Most of all, a short number of digits alone.
+        number = small_number(left)     # type: ignore[arg-type]
+        if number >= 0:
+            return (number > right) - (number < right)      # type: ignore[operator]
     if kind is not other:
         if kind is bool:
             if other is str:
@@ -88,6 +76,28 @@ def _compare_doubles(left: float, right: float) -> int:
     return (first > second) - (first < second)
 
 
+def small_number(text: str) -> int:
+    """The number that a few digits are; -1 for all other texts."""
+    size = len(text)
+    if size == 0 or size > _SMALL_DIGITS_MAX:
+        return -1
+    number = 0
+    for character in text:
+        if character < "0" or character > "9":
+            return -1
+        number = number * 10 + (ord(character) - ord("0"))
+    return number
+
+
+def _is_plain_decimal(text: str) -> bool:
+    """Whether these are a few digits, with a dot among them or not."""
+    size = len(text)
+    digits = 0
+    for character in text:
+        digits += "0" <= character <= "9"
+    return size <= _SMALL_DECIMAL_MAX and (digits == size or (digits == size - 1 and "." in text)) and digits > 0
+
+
 def _integer(text: str) -> int:
     return _whole(text, INT_MAX)
 
@@ -107,11 +117,13 @@ def _whole(text: str, largest: int) -> int:
 
 
 def _double(text: str) -> float:
+    if _is_plain_decimal(text):
+        return float(text)
     text = text.strip(_BLANKS)
     if len(text) > _NUMBER_SIZE_MAX:
         raise ValueError(f"{text!r:.50} has {len(text)} characters, more than any number needs")
     if _HEX_DOUBLE.fullmatch(text):
-        return _hex_double(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
+        return _hex_double(text.rstrip("fFdD") if text.endswith(("f", "F", "d", "D")) else text)
     if not _DOUBLE.fullmatch(text):
         raise ValueError(f"{text!r:.50} is no number")
     return float(text.rstrip("fFdD"))

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from regulus.broker.access_documents import AccessDocuments
 from regulus.broker.archived_offset import ArchivedOffset
@@ -19,12 +20,17 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
-from regulus.broker.held_requests import HeldRequests
+from regulus.broker.held_requests import ANY_QUEUE, HeldRequests
 from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
+from regulus.broker.pop_flights import PopFlights
+from regulus.broker.pop_orders import PopOrders
+from regulus.broker.pop_places import PopPlaces
+from regulus.broker.pop_revival import PopRevival
 from regulus.broker.queue_locks import QueueLocks
+from regulus.broker.request_modes import RequestModes
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.settings_changes import SettingsChanges
@@ -32,15 +38,18 @@ from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.statistics import Statistics
 from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
-from regulus.broker.topics import Topics
+from regulus.broker.timers import Timers
+from regulus.broker.topics import REVIVE_QUEUE_NUMS, Topics
 from regulus.broker.transactions import Transactions
+from regulus.broker.users import Users
 from regulus.errors import HeaderError
 from regulus.model import permission
-from regulus.model.message_id import UniqueKeySource
+from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
-from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody
+from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
+from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
 """Held requests that are run once more in one step; each costs as much as a pull."""
@@ -51,13 +60,25 @@ CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
+POP_PLACES_DOCUMENT = "regulusPops"
+POP_ORDERS_DOCUMENT = "consumerOrderInfo"
+REQUEST_MODES_DOCUMENT = "messageRequestMode"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 OFFSET_SET_BACKS_DOCUMENT = "regulusOffsetSetBacks"
+ACCESS_DOCUMENT = "regulusAccess"
 
 OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
-                 ARCHIVE_DOCUMENT)
+                 ARCHIVE_DOCUMENT, ACCESS_DOCUMENT)
 """What a slave asks of a master of ours alone, before all others: the numbers of the set-backs are older then than the
 offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them."""
+
+
+class RouteAsk(NamedTuple):
+    """Where a topic is must be asked of a name server; what it says, or None, makes the answer for `channel`."""
+
+    topic: str
+    channel: int
+    answer: Callable[[TopicRouteData | None], RemotingCommand]
 
 
 class BrokerState:
@@ -73,6 +94,8 @@ class BrokerState:
     `is_guarded`: a door checks requests, so that what one says of a message must be so. `access_documents` are the
     accounts, where the door goes by them.
 
+    `route_asks` is what the server has to ask a name server.
+
     `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
     """
 
@@ -84,11 +107,20 @@ class BrokerState:
         self.topics = Topics(config, self.settings)
         self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group, self.settings)
         self.consumer_offsets = ConsumerOffsets(self.settings)
+        self.users = Users(config, self.settings)
         self.clients = Clients()
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
         self.storing = Storing(SendFacts(config, store, self.topics.facts))
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
+        self.timers = Timers(config, store, self.storing)
+        self.pop_flights = PopFlights(config, self.storing, now_ms)
+        self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
+                                      self.subscription_groups, self.consumer_offsets)
+        self.pop_orders = PopOrders()
+        self.request_modes = RequestModes(self.settings)
+        self.route_asks: deque[RouteAsk] = deque()
+        self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
@@ -109,6 +141,7 @@ class BrokerState:
         self.is_guarded = False
         self._seed = seed
         self._unique_keys_made = 0
+        self._pops = 0
         self.kept_parts = self._kept_parts()
         if config.is_slave:
             self.consumer_offsets.be_copy()
@@ -121,6 +154,7 @@ class BrokerState:
         self.send_facts = self.storing.facts = SendFacts(config, self.store, self.topics.facts)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
+        self.timers.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
 
@@ -171,6 +205,11 @@ class BrokerState:
         tick."""
         self.held_requests.wake_queue(topic, queue_id)
 
+    def pops_changed(self, topic: str, queue_id: int) -> None:
+        """A queue gives messages again to those who pop in order."""
+        self.held_requests.wake_queue(topic, queue_id)
+        self.held_requests.wake_queue(topic, ANY_QUEUE)
+
     @property
     def wants_tick(self) -> bool:
         """Whether a tick has something to do now that was not there at the last one."""
@@ -181,23 +220,44 @@ class BrokerState:
         steady_ms = self.steady_ms
         is_master = not self.config.is_slave    # whose deliveries and questions come to a slave with the log
         wait_ms = self.delay_schedule.tick(now_ms) if is_master else None
+        timers_ms = self.timers.tick(now_ms)
+        pops_ms = self._tick_pops(now_ms) if is_master else ()
         self.held_requests.wake_expired(steady_ms)
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
             self.group_notices.note(group)
-        waits = (wait_ms, clients_ms, self.transactions.tick(now_ms, steady_ms) if is_master else None,
-                 self.queue_locks.tick(steady_ms),
+        waits = (wait_ms, timers_ms, *pops_ms, clients_ms,
+                 self.transactions.tick(now_ms, steady_ms) if is_master else None, self.queue_locks.tick(steady_ms),
                  self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
                  self.group_notices.tick(steady_ms), self.long_answers.tick())
         return min([wait for wait in waits if wait is not None])
+
+    def _tick_pops(self, now_ms: int) -> tuple[int | None, ...]:
+        host = self.own_host
+        for topic, queue_id in self.pop_orders.take_free(now_ms):
+            self.pops_changed(topic, queue_id)
+        return (self.pop_orders.wait_ms(now_ms), self.pop_flights.tick(host, now_ms),
+                self.pop_revival.tick(host, now_ms, is_v2=self.config.enable_retry_topic_v2))
+
+    @property
+    def own_host(self) -> bytes:
+        """Under which the broker stores what no client sent."""
+        return self.send_facts.store_host or host_bytes("127.0.0.1", self.config.listen_port)
+
+    def next_revive_queue(self) -> int:
+        """In turn: where the next pop is noted."""
+        self._pops += 1
+        return self._pops % REVIVE_QUEUE_NUMS
 
     def _answer_ready(self, now_ms: int) -> None:
         """Answer held requests that were woken, a part of them; the next tick goes on at once."""
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in self.held_requests.take_ready(1):
-                self.notices.append(Notice(held.channel, held.answer(now_ms)))
+                answer = held.answer(now_ms)
+                if answer is not None:
+                    self.notices.append(Notice(held.channel, answer))
             if not self.held_requests.has_ready:
                 break
 
@@ -215,6 +275,8 @@ class BrokerState:
                      tables=(topics.epochs.encoded,), saved=topics.epochs.changes),
             KeptPart(name=SUBSCRIPTION_GROUP_DOCUMENT, part=groups, when=at_once, load=groups.load,
                      tables=(groups.encoded,)),
+            KeptPart(name=REQUEST_MODES_DOCUMENT, part=self.request_modes, when=at_once,
+                     load=self.request_modes.load, saved=0),
             # Before the offsets: one that was set back or deleted and has no number is taken for an older one.
             KeptPart(name=OFFSET_SET_BACKS_DOCUMENT, part=offsets.set_backs, when=later, load=offsets.set_backs.load,
                      tables=(offsets.set_backs.encoded,), saved=offsets.set_backs.changes,
@@ -222,10 +284,16 @@ class BrokerState:
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
                      tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
+            # Behind the offsets: it says from where on the log knows of pops better than they do.
+            KeptPart(name=POP_PLACES_DOCUMENT, part=self.pop_places, when=When.FIRST_AT_ONCE,
+                     load=self.pop_places.load),
+            KeptPart(name=POP_ORDERS_DOCUMENT, part=self.pop_orders, when=later, load=self.pop_orders.load, saved=0),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
             KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,
                      tables=(marks.encoded,)),
+            KeptPart(name=ACCESS_DOCUMENT, part=self.users, when=at_once, load=self.users.load,
+                     saved=self.users.changes),
         )
 
     def documents(self) -> dict[str, str]:
@@ -246,6 +314,7 @@ class BrokerState:
     def lower_offsets(self, now_ms: int) -> None:
         """At a start, once documents and log are loaded: an offset says what was consumed of this log."""
         self.consumer_offsets.lower_to(self.store.known_max_offset, now_ms)
+        self.pop_places.pass_popped(now_ms)
 
     def follow(self, documents: Mapping[str, str], now_ms: int, *, is_copy: bool) -> list[Ahead]:
         """Take over what the master of this slave has, by the name of the document; one of OWN_DOCUMENTS is missing
@@ -268,6 +337,8 @@ class BrokerState:
             self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
         if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
             self.archived_offset.follow(archive, self.store.commit_log_max_offset())
+        if (users := documents.get(ACCESS_DOCUMENT)) is not None:
+            self.users.follow(users)
         self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT), is_marked=OFFSET_SET_BACKS_DOCUMENT in documents)
         return ahead
 
@@ -283,3 +354,4 @@ class BrokerState:
         self.settings.saved = count
         self.topics.settings_saved()
         self.subscription_groups.settings_saved()
+        self.users.settings_saved()

@@ -22,7 +22,7 @@ class Storing:
 
     def store(self, message: MessageExt, now_ms: int) -> Appended:
         """Give the message its place, and append it there."""
-        place(message, self.facts.delay_level_max)
+        place(message, self.facts.delay_level_max, self.facts.timer_precision_ms, now_ms)
         return self.append(message, now_ms)
 
     def append(self, message: MessageExt, now_ms: int) -> Appended:

@@ -49,4 +49,4 @@ def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None,
     run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config),
                lambda server: f"regulus broker is ready: {transport_config.bind_address}:{server.port}, "
                               f"store {store_config.root.resolve()}", log_level, log_format, loaded.warning,
-               open_warning(transport_config.bind_address, broker_config.acl_enable))
+               open_warning(transport_config.bind_address, broker_config.guard))

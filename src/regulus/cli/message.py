@@ -8,7 +8,7 @@ import click
 from regulus.cli.connection import Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
 from regulus.cli.kept import kept
-from regulus.cli.options import COUNT, OFFSET, renamed
+from regulus.cli.options import COUNT, OFFSET, Duration, renamed
 from regulus.cli.output import print_facts, print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
@@ -17,7 +17,7 @@ from regulus.client.producer import Producer
 from regulus.errors import ClientError, NoRoute
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text, offset_message_id
-from regulus.model.message_properties import DELAY_TIME_LEVEL
+from regulus.model.message_properties import DELAY_TIME_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS
 from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
@@ -42,12 +42,15 @@ message.add_command(kept)
 @renamed("-k", "--key", "keys", old="--keys", multiple=True, help="A key to find the message by; may be repeated.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
+@click.option("--delay", type=Duration(), help="Deliver it so long after it was sent: 500ms, 90s, 5m, 36h, 3d.")
+@click.option("--deliver-at", type=Moment(), help="Deliver it at this time.")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="Send to this queue.")
 @click.option("-c", "--count", type=COUNT, default=1, show_default=True,
               help="Send the message this many times.")
 @with_server
 def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: tuple[str, ...],
-         properties: tuple[str, ...], delay_level: int, queue_text: str | None, count: int) -> None:
+         properties: tuple[str, ...], delay_level: int, delay: int | None, deliver_at: int | None,
+         queue_text: str | None, count: int) -> None:
     """Send BODY to TOPIC; without BODY, what comes on standard input."""
     if body is not None and path is not None:
         raise click.UsageError("give BODY or --file, not both")
@@ -60,6 +63,10 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
         named[name] = value
     if delay_level:
         named[DELAY_TIME_LEVEL] = str(delay_level)
+    if delay is not None:
+        named[TIMER_DELAY_MS] = str(delay)
+    if deliver_at is not None:
+        named[TIMER_DELIVER_MS] = str(deliver_at)
     queue = parse_queue(topic, queue_text) if queue_text else None
     config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
 
@@ -71,7 +78,22 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
                 result = await producer.send(Message(topic, content, tag, " ".join(keys), named), queue=queue)
                 place = result.message_queue
                 click.echo(f"{result.send_status}  {result.message_id}  {place.broker_name}/{place.queue_id} "
-                           f"offset {result.queue_offset}")
+                           f"offset {result.queue_offset}"
+                           + (f"  recall handle {result.recall_handle}" if result.recall_handle else ""))
+    event_loop.run(run())
+
+
+@message.command()
+@click.argument("topic")
+@click.argument("recall_handle")
+@with_server
+def recall(server: Server, topic: str, recall_handle: str) -> None:
+    """Take back a message to TOPIC that waits for its time, by the RECALL_HANDLE that `send` shows."""
+    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
+
+    async def run() -> None:
+        async with Producer(server.name_server, CLI_GROUP, config) as producer:
+            click.echo(f"{await producer.recall(topic, recall_handle)} will not be delivered")
     event_loop.run(run())
 
 

@@ -36,4 +36,4 @@ def nameserver(config_path: Path | None, port: int | None, kv_config_path: str |
     config, transport_config = loaded.configs
     run_server(lambda: NameServer(config, transport_config), lambda server: f"regulus name server is ready: "
                f"{config.bind_address}:{server.port}", log_level, log_format, loaded.warning,
-               open_warning(config.bind_address, config.acl_enable))
+               open_warning(config.bind_address, "aclEnable" if config.acl_enable else ""))

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from regulus.errors import ConfigError
+from regulus.model.delay_level import parse_ladder
 from regulus.wire.ext_fields import LONG_MAX
 
 INT_MAX = (1 << 31) - 1
@@ -22,6 +24,19 @@ PORT = click.IntRange(0, 65535)
 def names(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
     """The value of an option that takes several, with commas between them: a callback."""
     return tuple(name for name in map(str.strip, (text or "").split(",")) if name)
+
+
+class Duration(click.ParamType[int]):
+    """A time that something lasts, in ms: 500ms is 500."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            (duration_ms,) = parse_ladder(str(value))
+        except (ConfigError, ValueError):
+            self.fail(f"{value!r} is no time that something lasts: write 500ms, 90s, 5m, 36h or 3d", param, ctx)
+        return duration_ms
 
 
 class Finite(click.FloatRange):

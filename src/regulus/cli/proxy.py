@@ -45,4 +45,4 @@ def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, 
     run_server(lambda: standalone(config, transport_config),
                lambda server: f"regulus proxy is ready: {config.bind_address}:{server.port}, "
                               f"name servers {config.namesrv_addr}", log_level, log_format, loaded.warning,
-               open_warning(config.bind_address, config.acl_enable))
+               open_warning(config.bind_address, "aclEnable" if config.acl_enable else ""))

@@ -80,20 +80,20 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def guarded(host: str, acl_enable: bool) -> str | None:
-    """What an operator is told of a server that looks who asks; None when it does not."""
-    if not acl_enable:
+def guarded(host: str, guard: str) -> str | None:
+    """What an operator is told of a server that looks who asks, by the setting `guard`; None when it does not."""
+    if not guard:
         return None
     link = "" if is_loopback(host) else ", and who is on the way reads what is sent without TLS"
-    return f"requests must be signed by an account (aclEnable){link}"
+    return f"requests must be signed by an account ({guard}){link}"
 
 
-def open_warning(host: str, acl_enable: bool = False) -> str | None:
+def open_warning(host: str, guard: str = "") -> str | None:
     """What an operator is told of a server that listens there; None when only this machine reaches it."""
     if is_loopback(host):
         return None
-    if acl_enable:
-        return guarded(host, acl_enable)
+    if guard:
+        return guarded(host, guard)
     return (f"whoever reaches {host} may read, send, delete and administrate, for nothing guards this server: keep it "
             "behind a firewall, or use --listen 127.0.0.1")
 

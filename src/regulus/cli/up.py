@@ -74,7 +74,7 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port:
     front, lack = _with_front(regulus, proxy_config, transport_config)
     run_server(lambda: front or regulus,
                lambda server: "\n".join(filter(None, (
-                   _ready_line(regulus, transport_config.bind_address, store_config, broker_config.acl_enable),
+                   _ready_line(regulus, transport_config.bind_address, store_config, broker_config.guard),
                    _front_line(front, transport_config.bind_address, lack)))),
                log_level, log_format, loaded.warning)
 
@@ -107,8 +107,8 @@ def _front_line(front: "RegulusWithFront | None", host: str, lack: str) -> str:
     return f"RocketMQ 5 clients (gRPC): {host}:{front.front.port}"
 
 
-def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, acl_enable: bool) -> str:
-    reach = guarded(host, acl_enable) or (
+def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, guard: str) -> str:
+    reach = guarded(host, guard) or (
         "only this machine reaches it; --listen 0.0.0.0 opens it to the network, where nothing guards it"
         if is_loopback(host) else f"whoever reaches {host} may read, send and delete: nothing guards it")
     return (f"regulus is ready: broker {host}:{server.broker_server.port}, "

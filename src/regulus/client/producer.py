@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Sequence
 
-from regulus.client import client_instance
+from regulus.client import client_instance, recalls
 from regulus.client.client_instance import ClientInstance, RequestHandler, steady_ms
 from regulus.client.config import IsolationStrategy, ProducerConfig
 from regulus.client.core import batching, fault_isolation
@@ -253,6 +253,17 @@ class Producer(Started):
                                                    self.config.send_msg_timeout)
         except RequestTooLarge as error:
             raise MessageIllegal(f"the message does not fit: {error}") from error
+
+    async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take back a message that waits for its time, by the `recall_handle` of its result; its id. To do so again
+        does no harm.
+
+        Raises MessageIllegal for what is no handle of that topic; NoRoute, NoMaster; BrokerRefused, also when its time
+        has come (ILLEGAL_OPERATION) or where the broker does not allow it (NO_PERMISSION, recallMessageEnable);
+        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows.
+        """
+        return await recalls.recall(self._running(), await self._route(topic), self.group, recall_handle,
+                                    self.config.send_msg_timeout if timeout_ms is None else timeout_ms)
 
     async def fetch_publish_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that take sends. Raises NoRoute, NoNameServer."""

@@ -131,6 +131,16 @@ class Producer(shared_loop.Blocking):
         """
         shared_loop.run(self._client.send_oneway(message, queue=queue, selector=selector, argument=argument))
 
+    def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take back a message that waits for its time, by the `recall_handle` of its result; its id. To do so again
+        does no harm.
+
+        Raises MessageIllegal for what is no handle of that topic; NoRoute, NoMaster; BrokerRefused, also when its time
+        has come (ILLEGAL_OPERATION) or where the broker does not allow it (NO_PERMISSION, recallMessageEnable);
+        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows.
+        """
+        return shared_loop.run(self._client.recall(topic, recall_handle, timeout_ms=timeout_ms))
+
     def fetch_publish_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that take sends. Raises NoRoute, NoNameServer."""
         return shared_loop.run(self._client.fetch_publish_message_queues(topic))

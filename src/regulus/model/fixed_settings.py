@@ -16,7 +16,7 @@ class FixedSetting(NamedTuple):
 
 
 _ALONE = "slaves copy a master here by brokerRole alone, and answers of a SYNC_MASTER wait for one of them"
-_OPEN = "clients are not authenticated here; let only those reach the port who may use it"
+_V1 = "make the users with createUser and createAcl (docs/access.md)"
 _FILES = "queues and log are ordinary files here; export the store with RocketMQ's own tools first"
 _POP = "consumers pull here"
 _LIGHT = "light queues are not served; use a topic for each"
@@ -29,8 +29,7 @@ FIXED_BROKER_SETTINGS = {
     "enableSlaveActingMaster": FixedSetting("false", _ALONE),
     "enableRemoteEscape": FixedSetting("false", _ALONE),
     # who may do what
-    "authenticationEnabled": FixedSetting("false", _OPEN),
-    "authorizationEnabled": FixedSetting("false", _OPEN),
+    "migrateAuthFromV1Enabled": FixedSetting("false", _V1),
     "useTLS": FixedSetting("false", "leave it out; tls.server.certPath and tls.server.keyPath let this port speak "
                            "TLS (docs/tls.md)"),
     # how messages rest
@@ -45,9 +44,7 @@ FIXED_BROKER_SETTINGS = {
     "filterSupportRetry": FixedSetting("false", "a retried message was wanted already"),
     "enableLmq": FixedSetting("false", _LIGHT),
     "enableMultiDispatch": FixedSetting("false", _LIGHT),
-    "enableRetryTopicV2": FixedSetting("false", _POP),
     "defaultMessageRequestMode": FixedSetting("PULL", _POP),
-    "recallMessageEnable": FixedSetting("false", "a message that was sent is delivered here"),
     "rejectPullConsumerEnable": FixedSetting("false", "set consumeEnable of the groups that may not pull"),
     "disableConsumeIfConsumerReadSlowly": FixedSetting("false", "set consumeEnable of the groups that may not pull"),
     "notifyConsumerIdsChangedEnable": FixedSetting("true", "set it for each group"),

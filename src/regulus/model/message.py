@@ -5,6 +5,7 @@ For a send with nothing unusual it makes none at all: one `StraightMessage` serv
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
@@ -12,12 +13,17 @@ from regulus.model import message_properties as names
 STRAIGHT_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
 """Bytes of properties that a StraightMessage has room for; one with a longer property string goes the other way."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 class Message:
     """What an application sends. `properties` holds tags and keys too; several keys are joined by spaces."""
 
     def __init__(self, topic: str, body: bytes, tags: str = "", keys: str | Iterable[str] = "",
-                 properties: dict[str, str] | None = None, flag: int = 0) -> None:
-        """Raises MessageIllegal for a body that is not bytes and keys that are no text."""
+                 properties: dict[str, str] | None = None, flag: int = 0, *, delay: timedelta | None = None,
+                 deliver_at: datetime | None = None) -> None:
+        """It is delivered at once, or after `delay` from the send on, or at the moment `deliver_at`, which has a time
+        zone. Raises MessageIllegal for a body that is not bytes, keys that are no text, and no such time."""
         if body is not None and not isinstance(body, bytes):
             raise MessageIllegal(body_type_fault(body))
         self.topic = topic
@@ -28,6 +34,8 @@ class Message:
             self.properties[names.TAGS] = tags
         if keys:
             self.properties[names.KEYS] = keys if isinstance(keys, str) else _joined(keys)
+        if delay is not None or deliver_at is not None:
+            self.properties.update(_timer(delay, deliver_at))
 
     @property
     def tags(self) -> str:
@@ -57,6 +65,19 @@ def _joined(keys: Iterable[str]) -> str:
         return " ".join(keys)
     except TypeError:
         raise MessageIllegal(f"keys is {keys!r}; give a text, or a list of texts") from None
+
+
+def _timer(delay: timedelta | None, deliver_at: datetime | None) -> dict[str, str]:
+    if delay is not None and deliver_at is not None:
+        raise MessageIllegal("a message has a delay or a moment at which it is delivered, not both")
+    if delay is not None:
+        if not isinstance(delay, timedelta):
+            raise MessageIllegal(f"delay is {delay!r}; give a timedelta, such as timedelta(minutes=5)")
+        return {names.TIMER_DELAY_MS: str(max(0, round(delay / timedelta(milliseconds=1))))}
+    if not isinstance(deliver_at, datetime) or deliver_at.tzinfo is None:
+        raise MessageIllegal(f"deliver_at is {deliver_at!r}; give a datetime with a time zone, such as "
+                             "datetime.now(UTC) + timedelta(days=1)")
+    return {names.TIMER_DELIVER_MS: str(round((deliver_at - _EPOCH) / timedelta(milliseconds=1)))}
 
 
 class MessageExt(Message):

@@ -10,7 +10,11 @@ from enum import StrEnum
 
 from regulus.errors import ConfigError
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
-from regulus.model.retention_rules import RetentionRules
+from regulus.model.retention_rules import HOUR_MS, RetentionRules
+
+TIMER_PRECISIONS_MS = (100, 200, 500, 1000)
+TIMER_SLOTS_MAX = 604_800 - 60
+"""Ticks ahead that the wheel holds."""
 
 
 class FlushDiskType(StrEnum):
@@ -25,6 +29,12 @@ class StoreRules(RetentionRules):
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     message_delay_level: str = DEFAULT_LADDER
 
+    timer_wheel_enable: bool = True
+    timer_precision_ms: int = 1_000
+    """The tick of messages with a time of their own: 100, 200, 500 or 1000. Files that wait keep the one they have."""
+    timer_max_delay_sec: int = 259_200                  # a message that is to wait longer is refused
+    timer_roll_window_slot: int = 172_800               # ticks; what waits longer is put back to the log on the way
+
     delay_ladder_ms: tuple[int, ...] = field(init=False, repr=False)
     """The delay of each level, from `message_delay_level`."""
 
@@ -32,8 +42,22 @@ class StoreRules(RetentionRules):
         RetentionRules.__post_init__(self)   # with slots, super() would look for a class that is gone
         if self.flush_disk_type not in tuple(FlushDiskType):
             raise ConfigError(f"flushDiskType is {self.flush_disk_type!r}: write {' or '.join(FlushDiskType)}")
+        if self.timer_precision_ms not in TIMER_PRECISIONS_MS:
+            raise ConfigError(f"timerPrecisionMs is {self.timer_precision_ms}: write "
+                              f"{', '.join(map(str, TIMER_PRECISIONS_MS))}")
+        if self.timer_max_delay_sec < 1:
+            raise ConfigError(f"timerMaxDelaySec is {self.timer_max_delay_sec}: write 1 or more")
+        if self.timer_roll_window_slot < 2:
+            raise ConfigError(f"timerRollWindowSlot is {self.timer_roll_window_slot}: write 2 or more")
         object.__setattr__(self, "flush_disk_type", FlushDiskType(self.flush_disk_type))
         object.__setattr__(self, "delay_ladder_ms", parse_ladder(self.message_delay_level))
+
+    @property
+    def timer_window_ms(self) -> int:
+        """The longest that a message waits at one place of the log: no longer than two thirds of what a file of the
+        log is kept."""
+        kept_ms = max(self.file_reserved_time, 1) * HOUR_MS * 2 // 3
+        return min(min(self.timer_roll_window_slot, TIMER_SLOTS_MAX) * self.timer_precision_ms, kept_ms)
 
     @property
     def sync_flush(self) -> bool:

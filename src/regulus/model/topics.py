@@ -29,10 +29,10 @@ RETRY_TOPIC_SIZE_MAX = 255
 GROUP_SIZE_MAX = 120
 
 NOT_SENDABLE_TOPICS = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC,
-                                 SELF_TEST_TOPIC, OFFSET_MOVED_EVENT})
-NEVER_CONSUMED_TOPICS = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
+                                 SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, TIMER_TOPIC})
+NEVER_CONSUMED_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
 """What is in them waits: for its time, or for its producer's word."""
-SYSTEM_TOPICS = NOT_SENDABLE_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC, TIMER_TOPIC}
+SYSTEM_TOPICS = NOT_SENDABLE_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 SYSTEM_GROUPS = ("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
                  "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS")
 
@@ -44,6 +44,7 @@ QUEUE_ID_MAX = 0x7FFFFFFF
 """Of a record, whose queue id is a number of four bytes; a topic that has so many queues is not made."""
 
 _NAME_CHARACTERS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_STORED_CHARACTERS = _NAME_CHARACTERS | {"+"}       # between group and topic of a retry topic of pops
 
 
 def retry_topic(group: str) -> str:
@@ -85,7 +86,7 @@ def name_fault(name: str, noun: str = "topic") -> str | None:
 
 def is_storable(topic: str, queue_id: int) -> bool:
     """Whether a topic and queue id may become a place in a store: a folder is named after each of them."""
-    return 0 < len(topic) <= NAME_SIZE_MAX and _NAME_CHARACTERS.issuperset(topic) and 0 <= queue_id <= QUEUE_ID_MAX
+    return 0 < len(topic) <= NAME_SIZE_MAX and _STORED_CHARACTERS.issuperset(topic) and 0 <= queue_id <= QUEUE_ID_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

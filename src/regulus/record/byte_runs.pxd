@@ -42,6 +42,12 @@ cdef inline unsigned int half_word(const unsigned char* place) noexcept:
     memcpy(&bytes4, place, 4)
     return bytes4
 
+cdef inline bint is_run(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t size, bytes name):
+    return len(name) == size and memcmp(&data[start], <const char*> name, size) == 0
+
+cdef inline str text_of_run(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end):
+    return (<const char*> &data[start])[:end - start].decode("utf-8", "replace")
+
 cdef inline bytes bytes_of_run(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end):
     return (<const char*> &data[start])[:end - start]
 

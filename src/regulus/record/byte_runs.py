@@ -24,6 +24,15 @@ def is_same_run(data: Buffer, left: int, right: int, size: int) -> bool:
     return data[left:left + size] == data[right:right + size]
 
 
+def is_run(data: Buffer, start: int, size: int, name: bytes) -> bool:
+    """Whether these bytes are `name`."""
+    return data[start:start + size] == name
+
+
+def text_of_run(data: Buffer, start: int, end: int) -> str:
+    return bytes(data[start:end]).decode("utf-8", "replace")
+
+
 def bytes_of_run(data: Buffer, start: int, end: int) -> bytes:
     return bytes(data[start:end])
 

@@ -43,6 +43,7 @@ from regulus.server.ports import Bind, make_listener
 from regulus.server.replication import Replication, be_slave, longest_wait, ports_for_slaves
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
+from regulus.server.route_asks import RouteAsks
 from regulus.server.start_progress import StartProgress
 from regulus.server.store_care import StoreCare
 from regulus.server.tick_loop import TickLoop
@@ -113,13 +114,12 @@ class BrokerServer:
 
     @property
     def is_guarded(self) -> bool:
-        return self._config.acl_enable
+        return bool(self._config.guard)
 
     @property
     def access_rules(self) -> Rules:
         """Those that hold now, of a broker that is guarded and started."""
-        assert self._accounts is not None, "there are rules where aclEnable is set"
-        return self._accounts.rules
+        return self._accounts.rules if self._accounts is not None else self.broker.users.rules
 
     def connect(self, on_request: OnBrokerRequest) -> InProcessConnection:
         """A client in this process, of a broker that is started; whoever connects also closes."""
@@ -175,6 +175,7 @@ class BrokerServer:
 
     async def _end_parts(self) -> None:
         self._ticks.stop()
+        self._route_asks.stop()
         await self._replication.end_copying()
         await self._end_deeds()
         self._dispatch.stop()
@@ -189,6 +190,10 @@ class BrokerServer:
         await self._deep_check.stop()
         await self._care.stop()
         await self._keeper.save_all()
+        now_ms = self._clock()
+        if not self.broker.config.is_slave:
+            self.broker.pop_flights.stop(self.broker.own_host, now_ms)
+        self.broker.timers.stop(now_ms)
         self._events.tell()
         self._requests.refusals.tell()
         self._workers.shutdown()
@@ -234,16 +239,25 @@ class BrokerServer:
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)
         handle: Handle = request_table.handle_as_slave if config.is_slave else request_table.handle
-        if self._accounts is not None:
-            handle = self._make_access(self._accounts).guard(handle)
+        door = self._make_access()
+        if door is not None:
+            handle = door.guard(handle)
         self._requests = RequestServer(handle, self.broker, self._settle, self._durability.answer_when_durable,
                                        self._keeper.when_saved, self.broker.channel_closed, self._tell_time)
         self._listeners = [make_listener(each, self._requests, self._transport_config, self._watchdog)
                            for each in (bound, fast) if each is not None]
         self._door = self._make_door(self._replication.port or config.listen_port + HA_PORT_OFFSET)
+        self._route_asks = RouteAsks(self.broker, self._door, self._send_notices)
 
-    def _make_access(self, accounts: AccessFiles) -> Door:
-        door = Door(lambda: accounts.rules, access.needs_of)
+    def _make_access(self) -> Door | None:
+        """By accounts, or by users; None where everybody may do everything."""
+        accounts, users = self._accounts, self.broker.users
+        if accounts is not None:
+            door = Door(lambda: accounts.rules, access.needs_of)
+        elif users.is_kept:
+            door = Door(lambda: users.rules, access.needs_of)
+        else:
+            return None
         self.broker.access_documents, self.broker.is_guarded = accounts, True
         self._events.add_faults(door.happenings)
         return door
@@ -266,7 +280,9 @@ class BrokerServer:
         except HeaderError as error:
             raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}; put its .bak "
                                "in its place, or move it away to start without it") from error
+        self.broker.users.begin()
         self.broker.lower_offsets(self._clock())
+        self.broker.timers.open(self._clock())
         for warning in self.broker.unserved_attributes():
             _log.warning("%s", warning)
 
@@ -316,6 +332,7 @@ class BrokerServer:
         if not self._durability.is_awaited:
             self._dispatch.run(now_ms)
         self._care.make_room()
+        self._route_asks.take()
         if broker.is_retention_wanted or broker.is_queue_cleaning_wanted:
             self._retention.take_orders()
         self._send_notices()
@@ -374,15 +391,22 @@ class Regulus:
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
                  steady_clock: Clock = steady_clock_ms, workers: Workers | None = None,
                  name_server_workers: Workers | None = None, bind: Bind = bind) -> None:
-        if (config.acl_enable or namesrv_config.acl_enable) and not config.inner_client_authentication_credentials:
+        is_guarded = bool(config.guard) or namesrv_config.acl_enable
+        if is_guarded and not config.inner_client_authentication_credentials:
             # The two know each other by a secret that nobody else has, and that is gone when they are.
             inner = made_credentials(os.urandom(32))
             config = replace(config, inner_client_authentication_credentials=inner)
             namesrv_config = replace(namesrv_config, inner_client_authentication_credentials=inner)
-        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, name_server_workers, bind)
+        # Users are the broker's; the name server is asked nothing before there is one.
+        rules = self._user_rules if config.authentication_enabled else None
+        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, name_server_workers, bind,
+                                      rules)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
                                           transport_config=transport_config, clock=clock, steady_clock=steady_clock,
                                           workers=workers, bind=bind)
+
+    def _user_rules(self) -> Rules:
+        return self.broker_server.broker.users.rules
 
     async def start(self) -> None:
         """The name server accepts connections when it knows the broker: of a topic that it does not know it says that

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from regulus.access.decision import Rules
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.outcome import NO_REPLY, Notice, Outcome, when_saved
 from regulus.broker.settings_changes import SettingsChanges
@@ -51,7 +52,8 @@ def _never_saved(change: int, release: Callable[[str], None]) -> None:
 
 
 class NameServer:
-    """A name server on its port. `workers` do what blocks, and end with it. `bind` takes the port.
+    """A name server on its port. `workers` do what blocks, and end with it. `bind` takes the port. `rules` guard its
+    changes where it has no accounts of its own.
 
     It has an account of frames of its own, also beside a broker: what registrations leave no room for are other
     registrations, and not messages.
@@ -59,8 +61,10 @@ class NameServer:
 
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 workers: Workers | None = None, bind: Bind = bind) -> None:
+                 workers: Workers | None = None, bind: Bind = bind,
+                 rules: Callable[[], Rules] | None = None) -> None:
         self._config = config
+        self._rules = rules
         self._workers = workers or ThreadWorkers()
         self._bind = bind
         self._transport_config = transport_config
@@ -183,6 +187,8 @@ class NameServer:
             accounts = accounts_of(config.rocketmq_home, config.inner_client_authentication_credentials)
             self._accounts = accounts
             self._door = Door(lambda: accounts.rules, access.needs_of, access.OPEN)
+        elif self._rules is not None:
+            self._door = Door(self._rules, access.needs_of, access.OPEN)
 
     def _make_keeper(self) -> None:
         """Raises StoreDamaged, HeaderError."""

@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 RETRY_INTERVAL_MIN_S = 0.2
 RETRY_INTERVAL_MAX_S = 5.0
 UNREGISTER_TIMEOUT_MS = 1_000
+ASK_TIMEOUT_MS = 3_000
 ANY_HOST = "0.0.0.0"            # the name server puts the address there at which it is asked itself
 _DEFAULT_TRANSPORT = TransportConfig()
 REQUESTS_PER_TURN = 1
@@ -43,6 +44,9 @@ class NameServerDoor(Protocol):
 
     def topics_changed(self) -> None:
         """Register anew, soon."""
+
+    async def ask(self, request: RemotingCommand) -> RemotingCommand | None:
+        """What a name server says; None when none is reached."""
 
     async def stop(self) -> None:
         """Unregister."""
@@ -75,6 +79,15 @@ class NameserverLink:
     def topics_changed(self) -> None:
         for changed in self._changed:
             changed.set()
+
+    async def ask(self, request: RemotingCommand) -> RemotingCommand | None:
+        sign_as(request, self._inner)
+        for connection, _ in list(self._connections.values()):
+            try:
+                return await connection.request(request, ASK_TIMEOUT_MS)
+            except ClientError as error:
+                _log.info("a name server did not say: %s", error)
+        return None
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -181,6 +194,9 @@ class EmbeddedLink:
 
     def topics_changed(self) -> None:
         self._register()
+
+    async def ask(self, request: RemotingCommand) -> RemotingCommand | None:
+        return self._ask(request)
 
     async def stop(self) -> None:
         self._is_stopped = True

@@ -41,6 +41,8 @@ class StoreCare:
         self._refusal = _LastingFault("messages are refused", "messages are taken again")
         self._flush_fault = _LastingFault("queues, index or what is known of them are not brought to disk",
                                           "queues, index and what is known of them are brought to disk again")
+        self._timer_fault = _LastingFault("what waits for a time of its own is not brought to disk",
+                                          "what waits for a time of its own is brought to disk again")
         self._deletion_fault = _LastingFault("deleted messages may come back after a power cut",
                                              "deleted messages do not come back after a power cut any more",
                                              logging.WARNING)
@@ -65,6 +67,7 @@ class StoreCare:
             await asyncio.sleep(self._config.flush_interval_consume_queue / 1000)
             self._store.finish_start()
             await self._flush_queues()
+            await self._flush_timers()
             self._deletion_fault.tell(self._store.deletion_fault, self._steady_clock())
             self._tell_refusal()
 
@@ -82,6 +85,21 @@ class StoreCare:
             self._flush_fault.tell(str(error), steady_ms)
         else:
             self._flush_fault.tell("", steady_ms)
+
+    async def _flush_timers(self) -> None:
+        flush = self._store.begin_timers()
+        if flush is None:
+            return
+        is_done = False
+        try:
+            await self._loop.run_in_executor(self._queue_flusher, flush)
+            is_done = True
+        except StoreError as error:
+            self._timer_fault.tell(str(error), self._steady_clock())
+        else:
+            self._timer_fault.tell("", self._steady_clock())
+        finally:
+            self._store.timers.end_flush(is_done)
 
     def _flush_dirty(self) -> None:
         self._store.flush_consume_queues(self._config.flush_consume_queue_least_pages)

@@ -6,6 +6,7 @@ from regulus.model.store_result cimport Appended, appended_one
 from regulus.record cimport big_endian, byte_runs, layout
 from regulus.record.dispatch_request cimport DispatchRequest, request_of
 from regulus.record.message_record cimport encode_view, record_size
+from regulus.record.named_properties cimport read_named
 from regulus.store.consume_queue cimport ConsumeQueue
 from regulus.store.consume_queues cimport ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
@@ -22,7 +23,6 @@ cdef bint _COMPILED
 cdef long long _FILLER_SIZE
 cdef long long _LOOKED_MAX
 cdef long long _LOOK_COST
-cdef long long _SHORT_SIZE
 cdef long long _HEAD_SIZE
 cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_NOT
@@ -70,7 +70,7 @@ cdef class CommitLog:
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
 
-    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint, is_rot_known=bint, looked="long long", length="long long",
+    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint, is_rot_known=bint, looked="long long", length="long long", names=list, values=list,
                    count="long long", size_sum="long long", gathered=Py_ssize_t, file=MappedFile, run_file=MappedFile, start="long long",
                    end="long long", position=Py_ssize_t, physical_offset="long long", size="long long")
     cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,
@@ -88,4 +88,6 @@ cdef int _fetch_ahead(MappedFile file, long long physical_offset, long long size
 cdef bint _is_own(MappedFile file, long long physical_offset, long long size, ConsumeQueue queue,
                   long long queue_offset) except -1
 
-cdef object _properties(MappedFile file, long long physical_offset, long long size)
+@cython.locals(cells="const unsigned char[::1]", place=Py_ssize_t)
+cdef long long _read_named(MappedFile file, long long physical_offset, long long size, list names,
+                           list values) except -2

@@ -13,7 +13,7 @@ Source: CommitLog.
 from collections.abc import Iterable
 from pathlib import Path
 
-from regulus.errors import MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
+from regulus.errors import MessageIllegal, StoreDamaged, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus, appended_one
@@ -21,7 +21,8 @@ from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSAC
 from regulus.record import big_endian, byte_runs, layout
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.dispatch_request import DispatchRequest, request_of
-from regulus.record.message_record import blank, decode, encode_view, record_size
+from regulus.record.message_record import blank, encode_view, record_size
+from regulus.record.named_properties import read_named
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.consume_queues import ConsumeQueues
@@ -39,12 +40,11 @@ GATHERED_RUN_MAX = 4096
 GATHERED_MAX = 256 << 10
 """Bytes copied together at most; the next ones begin another buffer."""
 LOOKED_MAX = 16_000_000
-"""A filter that reads properties passes over no more messages once it looked at so many characters of them, each as
+"""A filter that reads properties passes over no more messages once it looked at so many bytes of them, each as
 often as it weighs: the next read goes on there. One read is to take tens of ms and not seconds."""
 
 _LOOKED_MAX = LOOKED_MAX
-_LOOK_COST = 100                # of one look, in characters
-_SHORT_SIZE = 1024              # a record that counts whole, because to count its properties alone would cost more
+_LOOK_COST = 100                # of one look, in bytes
 _BLANK_SIZE_MIN = 8
 _GATHERED_RUN_MAX = GATHERED_RUN_MAX
 _GATHERED_MAX = GATHERED_MAX
@@ -413,6 +413,8 @@ class CommitLog:
         start = end = -1
         tags_codes = message_filter.tags_codes
         reads_properties = message_filter.reads_properties
+        names = message_filter.names
+        values: list[str | None] = [None] * len(names)
         looked = 0
         is_rot_known = bool(self.rotten)
         for position in range(0, len(units), _UNIT):
@@ -435,11 +437,10 @@ class CommitLog:
                     if reads_properties:
                         if looked >= _LOOKED_MAX:
                             break
-                        properties = _properties(file, physical_offset, size)
-                        if properties is not None:
-                            length = size if size <= _SHORT_SIZE else sum(map(len, properties.values()))
+                        length = _read_named(file, physical_offset, size, names, values)
+                        if length >= 0:
                             looked += message_filter.weight * (_LOOK_COST + length)
-                        if properties is None or not message_filter.matches(properties):
+                        if length < 0 or not message_filter.matches(values):
                             offset += 1
                             continue
                     # No run leaves its file, because a blank lies between two files.
@@ -544,12 +545,13 @@ def _damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, 
             f"is set to {queue_offset + 1}")
 
 
-def _properties(file: MappedFile, physical_offset: int, size: int) -> dict[str, str] | None:
-    """None of a record that cannot be read."""
-    try:
-        return decode(file.slice(physical_offset - file.start, size), 0, False).properties
-    except RecordError:
-        return None
+def _read_named(file: MappedFile, physical_offset: int, size: int, names: list[bytes],
+                values: list[str | None]) -> int:
+    """See `read_named`; the file is mapped."""
+    cells = file.cells
+    assert cells is not None
+    place = physical_offset - file.start
+    return read_named(cells, place, place + size, names, values)
 
 
 def _judge(queue_offset: int, low: int, high: int) -> tuple[GetStatus, int]:

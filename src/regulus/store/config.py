@@ -33,6 +33,8 @@ class MessageStoreConfig:
     flush_consume_queue_least_pages: int = 2        # fewer dirty pages wait for the thorough flush
     flush_consume_queue_thorough_interval: int = 60_000
 
+    mapped_file_size_timer_log: int = 100 << 20
+
     max_filter_message_size: int = 16_000           # bytes of consume queue that one filtered read may pass over
     max_msgs_num_batch: int = 64                    # records that one index query may return
 
@@ -47,6 +49,7 @@ class MessageStoreConfig:
                 ("mappedFileSizeConsumeQueue", self.mapped_file_size_consume_queue, UNIT_SIZE,
                  _FILE_SIZE_MAX - UNIT_SIZE),
                 ("maxHashSlotNum", self.max_hash_slot_num, 1, _FILE_SIZE_MAX),
+                ("mappedFileSizeTimerLog", self.mapped_file_size_timer_log, 4096, _FILE_SIZE_MAX),
                 ("maxIndexNum", self.max_index_num, 2, _FILE_SIZE_MAX),
                 ("mappedFilesMax", self.mapped_files_max, 16, 1 << 20)):
             if not low <= number <= high:

@@ -13,6 +13,7 @@ cdef class FileMessageStore:
     cdef public object old_files
     cdef public object deep_check
     cdef public object copy
+    cdef public object timers
     cdef MappedFilePool _pool
     cdef ConsumeQueues _queues
     cdef public CommitLog _log

@@ -74,7 +74,7 @@ from regulus.store.index import Index
 from regulus.store.json_file import JsonFiles
 from regulus.store.later_formats import refuse_later_formats
 from regulus.store.log_copy import LogCopy
-from regulus.store.log_heads import head_at
+from regulus.store.log_heads import head_at, head_in
 from regulus.store.log_walk import whole_records
 from regulus.store.mapped_file import MappedFile, MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
@@ -82,6 +82,7 @@ from regulus.store.old_files import OldFiles
 from regulus.store.queue_table_file import NAME as TABLE_NAME
 from regulus.store.queue_table_file import QueueTableFile
 from regulus.store.recovery import NO_GAP, Recovery, RecoveryReport, Tell, tell_nobody
+from regulus.store.timers import TimerFiles
 from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.wire.ext_fields import LONG_MAX
 
@@ -125,6 +126,7 @@ class FileMessageStore:
         self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher,
                                   self._table_file.note_log_start)
         self.deep_check = DeepCheck(self._log, self._queues, self._index, rules.delay_ladder_ms)
+        self.timers = TimerFiles(config.root, config.mapped_file_size_timer_log, rules.timer_precision_ms)
         self.copy = LogCopy(self._log, self._dispatcher)
         self._stopped = ""
         self._unfinished = ""
@@ -239,6 +241,7 @@ class FileMessageStore:
                 self.flush_queue_table()
             except StoreNotWritable as error:
                 self._table_fault = self._table_fault and str(error)
+        self.timers.open(self._log.end)
         self.finish_start()
         return replace(report, kept_aside=recovery.kept_aside, unfinished=report.unfinished or self._unfinished)
 
@@ -304,7 +307,8 @@ class FileMessageStore:
             return
         failures: list[StoreError] = []
         try:
-            for deed in (self._dispatch_all, self._log.drop_next, self.flush_commit_log, self.flush_queue_table,
+            for deed in (self._dispatch_all, self._log.drop_next, self.flush_commit_log, self._flush_timers,
+                         self.flush_queue_table,
                          self._flush_index, self.flush_checkpoint, self.flush_mark):
                 try:
                     deed()
@@ -597,6 +601,14 @@ class FileMessageStore:
     def commit_log_max_offset(self) -> int:
         return self._log.end
 
+    def log_position_before(self, timestamp: int) -> int:
+        """The first file all of which is not older, and its predecessor's beginning."""
+        for file in reversed(self._log.files.files):
+            head = head_in(file, file.start)
+            if head is None or head.store_timestamp < timestamp:
+                return file.start
+        return self._log.start
+
     def earliest_store_timestamp(self) -> int:
         message = self._decode(self._log.start, False)
         return message.store_timestamp if message is not None else -1
@@ -699,6 +711,22 @@ class FileMessageStore:
         if found is None:
             return None
         return SyncedMark(found.physical_offset, found.size, found.store_timestamp, crc32(head))
+
+    def begin_timers(self) -> Callable[[], None] | None:
+        """What a worker has to do to bring the timers to disk, None when there is nothing; then call
+        `timers.end_flush`. The appending thread."""
+        with suppress(StoreNotWritable):
+            self.timers.drop_before(self._log.start)
+        return self.timers.begin_flush(self.flushed_offset)
+
+    def _flush_timers(self) -> None:
+        """While closing: what is under way, and then what was noted last."""
+        for _ in range(2):
+            flush = self.begin_timers()
+            if flush is not None:
+                flush()
+                self.timers.end_flush(is_done=True)
+            self.timers.take_last()
 
     def flush_queue_table(self) -> None:
         """Bring all queues to disk, and the table of where each ends. Raises StoreNotWritable."""

@@ -16,6 +16,9 @@ from regulus.store import disk
 
 NESTING_MAX = 64
 """Depth of brackets in a document; real ones have 5."""
+PRIVATE = frozenset({"regulusAccess"})
+"""Documents with secrets, which nobody else on the machine reads."""
+_MODE, _PRIVATE_MODE = 0o644, 0o600
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _OTHER = re.compile(r"[^][{}\"]+")
@@ -61,7 +64,8 @@ class JsonFiles:
         disk.make_directory(self._directory)
         # A damaged document must not push a good one out of the .bak.
         backup = path.with_name(path.name + ".bak") if name in self._whole else None
-        disk.write_file(path, pieces, backup)
+        mode = _PRIVATE_MODE if name in PRIVATE else _MODE
+        disk.write_file(path, pieces, backup, mode)
         self._whole.add(name)
 
     def _path(self, name: str) -> Path:

@@ -25,6 +25,7 @@ from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSAC
 from regulus.model.topics import SCHEDULE_TOPIC, is_storable
 from regulus.record import message_record
 from regulus.record.dispatch_request import DispatchRequest, request_at
+from regulus.testing.memory_timers import MemoryTimers
 from regulus.wire.ext_fields import LONG_MAX
 
 _DEFAULT_RULES = StoreRules()
@@ -38,6 +39,7 @@ class MemoryStore:
         """Set by a test: sentences about queues that take nothing and cannot be read."""
         self.missing: range | tuple[int, ...] = ()
         """Set by a test: physical offsets in a file of the log that is not there."""
+        self.timers = MemoryTimers(rules.timer_precision_ms)
         self._rules = rules
         self._log = bytearray()
         self._queues: dict[tuple[str, int], list[QueueUnit]] = {}
@@ -148,7 +150,7 @@ class MemoryStore:
         for unit in units[queue_offset:]:
             matches = message_filter.takes(unit.tags_code) and (
                 not message_filter.reads_properties
-                or message_filter.matches(message_record.decode(self._log, unit.physical_offset, False).properties))
+                or message_filter.matches_all(message_record.decode(self._log, unit.physical_offset, False).properties))
             if matches and buffers and (len(buffers) >= count_max or size + unit.size > bytes_max):
                 break
             next_offset += 1
@@ -280,6 +282,9 @@ class MemoryStore:
                 break
             read_to = behind
         return LogRead(self._slice(physical_offset, read_to - physical_offset), read_to)
+
+    def log_position_before(self, timestamp: int) -> int:
+        return 0
 
     def earliest_store_timestamp(self) -> int:
         message = self._decode(0)

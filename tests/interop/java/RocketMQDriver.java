@@ -38,7 +38,7 @@ import org.apache.rocketmq.remoting.RPCHook;
 /**
  * Drives the unmodified RocketMQ Java client from the command line; each event is one line of JSON on standard output.
  *
- * <p>The first argument names the deed (produce, fill, pour, consume, lite-pull, pull, survey, transact), pairs of
+ * <p>The first argument names the deed (produce, recall, fill, pour, consume, lite-pull, pull, survey, transact), pairs of
  * {@code --name value} follow. What pours, consumes or transacts goes on until standard input ends.
  */
 public final class RocketMQDriver {
@@ -66,6 +66,7 @@ public final class RocketMQDriver {
     private void run(String deed) throws Exception {
         switch (deed) {
             case "produce": produce(); break;
+            case "recall": recall(); break;
             case "fill": fill(); break;
             case "pour": pour(); break;
             case "consume": consume(); break;
@@ -110,8 +111,41 @@ public final class RocketMQDriver {
         if (options.containsKey("delay-level")) {
             message.setDelayTimeLevel(Integer.parseInt(option("delay-level")));
         }
+        if (options.containsKey("timer")) {
+            setTimer(message, option("timer"),
+                Long.parseLong(option("timer-value")) + index * Long.parseLong(option("timer-step", "0")));
+        }
         message.putUserProperty("index", String.valueOf(index));
         return message;
+    }
+
+    /** By one of setDelayTimeSec, setDelayTimeMs and setDeliverTimeMs (of a time from now on), which 4.x does not have. */
+    private static void setTimer(Message message, String method, long value) {
+        try {
+            long given = method.equals("setDeliverTimeMs") ? System.currentTimeMillis() + value : value;
+            Message.class.getMethod(method, long.class).invoke(message, given);
+        } catch (ReflectiveOperationException problem) {
+            throw new IllegalStateException(problem);
+        }
+    }
+
+    /** Takes back the messages with these handles; the id of each, or why not. */
+    private void recall() throws Exception {
+        DefaultMQProducer producer = configured(new DefaultMQProducer(option("group"), hook()));
+        producer.start();
+        try {
+            for (String handle : option("handles").split(",")) {
+                try {
+                    Object id = DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+                        .invoke(producer, option("topic"), handle);
+                    emit("recalled", "msgId", String.valueOf(id));
+                } catch (java.lang.reflect.InvocationTargetException problem) {
+                    emit("refused", "message", String.valueOf(problem.getCause().getMessage()));
+                }
+            }
+        } finally {
+            producer.shutdown();
+        }
     }
 
     private DefaultMQProducer configured(DefaultMQProducer producer) {
@@ -267,6 +301,12 @@ public final class RocketMQDriver {
         consumer.setAwaitTerminationMillisWhenShutdown(3000);
         if (options.containsKey("broadcast")) {
             consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));
+        }
+        if (options.containsKey("server-balance")) {
+            // The broker says who consumes what, and whether by pull or by pop; 4.x has no such thing.
+            DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+            DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class)
+                .invoke(consumer, Long.parseLong(option("invisible", "60000")));
         }
         if (options.containsKey("sql")) {
             consumer.subscribe(option("topic"), MessageSelector.bySql(option("sql")));
@@ -438,7 +478,13 @@ public final class RocketMQDriver {
     }
 
     private static void emitSent(SendResult result) {
-        emit("sent", "status", result.getSendStatus().name(), "msgId", result.getMsgId(),
+        String handle = "";
+        try {
+            handle = String.valueOf(SendResult.class.getMethod("getRecallHandle").invoke(result));
+        } catch (ReflectiveOperationException older) {
+            // 4.x has none.
+        }
+        emit("sent", "recallHandle", handle, "status", result.getSendStatus().name(), "msgId", result.getMsgId(),
             "offsetMsgId", String.valueOf(result.getOffsetMsgId()),
             "queueId", String.valueOf(result.getMessageQueue().getQueueId()),
             "queueOffset", String.valueOf(result.getQueueOffset()));

@@ -10,6 +10,8 @@ import json
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from regulus import (
     ConsumeContext,
@@ -26,7 +28,7 @@ from regulus import (
     TransactionProducerConfig,
     TransactionState,
 )
-from regulus.errors import ClientError
+from regulus.errors import ClientError, MessageIllegal
 
 _output = threading.Lock()
 
@@ -39,12 +41,29 @@ def emit(event: str, **fields: object) -> None:
 def message(options: argparse.Namespace, index: int) -> Message:
     tags = options.tags.split(",")
     return Message(options.topic, f"{options.prefix}-{index}".encode(), tags=tags[index % len(tags)],
-                   keys=f"{options.keys}-{index}" if options.keys else "", properties={"index": str(index)})
+                   keys=f"{options.keys}-{index}" if options.keys else "", properties={"index": str(index)},
+                   **timer(options, index))
+
+
+def timer(options: argparse.Namespace, index: int) -> dict[str, Any]:
+    """By the name of the Java client's method, as that driver does it."""
+    wait = timedelta(milliseconds=options.timer_value + index * options.timer_step)
+    return {"": {}, "setDelayTimeMs": {"delay": wait}, "setDelayTimeSec": {"delay": wait * 1000},
+            "setDeliverTimeMs": {"deliver_at": datetime.now(UTC) + wait}}[options.timer]
+
+
+async def recall(options: argparse.Namespace) -> None:
+    async with Producer(options.namesrv, options.group) as producer:
+        for handle in options.handles.split(","):
+            try:
+                emit("recalled", msgId=await producer.recall(options.topic, handle))
+            except (ClientError, MessageIllegal) as problem:
+                emit("refused", message=problem)
 
 
 def emit_sent(result: SendResult) -> None:
     emit("sent", status=result.send_status, msgId=result.message_id, offsetMsgId=result.offset_message_id,
-         queueId=result.message_queue.queue_id, queueOffset=result.queue_offset)
+         queueId=result.message_queue.queue_id, queueOffset=result.queue_offset, recallHandle=result.recall_handle)
 
 
 async def produce(options: argparse.Namespace) -> None:
@@ -135,7 +154,7 @@ async def transact(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("deed", choices=["produce", "pour", "consume", "transact"])
+    parser.add_argument("deed", choices=["produce", "pour", "consume", "transact", "recall"])
     for name in ("namesrv", "group", "topic"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--access-key", default="")
@@ -148,9 +167,14 @@ def main() -> None:
     parser.add_argument("--says", default="UNKNOW")
     parser.add_argument("--checks", default="UNKNOW")
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--handles", default="")
+    parser.add_argument("--timer", default="")
+    parser.add_argument("--timer-value", type=int, default=0)
+    parser.add_argument("--timer-step", type=int, default=0)
     parser.add_argument("--max-reconsume", type=int, default=-1)
     options = parser.parse_args()
-    asyncio.run({"produce": produce, "pour": pour, "consume": consume, "transact": transact}[options.deed](options))
+    asyncio.run({"produce": produce, "pour": pour, "consume": consume, "transact": transact,
+                 "recall": recall}[options.deed](options))
 
 
 main()

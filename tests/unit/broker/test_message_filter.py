@@ -39,7 +39,7 @@ def test_a_condition_reads_properties_and_takes_every_tag():
     wanted = subscription_filter(SubscriptionData(topic="T", sub_string="a > 5", expression_type="SQL92"))
     assert wanted.reads_properties
     assert wanted.takes(7)
-    assert [wanted.matches({"a": text}) for text in ("5", "6")] == [False, True]
+    assert [wanted.matches_all({"a": text}) for text in ("5", "6")] == [False, True]
 
 
 def test_a_wrong_condition_is_refused_each_time_and_read_once():

@@ -17,7 +17,7 @@ def message(topic: str = "T", **properties: str) -> MessageExt:
 @pytest.mark.parametrize(("level", "queue_id"), [("1", 0), ("18", 17), ("19", 17)])
 def test_a_delayed_message_is_parked(level, queue_id):
     parked = message(DELAY=level)
-    placement.place(parked, 18)
+    placement.place(parked, 18, 1000, 0)
     assert (parked.topic, parked.queue_id) == ("SCHEDULE_TOPIC_XXXX", queue_id)
     assert parked.properties == {"DELAY": level, "REAL_TOPIC": "T", "REAL_QID": "2"}
 
@@ -25,13 +25,13 @@ def test_a_delayed_message_is_parked(level, queue_id):
 @pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "abc"}, {"DELAY": "-3"}])
 def test_others_stay(properties):
     stays = message(**properties)
-    placement.place(stays, 18)
+    placement.place(stays, 18, 1000, 0)
     assert (stays.topic, stays.queue_id, stays.properties) == ("T", 2, properties)
 
 
 def test_when_due_it_goes_home_with_all_it_had():
     parked = message(DELAY="4", KEYS="k")
-    placement.place(parked, 18)
+    placement.place(parked, 18, 1000, 0)
     home = placement.when_due(parked)
     assert (home.topic, home.queue_id, home.body, home.flag, home.born_timestamp) == ("T", 2, b"body", 5, 9)
     assert (home.reconsume_times, home.store_host, home.sys_flag) == (3, HERE, 1)

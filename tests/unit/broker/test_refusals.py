@@ -14,7 +14,7 @@ def test_nothing_is_both_served_and_refused():
 
 
 def test_the_reason_is_told(rig):
-    response = rig.ask(RequestCode.POP_MESSAGE)
+    response = rig.ask(RequestCode.POP_ROLLBACK)
     assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    assert response.remark == " request type 200050 not supported: POP consumption is not served"
+    assert response.remark == " request type 200056 not supported: pops are noted in the log, not in RocksDB"
     assert refusal_remark(31337) == " request type 31337 not supported"

@@ -26,7 +26,7 @@ def test_the_parts_say_what_of_them_is_worth_saving():
     state = broker()
     changes = {kept.name: kept.part.changes for kept in state.kept_parts}
     assert [kept.name for kept in state.kept_parts if kept.saved != changes[kept.name]] == [
-        "topics", "subscriptionGroup", "consumerOffset", "delayOffset", "regulusSinkMarks"]
+        "topics", "subscriptionGroup", "consumerOffset", "delayOffset", "regulusPops", "regulusSinkMarks"]
     state.consumer_offsets.commit("G", "T", 0, 1)
     state.topics.put(TopicConfig(topic_name="T"), 1)
     assert [kept.name for kept in state.kept_parts if kept.part.changes != changes[kept.name]] == [

@@ -47,3 +47,31 @@ def test_the_rule_that_decides_is_said(explain, words, verdict, rule):
     assert (said["verdict"], said["rule"]) == (verdict, rule)
     assert result.exit_code == (0 if verdict == "allowed" else 1)
     assert "secret" not in result.output
+
+
+USERS = {"users": [
+    {"username": "billing", "password": "secret-of-billing", "userType": "Normal", "userStatus": "enable", "policies": [
+        {"policyType": "Custom", "entries": [
+            {"resource": "Topic:ord*", "actions": ["Sub"], "sourceIps": ["10.0.0.0/8"], "decision": "Allow"}]}]},
+    {"username": "root", "password": "secret-of-root", "userType": "Super", "userStatus": "disable"}]}
+
+
+@pytest.mark.parametrize(("words", "verdict", "rule"), [
+    (("billing", "orders", "SUB", "--source", "10.1.1.1"), "allowed", "Custom policy of billing: Topic:ord* Sub Allow"),
+    (("billing", "orders", "SUB"), "denied", "no policy of billing matches"),
+    (("root", "orders", "SUB"), "denied", "root is disabled"),
+    (("nobody", "orders", "SUB"), "denied", "nobody is no user")])
+def test_the_policy_that_decides_is_said(tmp_path, words, verdict, rule):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "regulusAccess.json").write_text(json.dumps(USERS))
+    result = CliRunner().invoke(acl, ["explain", *words, "--store", str(tmp_path), "--output", "json"])
+    said = json.loads(result.output)
+    assert (said["verdict"], said["rule"]) == (verdict, rule)
+    assert "secret" not in result.output
+
+
+def test_what_is_missing_is_named(tmp_path):
+    nothing = CliRunner().invoke(acl, ["explain", "a", "b", "SUB"], env={"ROCKETMQ_HOME": None})
+    assert "--store" in nothing.output
+    empty = CliRunner().invoke(acl, ["explain", "a", "b", "SUB", "--store", str(tmp_path)])
+    assert "has no regulusAccess.json" in str(empty.exception or empty.output)

@@ -11,4 +11,4 @@ def test_untagged_messages_match_only_everything():
 
 def test_tags_are_decided_by_their_hash_alone():
     assert not EVERYTHING.reads_properties
-    assert EVERYTHING.matches({})
+    assert EVERYTHING.matches_all({})

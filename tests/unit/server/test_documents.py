@@ -84,7 +84,7 @@ async def test_the_start_saves_settings_and_the_first_sink_marks() -> None:
     workers = ThreadWorkers()
     bench = Bench(workers)
     await bench.keeper.start()
-    assert bench.shelf.deeds == ["topics", "subscriptionGroup", "regulusSinkMarks"]
+    assert bench.shelf.deeds == ["topics", "subscriptionGroup", "regulusPops", "regulusSinkMarks"]
     assert '"logOffset":0' in bench.shelf.documents["regulusSinkMarks"]
     await bench.keeper.stop()
     workers.shutdown()

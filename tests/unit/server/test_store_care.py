@@ -75,6 +75,9 @@ class TroubledStore:
     def flush_mark(self) -> None:
         pass
 
+    def begin_timers(self) -> None:
+        """Nothing waits."""
+
 
 async def test_a_full_disk_is_told_once_a_minute_and_room_although_nobody_sends(
         tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

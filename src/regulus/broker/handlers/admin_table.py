@@ -8,6 +8,17 @@ from regulus.broker.handlers.acl_config import (
     handle_update_and_create_acl_config,
     handle_update_global_white_addrs_config,
 )
+from regulus.broker.handlers.auth_admin import (
+    handle_auth_create_acl,
+    handle_auth_create_user,
+    handle_auth_delete_acl,
+    handle_auth_delete_user,
+    handle_auth_get_acl,
+    handle_auth_get_user,
+    handle_auth_list_acl,
+    handle_auth_list_user,
+    handle_auth_update_user,
+)
 from regulus.broker.handlers.broker_config import handle_get_broker_config, handle_update_broker_config
 from regulus.broker.handlers.broker_runtime_info import handle_get_broker_runtime_info
 from regulus.broker.handlers.broker_stats import handle_view_broker_stats_data
@@ -116,6 +127,16 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.DELETE_ACL_CONFIG: handle_delete_acl_config,
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: handle_get_broker_cluster_acl_info,
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: handle_update_global_white_addrs_config,
+    RequestCode.AUTH_CREATE_USER: handle_auth_create_user,
+    RequestCode.AUTH_UPDATE_USER: handle_auth_update_user,
+    RequestCode.AUTH_DELETE_USER: handle_auth_delete_user,
+    RequestCode.AUTH_GET_USER: handle_auth_get_user,
+    RequestCode.AUTH_LIST_USER: handle_auth_list_user,
+    RequestCode.AUTH_CREATE_ACL: handle_auth_create_acl,
+    RequestCode.AUTH_UPDATE_ACL: handle_auth_create_acl,
+    RequestCode.AUTH_DELETE_ACL: handle_auth_delete_acl,
+    RequestCode.AUTH_GET_ACL: handle_auth_get_acl,
+    RequestCode.AUTH_LIST_ACL: handle_auth_list_acl,
     RequestCode.GET_LOG_STATE: handle_get_log_state,
     RequestCode.UPDATE_ARCHIVED_OFFSET: handle_update_archived_offset,
     RequestCode.READ_COMMIT_LOG: handle_read_commit_log,

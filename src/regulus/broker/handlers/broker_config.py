@@ -29,8 +29,8 @@ UPDATABLE_KEYS = frozenset({
     "useServerSideResetOffset"}).union(config_text.config_key(rule.name) for rule in fields(RetentionRules))
 """Keys that may change while the broker runs."""
 
-FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "innerClientAuthenticationCredentials",
-                            "rocketmqHome"})
+FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "initAuthenticationUser",
+                            "innerClientAuthenticationCredentials", "rocketmqHome"})
 """Keys that may never be changed from outside."""
 
 FIXED_VALUES = {**{key: fixed.value for key, fixed in FIXED_BROKER_SETTINGS.items()},

@@ -2,7 +2,7 @@
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, refuse
-from regulus.broker.state import BrokerState
+from regulus.broker.state import ACCESS_DOCUMENT, BrokerState
 from regulus.model.peer import Peer
 from regulus.wire import encoded_table
 from regulus.wire.codes import ResponseCode
@@ -16,5 +16,7 @@ def handle_get_document(request: RemotingCommand, peer: Peer, broker: BrokerStat
     if kept is None:
         return refuse(request, ResponseCode.INVALID_PARAMETER, f"this broker keeps no document {asked.name}")
     version = f"{broker.statistics.boot_timestamp}-{kept.part.changes}"
-    body = b"" if version == asked.version else b"".join(encoded_table.joined(kept.part.document()))
+    # It has secrets: only a door knows that a broker of the cluster asks.
+    is_kept_back = kept.name == ACCESS_DOCUMENT and not broker.is_guarded
+    body = b"" if version == asked.version or is_kept_back else b"".join(encoded_table.joined(kept.part.document()))
     return succeed(request, body, ext=GetDocumentResponse(version).ext())

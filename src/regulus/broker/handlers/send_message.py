@@ -9,11 +9,12 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
+from regulus.broker.handlers.send_timers import attach_recall_handle, refuse_timer
 from regulus.broker.handlers.sink_sends import send_marked, send_run
 from regulus.broker.handlers.straight_batches import answer_batch, send_straight_batch
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, reply_frame, when_saved
 from regulus.broker.placement import delay_level, place_dead_letter, place_half
-from regulus.broker.send_facts import NEVER_IN_BATCH, TIMER_PROPERTIES, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
+from regulus.broker.send_facts import NEVER_IN_BATCH, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
 from regulus.model import message_properties as names
@@ -37,11 +38,9 @@ RETRY_LIMIT_VERSION_MIN = 121
 MARKED_IN_BATCH = ("a message of a batch has no SINK: a sink's rows are sent one by one, or as a run, with SINK in the "
                    "request")
 
-TIMERS_NOT_SERVED = "timer messages are not served by this broker yet; a delay level (property DELAY) is"
-
-_TIMER_PROPERTIES = TIMER_PROPERTIES
 _NEVER_IN_BATCH = NEVER_IN_BATCH
 _UNUSUAL_PROPERTIES = UNUSUAL_PROPERTIES
+_TIMER_TOPIC = topics.TIMER_TOPIC
 _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
 _TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
@@ -130,7 +129,8 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     store_host = facts.store_host or peer.local
     message = _message(header, topic, body, properties, queue_id, header.flag, peer.remote, store_host)
     if is_unusual or message.sys_flag & _TRANSACTION_MASK:
-        outcome = _refuse_unusual(request, message, facts) or send_marked(request, message, topic, broker, now_ms)
+        outcome = _refuse_unusual(request, message, facts, now_ms) \
+            or send_marked(request, message, topic, broker, now_ms)
         if outcome is not None:
             return outcome
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
@@ -144,6 +144,8 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
         return NO_REPLY
     response = send_message_response(request, _SUCCESS, facts.offset_message_id(store_host, appended.start),
                                      queue_id, appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
+    if is_unusual and message.topic == _TIMER_TOPIC:
+        attach_recall_handle(response, message, broker.config.broker_name)
     waits = is_dead_letter or properties.get(_WAIT) != "false"
     return Reply(response, facts.durable_at(appended.end, waits))
 
@@ -273,7 +275,7 @@ def _refuse_unknown_group(request: RemotingCommand, name: str, broker: BrokerSta
     return None
 
 
-def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFacts) -> Reply | None:
+def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFacts, now_ms: int) -> Reply | None:
     """Why a message with unusual properties cannot be stored; None when it can, without a stale pop receipt, and
     placed among the halves when its transaction is open."""
     properties = message.properties
@@ -281,13 +283,11 @@ def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFa
     if message.reconsume_times > 0 and delay_level(properties) > 0:
         message.sys_flag &= ~_TRANSACTION_MASK      # a retry of a message whose transaction was committed
     elif properties.get(names.TRANSACTION_PREPARED, "").lower() == "true":
-        return _make_half(request, message, facts)
+        return refuse_timer(request, message, facts, now_ms) or _make_half(request, message, facts)
     elif message.sys_flag & _TRANSACTION_MASK:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
                            "the sysFlag says that a transaction is open, the property TRAN_MSG does not")
-    if names.DELAY_TIME_LEVEL not in properties and not _TIMER_PROPERTIES.isdisjoint(properties):
-        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, TIMERS_NOT_SERVED)
-    return None
+    return refuse_timer(request, message, facts, now_ms)
 
 
 def _make_half(request: RemotingCommand, message: MessageExt, facts: SendFacts) -> Reply | None:

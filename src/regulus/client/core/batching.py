@@ -7,7 +7,6 @@ from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.model.topics import is_retry_topic
 
-_TIMER_PROPERTIES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 MESSAGE_OVERHEAD = 22 + len(names.UNIQUE_KEY) + 34
 """Bytes of one message in a batch body besides its body and properties: lengths, and the unique key it is given."""
 _SEPARATORS_SIZE = 2
@@ -84,7 +83,7 @@ def _alone_fault(message: Message) -> str | None:
     properties = message.properties
     if is_retry_topic(message.topic):
         return f"a batch cannot go to the retry topic {message.topic!r}"
-    if names.DELAY_TIME_LEVEL in properties or any(name in properties for name in _TIMER_PROPERTIES):
+    if names.DELAY_TIME_LEVEL in properties or any(name in properties for name in names.TIMER_PROPERTIES):
         return "a message with a delay cannot be in a batch"
     if properties.get(names.TRANSACTION_PREPARED) == "true" or names.PRODUCER_GROUP in properties:
         return "a transactional message cannot be in a batch"

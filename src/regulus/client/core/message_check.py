@@ -1,14 +1,16 @@
 """What is checked before anything is sent. Source: Validators."""
 
+import re
 from functools import lru_cache
 
 from regulus.errors import ConfigError, MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model.message import Message, body_type_fault
-from regulus.model.message_properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from regulus.model.message_properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TIMER_PROPERTIES
 from regulus.model.topics import NOT_SENDABLE_TOPICS, is_retry_topic, name_fault
 
 _LEVEL_DIGITS_MAX = 9
+_NUMBER = re.compile(r"-?[0-9]{1,15}")
 RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
 
@@ -25,6 +27,7 @@ def check_message(message: Message, body_size_max: int) -> None:
     if message.properties:
         _check_properties(message.properties, message.topic)
         _check_delay_level(message)
+        _check_timer(message)
 
 
 def _check_properties(properties: dict[str, str], topic: str) -> None:
@@ -45,6 +48,19 @@ def _check_delay_level(message: Message) -> None:
         return
     if not (level.isascii() and level.isdigit() and len(level) <= _LEVEL_DIGITS_MAX):
         raise MessageIllegal(f"the delay level {names.DELAY_TIME_LEVEL} is {level!r}; give a number, as a text")
+
+
+def _check_timer(message: Message) -> None:
+    properties = message.properties
+    timers = TIMER_PROPERTIES & properties.keys()
+    if not timers or is_retry_topic(message.topic):
+        return
+    if properties.get(names.DELAY_TIME_LEVEL, "0") != "0":
+        raise MessageIllegal(f"the message has a delay level and {', '.join(sorted(timers))}; a broker would go by the "
+                             "level: give one of them")
+    for name in timers:
+        if not _NUMBER.fullmatch(properties[name]):
+            raise MessageIllegal(f"{name} is {properties[name]!r}; give a whole number, as a text")
 
 
 @lru_cache(maxsize=1024)

@@ -1,5 +1,13 @@
 """Typed bodies of requests and responses."""
 
+from regulus.wire.bodies.access import (
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    StoredUser,
+    StoredUsers,
+    UserInfo,
+)
 from regulus.wire.bodies.broker_stats_data import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -87,6 +95,7 @@ from regulus.wire.bodies.topic_route_data import (
 )
 
 __all__ = [
+    "AclInfo",
     "BatchAck",
     "BatchAckMessageRequestBody",
     "BrokerData",
@@ -124,6 +133,8 @@ __all__ = [
     "MessageRequestModeSerializeWrapper",
     "OffsetSerializeWrapper",
     "OffsetWrapper",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "PopProcessQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",
@@ -142,6 +153,8 @@ __all__ = [
     "ResetOffsetBody",
     "ResetOffsetBodyForC",
     "SetMessageRequestModeRequestBody",
+    "StoredUser",
+    "StoredUsers",
     "SubscriptionData",
     "SubscriptionGroupList",
     "SubscriptionGroupWrapper",
@@ -153,6 +166,7 @@ __all__ = [
     "TopicRouteData",
     "TopicStatsTable",
     "UnlockBatchRequestBody",
+    "UserInfo",
     "decode_data_version",
     "decode_subscription_group_config",
     "decode_topic_config",

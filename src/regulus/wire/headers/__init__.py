@@ -6,6 +6,7 @@ from regulus.wire.headers.acl import (
     UpdateAndCreateAclConfigRequest,
     UpdateGlobalWhiteAddrsConfigRequest,
 )
+from regulus.wire.headers.auth import AuthAclRequest, AuthListAclRequest, AuthListUserRequest, AuthUserRequest
 from regulus.wire.headers.broker_config import GetBrokerConfigResponse, SetCommitlogReadModeRequest
 from regulus.wire.headers.bulk_pull import BulkPullRequest, BulkPullResponse
 from regulus.wire.headers.client import (
@@ -151,6 +152,10 @@ __all__ = [
     "AckMessageRequest",
     "AddWritePermOfBrokerRequest",
     "AddWritePermOfBrokerResponse",
+    "AuthAclRequest",
+    "AuthListAclRequest",
+    "AuthListUserRequest",
+    "AuthUserRequest",
     "BrokerHeartbeatRequest",
     "BulkPullRequest",
     "BulkPullResponse",

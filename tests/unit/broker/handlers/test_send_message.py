@@ -7,7 +7,7 @@ from regulus.model.message import Message
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.peer import Peer
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
-from regulus.wire import message_batch
+from regulus.wire import message_batch, recall_handle
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import SendMessageRequest, SendMessageResponse
 
@@ -200,10 +200,34 @@ def test_a_retry_of_a_message_that_was_transactional_is_no_half(rig):
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-def test_timer_messages_are_refused_unless_a_level_takes_precedence(rig, name):
-    assert rig.send(properties={name: "5000"}).code == ResponseCode.MESSAGE_ILLEGAL
-    assert rig.store.commit_log_max_offset() == 0
-    assert rig.send(properties={name: "5000", "DELAY": "1"}).code == ResponseCode.SUCCESS
+@pytest.mark.parametrize("text", ["soon", "1.5", "9" * 15, "\u0663"])
+def test_a_time_that_is_none_or_beyond_the_limit_is_refused_unless_a_level_counts(rig, name, text):
+    answer = rig.send(properties={name: text})
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert ("timerMaxDelaySec" if text.isascii() and text.isdigit() else "is no whole number") in answer.remark
+    assert rig.send(properties={name: text, "DELAY": "1"}).code == ResponseCode.SUCCESS
+
+
+def test_a_time_of_its_own_parks_a_message_and_tells_by_what_it_is_taken_back(rig):
+    answer = rig.send(properties={"TIMER_DELAY_SEC": "5", "UNIQ_KEY": "K"})
+    assert answer.code == ResponseCode.SUCCESS
+    (waiting,) = rig.stored("rmq_sys_wheel_timer")
+    out_ms = int(waiting.properties["TIMER_OUT_MS"])
+    assert (waiting.properties["REAL_TOPIC"], out_ms % 1000) == ("TopicA", 0)
+    assert recall_handle.decode(answer.ext["recallHandle"]) == ("TopicA", "broker-a", out_ms + 1, "K")
+
+
+def test_whoever_sends_to_a_topic_takes_out_its_messages_alone(rig):
+    for key, code in (("TopicA+K", ResponseCode.SUCCESS), ("TopicB+K", ResponseCode.MESSAGE_ILLEGAL),
+                      ("TopicA", ResponseCode.MESSAGE_ILLEGAL)):
+        assert rig.send(properties={"TIMER_DELAY_SEC": "5", "TIMER_DEL_UNIQKEY": key}).code == code
+
+
+def test_nobody_sends_to_the_topic_of_timers(rig):
+    """Where it stands who gets a message, and when."""
+    for topic in ("rmq_sys_wheel_timer",):
+        answer = rig.send(topic, properties={"TIMER_OUT_MS": "1", "REAL_TOPIC": "TopicA", "REAL_QID": "0"})
+        assert answer.code == ResponseCode.NO_PERMISSION
 
 
 def test_a_header_that_lacks_a_field_is_an_error_that_names_it(rig):

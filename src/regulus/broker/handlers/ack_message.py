@@ -1,0 +1,190 @@
+"""A consumer is done with what it popped, or wants more or less time: ACK_MESSAGE, BATCH_ACK_MESSAGE,
+CHANGE_MESSAGE_INVISIBLETIME.
+
+A receipt is what a pop gave out. One that was forged, of a pop that never was, is answered as one that comes late, and
+acknowledges nothing.
+
+Source: AckMessageProcessor, ChangeInvisibleTimeProcessor.
+"""
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+
+from regulus.broker.handlers.named_body import decode_named
+from regulus.broker.handlers.pop_message import INVISIBLE_MS_MAX
+from regulus.broker.outcome import Outcome, Reply, refuse
+from regulus.broker.state import BrokerState
+from regulus.broker.storing import refusal_of
+from regulus.broker.topics import REVIVE_QUEUE_NUMS
+from regulus.errors import HeaderError
+from regulus.model.peer import Peer
+from regulus.model.store_result import Appended, PutStatus
+from regulus.record.pop_record import MESSAGES_MAX, Acks, CheckpointKey, PopCheckpoint
+from regulus.wire import bodies, receipt_handle
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import (
+    AckMessageRequest,
+    ChangeMessageInvisibletimeRequest,
+    ChangeMessageInvisibletimeResponse,
+)
+from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
+from regulus.wire.remoting_command import RemotingCommand
+
+_WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"
+BATCHES_MAX = 1024
+"""Pops that one batch acknowledges."""
+
+
+def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = AckMessageRequest.decode(request)
+    receipt = _receipt(request, header, broker)
+    if isinstance(receipt, Reply):
+        return receipt
+    if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+        if not _ack_in_order(header.topic, header.consumer_group, header.queue_id, header.offset, receipt.pop_time,
+                             broker, now_ms):
+            return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the message is not out by this receipt")
+        return Reply(request.response(ResponseCode.SUCCESS))
+    key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
+    appended = broker.pop_flights.ack(Acks(key, broker.config.broker_name, (header.offset,)), receipt.revive_queue_id,
+                                      receipt.invisible_time, _host(broker, peer), now_ms)
+    return _answered(request, appended, broker)
+
+
+def handle_batch_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """What cannot be acknowledged is passed by, as RocketMQ does: each is of another pop."""
+    batches = decode_named(bodies.BatchAckMessageRequestBody, request).acks
+    if not batches:
+        return refuse(request, ResponseCode.NO_MESSAGE, "the batch acknowledges nothing")
+    if len(batches) > BATCHES_MAX:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"the batch acknowledges {len(batches)} pops, more than {BATCHES_MAX}")
+    last: Appended | None = None
+    for batch in batches:
+        topic = receipt_handle.real_topic(batch.topic, batch.consumer_group, batch.retry)
+        offsets = _offsets_of(batch)
+        if batch.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+            for offset in offsets:
+                _ack_in_order(topic, batch.consumer_group, batch.queue_id, offset, batch.pop_time, broker, now_ms)
+            continue
+        if broker.topics.get(topic) is None or not offsets or not _is_revive_queue(batch.revive_queue_id):
+            continue
+        key = CheckpointKey(topic, batch.consumer_group, batch.queue_id, batch.start_offset, batch.pop_time)
+        appended = broker.pop_flights.ack(Acks(key, broker.config.broker_name, offsets), batch.revive_queue_id,
+                                          batch.invisible_time, _host(broker, peer), now_ms)
+        if appended is not None:
+            last = appended
+            if appended.status is not PutStatus.PUT_OK:
+                break
+    return _answered(request, last, broker)
+
+
+def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, broker: BrokerState,
+                                        now_ms: int) -> Outcome:
+    header = ChangeMessageInvisibletimeRequest.decode(request)
+    receipt = _receipt(request, header, broker)
+    if isinstance(receipt, Reply):
+        return receipt
+    if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"the invisible time {header.invisible_time} ms is not 0 to {INVISIBLE_MS_MAX}")
+    if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+        return _change_in_order(request, header, receipt, broker, now_ms)
+    flights = broker.pop_flights
+    key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
+    flight = flights.find(key)
+    is_acked = flight is not None and (not flight.bits_of((header.offset,))
+                                       or bool(flight.acked & flight.bits_of((header.offset,))))
+    if is_acked or not flights.may_be_in_flight(key, receipt.invisible_time, now_ms):
+        return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
+    new_key = key._replace(start_offset=header.offset, pop_time=max(now_ms, receipt.pop_time + 1))
+    again = PopCheckpoint(key=new_key, broker_name=broker.config.broker_name, invisible_time=header.invisible_time,
+                          offsets=(header.offset,))
+    host, revive_queue_id = _host(broker, peer), broker.next_revive_queue()
+    appended = flights.begin(again, revive_queue_id, host, now_ms)
+    if appended.status is not PutStatus.PUT_OK:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
+    flights.ack(Acks(key, broker.config.broker_name, (header.offset,)), receipt.revive_queue_id,
+                receipt.invisible_time, host, now_ms)
+    ext = ChangeMessageInvisibletimeResponse(pop_time=new_key.pop_time, invisible_time=header.invisible_time,
+                                             revive_qid=revive_queue_id).ext()
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
+
+
+def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: int, broker: BrokerState,
+                  now_ms: int) -> bool:
+    """Whether it was out by this receipt. One that is behind the group's offset was acknowledged before."""
+    if offset < broker.consumer_offsets.query(group, topic, queue_id):
+        return True
+    next_offset = broker.pop_orders.ack(topic, group, queue_id, offset, pop_time)
+    if next_offset is None:
+        return False
+    broker.consumer_offsets.commit(group, topic, queue_id, next_offset, now_ms)
+    broker.pops_changed(topic, queue_id)
+    return True
+
+
+def _change_in_order(request: RemotingCommand, header: ChangeMessageInvisibletimeRequest, receipt: ReceiptHandle,
+                     broker: BrokerState, now_ms: int) -> Outcome:
+    """Its receipt stays as it is."""
+    if not broker.pop_orders.change(header.topic, header.consumer_group, header.queue_id, header.offset,
+                                    receipt.pop_time, now_ms + header.invisible_time, now_ms):
+        return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ChangeMessageInvisibletimeResponse(
+        pop_time=receipt.pop_time, invisible_time=header.invisible_time, revive_qid=ORDER_REVIVE_QUEUE_ID).ext()))
+
+
+def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessageInvisibletimeRequest,
+             broker: BrokerState) -> ReceiptHandle | Reply:
+    """That of the request; a refusal where it can be none of this broker."""
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"the topic[{header.topic}] not exist")
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        return refuse(request, ResponseCode.MESSAGE_ILLEGAL,
+                      f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                      f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
+    low = broker.store.min_offset(header.topic, header.queue_id)
+    high = broker.store.max_offset(header.topic, header.queue_id)
+    if not low <= header.offset < high:
+        return refuse(request, ResponseCode.NO_MESSAGE,
+                      f"offset is illegal, topic:[{header.topic}] offset:[{header.offset}] min:[{low}] max:[{high}]")
+    try:
+        receipt = receipt_handle.decode(header.extra_info)
+    except HeaderError as error:
+        return refuse(request, ResponseCode.MESSAGE_ILLEGAL, str(error))
+    is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
+    is_ours = is_in_order or _is_revive_queue(receipt.revive_queue_id)
+    if not is_ours or not 0 <= receipt.invisible_time <= INVISIBLE_MS_MAX:
+        return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the receipt is none of this broker")
+    return receipt
+
+
+def _is_revive_queue(queue_id: int) -> bool:
+    return 0 <= queue_id < REVIVE_QUEUE_NUMS
+
+
+def _offsets_of(batch: bodies.BatchAck) -> tuple[int, ...]:
+    """What is acknowledged of one pop: bit i is of the offset `start_offset + i`, 32 of them at most."""
+    try:
+        bits = int.from_bytes(b64decode(batch.bit_set, validate=True), "little")
+    except (Base64Error, ValueError):
+        return ()
+    offsets: list[int] = []
+    while bits and len(offsets) < MESSAGES_MAX:
+        low = bits & -bits
+        offsets.append(batch.start_offset + low.bit_length() - 1)
+        bits ^= low
+    return tuple(offsets)
+
+
+def _host(broker: BrokerState, peer: Peer) -> bytes:
+    return broker.send_facts.store_host or peer.local
+
+
+def _answered(request: RemotingCommand, appended: Appended | None, broker: BrokerState) -> Outcome:
+    if appended is None:
+        return Reply(request.response(ResponseCode.SUCCESS))
+    if appended.status is not PutStatus.PUT_OK:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
+    return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())

@@ -1,0 +1,318 @@
+"""A consumer takes messages for a time: POP_MESSAGE.
+
+What is handed out is noted in the log before the answer leaves (`pop_flights`), and the group's offset is behind it
+from then on. What is not acknowledged in time comes to the group's retry topic of this topic, from which pops take it,
+too: one in five before all others, the others where there is room.
+
+Source: PopMessageProcessor.
+"""
+
+from collections.abc import Iterator
+
+from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
+from regulus.broker.message_filter import expression_filter, not_served
+from regulus.broker.outcome import HOLD, Outcome, Reply, refuse
+from regulus.broker.state import BrokerState
+from regulus.errors import HeaderError, StoreDamaged
+from regulus.model import message_properties as names
+from regulus.model import permission
+from regulus.model.message_filter import Filter
+from regulus.model.peer import Peer
+from regulus.model.store_result import GetResult, GetStatus, PutStatus
+from regulus.model.topics import TopicConfig
+from regulus.record import message_record
+from regulus.record.layout import QUEUE_OFFSET
+from regulus.record.pop_record import CheckpointKey, PopCheckpoint
+from regulus.wire import receipt_handle
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import PopMessageRequest, PopMessageResponse
+from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
+from regulus.wire.remoting_command import RemotingCommand
+
+MESSAGES_MAX = 32
+"""Of one pop."""
+INVISIBLE_MS_MAX = 12 * 3_600_000
+INIT_MIN, INIT_MAX = 0, 1
+_MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
+
+Buffer = bytes | memoryview
+
+
+def handle_pop_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = PopMessageRequest.decode(request)
+    if header.born_time <= 0:
+        header = _born_now(header, now_ms)
+    checked = _check(request, header, broker, now_ms)
+    if isinstance(checked, Reply):
+        return checked
+    topic, message_filter = checked
+    pop = _Pop(header, topic, message_filter, peer, broker)
+    response = pop.answer(request, now_ms)
+    if response is not None:
+        return Reply(response, broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0)
+    return _hold(request, header, pop, peer, broker, now_ms)
+
+
+def _born_now(header: PopMessageRequest, now_ms: int) -> PopMessageRequest:
+    return PopMessageRequest(**{name: getattr(header, name) for name in PopMessageRequest.__slots__} | {
+        "born_time": now_ms})
+
+
+def _check(request: RemotingCommand, header: PopMessageRequest, broker: BrokerState,
+           now_ms: int) -> "Reply | tuple[TopicConfig, Filter]":
+    config = broker.config
+    if header.poll_time > 0 and header.born_time + header.poll_time < now_ms:
+        return refuse(request, ResponseCode.POLLING_TIMEOUT,
+                      f"the broker[{config.broker_name}] pop message is timeout too much")
+    if not permission.is_readable(config.broker_permission):
+        return refuse(request, ResponseCode.NO_PERMISSION, f"the broker[{config.broker_name}] pop message is forbidden")
+    if not 0 < header.max_msg_nums <= MESSAGES_MAX:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"the broker[{config.broker_name}] pop message's num is {header.max_msg_nums}, not 1 to "
+                      f"{MESSAGES_MAX}")
+    if not 0 < header.invisible_time <= INVISIBLE_MS_MAX:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"the invisible time {header.invisible_time} ms is not 1 to {INVISIBLE_MS_MAX}")
+    if not config.timer_wheel_enable:
+        return refuse(request, ResponseCode.SYSTEM_ERROR,
+                      f"the broker[{config.broker_name}] pop message is forbidden because timerWheelEnable is false")
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
+    if not permission.is_readable(topic.perm):
+        return refuse(request, ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden")
+    if header.queue_id >= topic.read_queue_nums:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                      f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
+    return _check_group(request, header, topic, broker, now_ms)
+
+
+def _check_group(request: RemotingCommand, header: PopMessageRequest, topic: TopicConfig, broker: BrokerState,
+                 now_ms: int) -> "Reply | tuple[TopicConfig, Filter]":
+    group = broker.subscription_groups.find(header.consumer_group, now_ms)
+    if group is None:
+        return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                      f"subscription group [{header.consumer_group}] does not exist, "
+                      "see autoCreateSubscriptionGroup")
+    if not group.consume_enable:
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"subscription group no permission, {header.consumer_group}")
+    if refusal := not_served(header.exp_type, broker.config):
+        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal)
+    try:
+        return topic, expression_filter(header.exp, header.exp_type or "TAG")
+    except HeaderError as error:
+        return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+
+
+def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer: Peer, broker: BrokerState,
+          now_ms: int) -> Outcome:
+    left_ms = min(header.born_time + header.poll_time - now_ms, HOLD_MS_MAX)
+    if header.poll_time <= 0 or left_ms <= 0:
+        return refuse(request, ResponseCode.POLLING_TIMEOUT, "no message was found")
+    held = broker.held_requests
+    if held.is_full:
+        return refuse(request, ResponseCode.POLLING_FULL, "too many requests are held")
+    deadline_ms = broker.steady_ms + left_ms
+    places = (Place(header.topic, max(header.queue_id, ANY_QUEUE)),
+              *(Place(retry, ANY_QUEUE) for retry in _retry_topics(header, broker)))
+
+    def resume(later_ms: int) -> RemotingCommand | None:
+        """None when it goes on to wait: another one was faster."""
+        checked = _check_again(request, header, broker, later_ms)
+        if checked is not None:
+            return checked
+        try:
+            response = pop.answer(request, later_ms)
+        except StoreDamaged as error:
+            return request.response(ResponseCode.SYSTEM_ERROR, str(error))
+        if response is not None:
+            return response
+        if broker.steady_ms < deadline_ms:
+            hold()
+            return None
+        return request.response(ResponseCode.POLLING_TIMEOUT, "no message was found")
+
+    def hold() -> None:
+        held.hold(HeldRequest(peer.channel, places, pop.message_filter, deadline_ms, resume))
+
+    hold()
+    return HOLD
+
+
+def _check_again(request: RemotingCommand, header: PopMessageRequest, broker: BrokerState,
+                 now_ms: int) -> RemotingCommand | None:
+    """The same as before it was held, but for the time, which may be over now."""
+    checked = _check(request, _born_now(header, now_ms), broker, now_ms)
+    if isinstance(checked, Reply):
+        answer = checked.answer
+        assert not isinstance(answer, bytes)
+        return answer
+    return None
+
+
+def _retry_topics(header: PopMessageRequest, broker: BrokerState) -> list[str]:
+    """Those that may have messages of the group."""
+    found = [receipt_handle.retry_topic_v1(header.topic, header.consumer_group)]
+    if broker.config.enable_retry_topic_v2:
+        found.append(receipt_handle.retry_topic_v2(header.topic, header.consumer_group))
+    return found
+
+
+class _Pop:
+    """One request, asked for messages once or, while it is held, several times."""
+
+    def __init__(self, header: PopMessageRequest, topic: TopicConfig, message_filter: Filter, peer: Peer,
+                 broker: BrokerState) -> None:
+        self.message_filter = message_filter
+        self._header = header
+        self._topic = topic
+        self._broker = broker
+        self._host = broker.send_facts.store_host or peer.local
+
+    def answer(self, request: RemotingCommand, now_ms: int) -> RemotingCommand | None:
+        """None when there is no message."""
+        header, broker = self._header, self._broker
+        self._now_ms = now_ms
+        self._room = header.max_msg_nums
+        self._rest = 0
+        self._refusal = ""
+        self._buffers: list[Buffer] = []
+        self._starts: list[str] = []
+        self._offsets: list[str] = []
+        self._counts: list[str] = []
+        chance = broker.chance.below(100)
+        if header.order:
+            self._revive_queue_id = ORDER_REVIVE_QUEUE_ID
+            self._pop_topic(chance)
+        else:
+            self._revive_queue_id = broker.next_revive_queue()
+            retries_first = chance < broker.config.pop_from_retry_probability
+            if retries_first:
+                self._pop_retries()
+            self._pop_topic(chance)
+            if not retries_first:
+                self._pop_retries()
+        if not self._buffers:
+            return request.response(ResponseCode.SYSTEM_ERROR, self._refusal) if self._refusal else None
+        ext = PopMessageResponse(
+            pop_time=now_ms, invisible_time=header.invisible_time, revive_qid=self._revive_queue_id,
+            rest_num=self._rest, start_offset_info=";".join(self._starts),
+            msg_offset_info=";".join(self._offsets),
+            order_count_info=";".join(self._counts) if header.order else None).ext()
+        return request.response(ResponseCode.SUCCESS, GetStatus.FOUND.name, ext, self._buffers)
+
+    def _pop_topic(self, chance: int) -> None:
+        if self._header.queue_id >= 0:
+            self._pop_queue(self._topic.topic_name, self._header.queue_id, is_retry=False)
+            return
+        for step in range(self._topic.read_queue_nums):
+            self._pop_queue(self._topic.topic_name, (chance + step) % self._topic.read_queue_nums, is_retry=False)
+
+    def _pop_retries(self) -> None:
+        """Of one retry topic: an answer can tell of one alone."""
+        for name in _retry_topics(self._header, self._broker):
+            config = self._broker.topics.get(name)
+            before = self._room
+            for queue_id in range(config.read_queue_nums if config is not None else 0):
+                self._pop_queue(name, queue_id, is_retry=True)
+            if self._room < before:
+                return
+
+    def _pop_queue(self, topic: str, queue_id: int, *, is_retry: bool) -> None:
+        broker, group = self._broker, self._header.consumer_group
+        offset = self._offset_of(topic, queue_id, is_retry=is_retry)
+        if self._header.order and broker.pop_orders.is_blocked(topic, group, queue_id, self._header.attempt_id,
+                                                               self._now_ms):
+            return
+        if self._room <= 0 or self._refusal:
+            self._rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
+            return
+        result = self._read(topic, queue_id, offset)
+        if result.status in _MOVED:
+            offset = result.next_begin_offset
+            broker.consumer_offsets.commit(group, topic, queue_id, offset, self._now_ms)
+            result = self._read(topic, queue_id, offset)
+        if result.status is not GetStatus.FOUND:
+            if result.status in (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING):
+                broker.consumer_offsets.commit(group, topic, queue_id, result.next_begin_offset, self._now_ms)
+                self._rest += result.max_offset - result.next_begin_offset
+            return
+        offsets = [each for buffer in result.buffers for each in _queue_offsets(buffer)]
+        flag = receipt_handle.retry_flag(topic, group)
+        if self._header.order:
+            self._note_order(topic, queue_id, offset, offsets, flag)
+        elif self._note(topic, queue_id, offset, offsets):
+            broker.consumer_offsets.commit(group, topic, queue_id, result.next_begin_offset, self._now_ms)
+            broker.pop_places.note()
+        else:
+            return
+        broker.statistics.note_get(group, topic, result.message_count, result.size)
+        self._room -= len(offsets)
+        self._rest += result.max_offset - result.next_begin_offset
+        self._starts.append(f"{flag} {queue_id} {offset}")
+        self._offsets.append(f"{flag} {queue_id} {','.join(map(str, offsets))}")
+        self._buffers += result.buffers if not is_retry else [
+            each for buffer in result.buffers for each in self._renamed(buffer, offset, flag, queue_id)]
+
+    def _offset_of(self, topic: str, queue_id: int, *, is_retry: bool) -> int:
+        broker, group = self._broker, self._header.consumer_group
+        reset = broker.consumer_offsets.take_reset(group, topic, queue_id)
+        if reset is not None:
+            broker.consumer_offsets.commit(group, topic, queue_id, reset, self._now_ms)
+            broker.pop_orders.clear(topic, group, queue_id)
+            return reset
+        offset = broker.consumer_offsets.query(group, topic, queue_id)
+        if offset != NOT_FOUND:
+            return offset
+        if is_retry or self._header.init_mode == INIT_MIN:
+            return broker.store.min_offset(topic, queue_id)
+        # RocketMQ hands out the last one.
+        offset = max(0, broker.store.max_offset(topic, queue_id) - 1)
+        broker.consumer_offsets.commit(group, topic, queue_id, offset, self._now_ms)
+        return offset
+
+    def _read(self, topic: str, queue_id: int, offset: int) -> GetResult:
+        return self._broker.store.get_message(topic, queue_id, offset, self._room,
+                                              self._broker.config.max_transfer_bytes_on_message_in_memory,
+                                              self.message_filter)
+
+    def _note_order(self, topic: str, queue_id: int, offset: int, offsets: list[int], flag: str) -> None:
+        """The group's offset stays before them."""
+        header, broker = self._header, self._broker
+        broker.consumer_offsets.commit(header.consumer_group, topic, queue_id, offset, self._now_ms)
+        counts = broker.pop_orders.begin(topic, header.consumer_group, queue_id, offsets, header.attempt_id,
+                                         header.invisible_time, self._now_ms)
+        self._counts += [f"{flag} qo{queue_id}%{each} {count}" for each, count in counts.by_offset.items()]
+        self._counts.append(f"{flag} {queue_id} {counts.least}")
+
+    def _note(self, topic: str, queue_id: int, start: int, offsets: list[int]) -> bool:
+        """Whether the pop is in the log; else its messages are not handed out."""
+        broker, header = self._broker, self._header
+        key = CheckpointKey(topic, header.consumer_group, queue_id, start, self._now_ms)
+        checkpoint = PopCheckpoint(key=key, broker_name=broker.config.broker_name,
+                                   invisible_time=header.invisible_time, offsets=tuple(offsets))
+        appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms)
+        if appended.status is PutStatus.PUT_OK:
+            return True
+        self._refusal = f"the pop could not be noted: {appended.remark or PutStatus(appended.status).name}"
+        return False
+
+    def _renamed(self, buffer: Buffer, start: int, flag: str, queue_id: int) -> Iterator[Buffer]:
+        """Messages of a retry topic as ones of their own topic, with their receipts."""
+        for message in message_record.decode_all(buffer):
+            handle = ReceiptHandle(start, self._now_ms, self._header.invisible_time, self._revive_queue_id, flag,
+                                   self._broker.config.broker_name, queue_id, message.queue_offset)
+            message.properties.setdefault(names.POP_CK, receipt_handle.encode(handle))
+            message.topic = self._header.topic
+            yield message_record.encode(message)
+
+
+def _queue_offsets(buffer: Buffer) -> Iterator[int]:
+    """Of records that lie one behind the other."""
+    position = 0
+    while position < len(buffer):
+        yield int.from_bytes(buffer[position + QUEUE_OFFSET:position + QUEUE_OFFSET + 8], "big")
+        position += int.from_bytes(buffer[position:position + 4], "big")

@@ -1,0 +1,8 @@
+from regulus.broker.sql_parts cimport Condition
+from regulus.model.message_filter cimport Filter
+
+
+cdef class ConditionFilter(Filter):
+    cdef Condition _condition
+
+    cpdef bint matches(self, list values) except -1

@@ -1,0 +1,192 @@
+"""What was popped and is not acknowledged yet.
+
+A pop is noted in the log before its answer leaves: its checkpoint waits in the topic of timers until a second before
+the messages are visible again, and is in the revive topic then (`pop_revival` reads that). Of the last ones a copy is
+kept here, so that most acknowledgements need no record of their own:
+
+    all messages of a pop were acknowledged     one record, which takes the checkpoint out of the timers
+    some were                                   one record for all of ACK_FLUSH_MS
+    the pop is not known here                   one record for each request, if it may be of an earlier run
+
+What an ack within ACK_FLUSH_MS says is lost where the process is killed: those messages come once more.
+
+Source: PopBufferMergeService, AckMessageProcessor, ChangeInvisibleTimeProcessor.
+"""
+
+from collections.abc import Iterable
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.storing import Storing
+from regulus.model import message_properties as names
+from regulus.model.message import MessageExt
+from regulus.model.store_result import Appended, PutStatus
+from regulus.record.pop_record import CK_TAG, REVIVE_TOPIC_PREFIX, Acks, CheckpointKey, PopCheckpoint
+
+FLIGHTS_MAX = 100_000
+"""Pops that are known here; of more, the first are left to the log."""
+ACK_FLUSH_MS = 1_000
+"""How long an ack may stand here alone."""
+FLUSHED_PER_TICK_MAX = 128
+BEFORE_REVIVAL_MS = 1_000
+"""So much before its messages are visible again, a checkpoint is in the revive topic."""
+
+_MARKER_BODY = b"0"
+
+
+class Flight:
+    """One pop. Of `acked` and `unwritten` bit i is of the i-th message."""
+
+    __slots__ = ("acked", "checkpoint", "revive_queue_id", "since_ms", "unwritten")
+
+    def __init__(self, checkpoint: PopCheckpoint, revive_queue_id: int) -> None:
+        self.checkpoint = checkpoint
+        self.revive_queue_id = revive_queue_id
+        self.acked = 0
+        self.unwritten = 0
+        self.since_ms = 0
+
+    def bits_of(self, offsets: Iterable[int]) -> int:
+        """0 for offsets that are none of it."""
+        bits = 0
+        for offset in offsets:
+            if offset in self.checkpoint.offsets:
+                bits |= 1 << self.checkpoint.offsets.index(offset)
+        return bits
+
+    def offsets_of(self, bits: int) -> tuple[int, ...]:
+        return tuple(offset for index, offset in enumerate(self.checkpoint.offsets) if bits >> index & 1)
+
+    @property
+    def is_done(self) -> bool:
+        return self.acked == (1 << len(self.checkpoint.offsets)) - 1
+
+
+class PopFlights:
+    """`host` is the address under which records of the broker itself are stored."""
+
+    def __init__(self, config: BrokerConfig, storing: Storing, started_ms: int) -> None:
+        self.revive_topic = REVIVE_TOPIC_PREFIX + config.broker_cluster_name
+        self.broker_name = config.broker_name
+        self._storing = storing
+        self._known_from_ms = started_ms
+        """Of pops since then all are known here that have an unacknowledged message."""
+        self._flights: dict[CheckpointKey, Flight] = {}
+        self._partial: dict[CheckpointKey, Flight] = {}     # with acks that stand here alone, the oldest first
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int) -> Appended:
+        """Note a pop, whose messages may be handed out when it is stored."""
+        appended = self._storing.store(self._message(
+            checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
+            checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms), now_ms)
+        if appended.status is PutStatus.PUT_OK:
+            self._flights[checkpoint.key] = Flight(checkpoint, revive_queue_id)
+            if len(self._flights) > FLIGHTS_MAX:
+                self._let_go(next(iter(self._flights.values())), host, now_ms)
+        return appended
+
+    def find(self, key: CheckpointKey) -> Flight | None:
+        return self._flights.get(key)
+
+    def may_be_in_flight(self, key: CheckpointKey, invisible_time: int, now_ms: int) -> bool:
+        """Whether a message of this pop may be neither acknowledged nor visible again."""
+        is_of_before = key.pop_time < self._known_from_ms
+        return (is_of_before or key in self._flights) and now_ms < key.pop_time + invisible_time
+
+    def ack(self, acks: Acks, revive_queue_id: int, invisible_time: int, host: bytes, now_ms: int) -> Appended | None:
+        """None where no record is needed for it now."""
+        flight = self._flights.get(acks.key)
+        if flight is None:
+            if acks.key.pop_time >= self._known_from_ms or now_ms >= acks.key.pop_time + invisible_time:
+                return None     # acknowledged before, visible again, or never popped
+            return self._write(acks, revive_queue_id, acks.key.pop_time + invisible_time, host, now_ms)
+        bits = flight.bits_of(acks.offsets) & ~flight.acked
+        if not bits:
+            return None
+        flight.acked |= bits
+        flight.unwritten |= bits
+        if flight.is_done:
+            return self._end(flight, host, now_ms)
+        if acks.key not in self._partial:
+            flight.since_ms = now_ms
+            self._partial[acks.key] = flight
+        return None
+
+    def take_bits(self, key: CheckpointKey) -> int:
+        """What was acknowledged of a pop whose messages become visible again; it is not in flight any more."""
+        flight = self._flights.pop(key, None)
+        self._partial.pop(key, None)
+        return flight.acked if flight is not None else 0
+
+    def tick(self, host: bytes, now_ms: int) -> int | None:
+        """Write what stood here long enough; ms until the next time."""
+        for _ in range(FLUSHED_PER_TICK_MAX):
+            flight = next(iter(self._partial.values()), None)
+            if flight is None:
+                return None
+            wait_ms = flight.since_ms + ACK_FLUSH_MS - now_ms
+            if wait_ms > 0:
+                return wait_ms
+            if not self._write_partial(flight, host, now_ms):
+                return ACK_FLUSH_MS
+        return 0
+
+    def stop(self, host: bytes, now_ms: int) -> None:
+        """At the end of a run: write what stands here alone."""
+        while self._partial and self._write_partial(next(iter(self._partial.values())), host, now_ms):
+            pass
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _end(self, flight: Flight, host: bytes, now_ms: int) -> Appended:
+        """All is acknowledged. Where the store refuses, it stands here on and is tried again."""
+        checkpoint = flight.checkpoint
+        leaves_ms = checkpoint.revive_time - BEFORE_REVIVAL_MS
+        if now_ms < leaves_ms - BEFORE_REVIVAL_MS:
+            marker = self._message(_MARKER_BODY, flight.revive_queue_id, CK_TAG, checkpoint.unique_key, leaves_ms,
+                                   host, now_ms)
+            marker.properties[names.TIMER_DEL_UNIQUE_KEY] = f"{self.revive_topic}+{checkpoint.unique_key}"
+            appended = self._storing.store(marker, now_ms)
+        else:
+            appended = self._write(Acks(checkpoint.key, self.broker_name, flight.offsets_of(flight.unwritten)),
+                                   flight.revive_queue_id, checkpoint.revive_time, host, now_ms)
+        if appended.status is PutStatus.PUT_OK:
+            self._flights.pop(checkpoint.key, None)
+            self._partial.pop(checkpoint.key, None)
+        else:
+            flight.since_ms = now_ms
+            self._partial[checkpoint.key] = flight
+        return appended
+
+    def _write_partial(self, flight: Flight, host: bytes, now_ms: int) -> bool:
+        """False when the store takes nothing now."""
+        checkpoint = flight.checkpoint
+        if flight.is_done:
+            return self._end(flight, host, now_ms).status is PutStatus.PUT_OK
+        appended = self._write(Acks(checkpoint.key, self.broker_name, flight.offsets_of(flight.unwritten)),
+                               flight.revive_queue_id, checkpoint.revive_time, host, now_ms)
+        if appended.status is not PutStatus.PUT_OK:
+            return False
+        flight.unwritten = 0
+        del self._partial[checkpoint.key]
+        return True
+
+    def _let_go(self, flight: Flight, host: bytes, now_ms: int) -> None:
+        """Leave a pop to the log, and others of its time with it: what is not known from then on needs a record."""
+        key = flight.checkpoint.key
+        if flight.unwritten:
+            self._write_partial(flight, host, now_ms)
+        self._flights.pop(key, None)
+        self._partial.pop(key, None)
+        self._known_from_ms = max(self._known_from_ms, key.pop_time + 1)
+
+    def _write(self, acks: Acks, revive_queue_id: int, due_ms: int, host: bytes, now_ms: int) -> Appended:
+        return self._storing.store(self._message(acks.encode(), revive_queue_id, acks.tag, acks.unique_key, due_ms,
+                                                 host, now_ms), now_ms)
+
+    def _message(self, body: bytes, queue_id: int, tag: str, unique_key: str, due_ms: int, host: bytes,
+                 now_ms: int) -> MessageExt:
+        properties = {names.TIMER_DELIVER_MS: str(due_ms), names.TAGS: tag, names.UNIQUE_KEY: unique_key}
+        return MessageExt(self.revive_topic, body, properties, queue_id, 0, 0, now_ms, host, host, 0)

@@ -1,0 +1,189 @@
+"""Pops in order: what of each queue is out, and until when it keeps the queue from giving more.
+
+A queue gives a group nothing as long as one message of its last pop is neither acknowledged nor visible again. Then it
+gives from the first that is not acknowledged, counting how often each was out. A pop that is asked for again, by the
+attempt id of the last one, is answered at once and not counted: its answer was lost.
+
+The group's offset stays before the first message that is not acknowledged, so that nothing is lost whatever becomes of
+this table, which is saved now and then.
+
+Source: ConsumerOrderInfoManager.
+"""
+
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from regulus.errors import HeaderError
+from regulus.wire import encoded_table, fastjson
+from regulus.wire.encoded_table import Pieces
+
+UNUSED_MS_MAX = 24 * 3_600_000
+"""A queue from which nobody popped for so long is forgotten. Source: CLEAN_SPAN_FROM_LAST."""
+
+
+class Counts(NamedTuple):
+    """How often messages were out before: by queue offset those that were, and the least of all."""
+
+    by_offset: dict[int, int]
+    least: int
+
+
+class _Order:
+    __slots__ = ("acked", "attempt_id", "counts", "invisible_ms", "last_ms", "offsets", "pop_time", "visible_at")
+
+    def __init__(self, offsets: list[int], pop_time: int, invisible_ms: int, attempt_id: str | None,
+                 last_ms: int) -> None:
+        self.offsets = offsets
+        self.pop_time = pop_time
+        self.invisible_ms = invisible_ms
+        self.attempt_id = attempt_id
+        self.last_ms = last_ms
+        self.acked = 0                          # bits
+        self.visible_at: dict[int, int] = {}    # where it is not the time of the pop
+        self.counts: dict[int, int] = {}
+
+    def is_acked(self, index: int) -> bool:
+        return bool(self.acked >> index & 1)
+
+    def visible_ms(self, offset: int) -> int:
+        return self.visible_at.get(offset, self.pop_time + self.invisible_ms)
+
+    def free_ms(self) -> int:
+        """When the last message that is not acknowledged is visible again; 0 where all are."""
+        return max([self.visible_ms(offset) for index, offset in enumerate(self.offsets) if not self.is_acked(index)],
+                   default=0)
+
+    def next_offset(self) -> int:
+        """The first that is not acknowledged, or the one behind all."""
+        for index, offset in enumerate(self.offsets):
+            if not self.is_acked(index):
+                return offset
+        return self.offsets[-1] + 1
+
+
+class PopOrders:
+    """`changes` is another number than before when the document is worth saving."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self._table: dict[str, dict[int, _Order]] = {}      # by topic@group and queue id
+        self._wakes: list[tuple[int, str, int]] = []        # when a queue may give again, its topic and id
+
+    def is_blocked(self, topic: str, group: str, queue_id: int, attempt_id: str | None, now_ms: int) -> bool:
+        order = self._order(topic, group, queue_id)
+        if order is None or (attempt_id and attempt_id == order.attempt_id):
+            return False
+        return now_ms < order.free_ms()
+
+    def begin(self, topic: str, group: str, queue_id: int, offsets: list[int], attempt_id: str | None,
+              invisible_ms: int, now_ms: int) -> Counts:
+        """These messages are out from now on."""
+        before = self._order(topic, group, queue_id)
+        order = _Order(offsets, now_ms, invisible_ms, attempt_id, now_ms)
+        if before is not None:
+            if attempt_id and attempt_id == before.attempt_id:
+                order.counts = before.counts
+            else:
+                order.counts = {offset: before.counts.get(offset, 0) + 1 for offset in offsets
+                                if offset in before.offsets}
+        self._table.setdefault(f"{topic}@{group}", {})[queue_id] = order
+        self._wake_at(order.free_ms(), topic, queue_id)
+        self.changes += 1
+        return Counts(order.counts, min((order.counts.get(offset, 0) for offset in offsets), default=0))
+
+    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int | None:
+        """The group's new offset; None for a message that is not out, or by a receipt of another pop."""
+        order = self._order(topic, group, queue_id)
+        if order is None or order.pop_time != pop_time or offset not in order.offsets:
+            return None
+        order.acked |= 1 << order.offsets.index(offset)
+        self.changes += 1
+        return order.next_offset()
+
+    def change(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int,
+               now_ms: int) -> bool:
+        """Let a message that is out be visible again at another time; False for one that is not out."""
+        order = self._order(topic, group, queue_id)
+        if order is None or order.pop_time != pop_time or offset not in order.offsets \
+                or order.is_acked(order.offsets.index(offset)) or order.visible_ms(offset) <= now_ms:
+            return False
+        order.visible_at[offset] = visible_ms
+        self._wake_at(order.free_ms(), topic, queue_id)
+        self.changes += 1
+        return True
+
+    def clear(self, topic: str, group: str, queue_id: int) -> None:
+        """The group's offset was set: nothing is out any more."""
+        if self._table.get(f"{topic}@{group}", {}).pop(queue_id, None) is not None:
+            self.changes += 1
+
+    def take_free(self, now_ms: int) -> list[tuple[str, int]]:
+        """Queues that may give again, since the last call."""
+        free = []
+        while self._wakes and self._wakes[0][0] <= now_ms:
+            _, topic, queue_id = heappop(self._wakes)
+            free.append((topic, queue_id))
+        return free
+
+    def wait_ms(self, now_ms: int) -> int | None:
+        return max(0, self._wakes[0][0] - now_ms) if self._wakes else None
+
+    def forget_unused(self, now_ms: int) -> None:
+        """Of queues from which nobody popped for a day, which are proportional to all."""
+        for key, queues in list(self._table.items()):
+            for queue_id, order in list(queues.items()):
+                if now_ms - order.last_ms > UNUSED_MS_MAX:
+                    del queues[queue_id]
+                    self.changes += 1
+            if not queues:
+                del self._table[key]
+
+    def _order(self, topic: str, group: str, queue_id: int) -> _Order | None:
+        return self._table.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def _wake_at(self, free_ms: int, topic: str, queue_id: int) -> None:
+        heappush(self._wakes, (free_ms, topic, queue_id))
+
+    # --- document ----------------------------------------------------------------------------------------------------
+
+    def document(self) -> Pieces:
+        return encoded_table.document({"table": {
+            key: {queue_id: _written(order) for queue_id, order in queues.items()}
+            for key, queues in self._table.items()}})
+
+    def load(self, text: str) -> None:
+        """Raises HeaderError."""
+        value = fastjson.loads(text)
+        try:
+            for key, queues in (value.get("table") or {}).items():
+                topic = key.partition("@")[0]
+                for queue_id, fields in queues.items():
+                    order = self._table.setdefault(key, {})[int(queue_id)] = _read(fields)
+                    self._wake_at(order.free_ms(), topic, int(queue_id))
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+            raise HeaderError("this is no table of pops in order") from None
+
+
+def _written(order: _Order) -> dict[str, Any]:
+    """As RocketMQ names them; offsets but the first are differences to it."""
+    first = order.offsets[0]
+    written: dict[str, Any] = {
+        "popTime": order.pop_time, "i": order.invisible_ms,
+        "o": [first, *(offset - first for offset in order.offsets[1:])], "l": order.last_ms, "cm": order.acked}
+    if order.attempt_id:
+        written["a"] = order.attempt_id
+    if order.visible_at:
+        written["ot"] = order.visible_at
+    if order.counts:
+        written["oc"] = order.counts
+    return written
+
+
+def _read(fields: dict[str, Any]) -> _Order:
+    first, *differences = [int(each) for each in fields["o"]]
+    order = _Order([first, *(first + each for each in differences)], int(fields["popTime"]), int(fields.get("i") or 0),
+                   fields.get("a"), int(fields.get("l") or 0))
+    order.acked = int(fields.get("cm") or 0)
+    order.visible_at = {int(offset): int(time) for offset, time in (fields.get("ot") or {}).items()}
+    order.counts = {int(offset): int(count) for offset, count in (fields.get("oc") or {}).items()}
+    return order

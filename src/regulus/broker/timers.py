@@ -1,0 +1,432 @@
+"""Delivers messages that wait for a time of their own.
+
+Such a message is stored in the topic of timers (`placement.place`) with the tick at which it is due, TIMER_OUT_MS. From
+there it is entered in the book, tick by tick the book's slots are done, and a delivery is one more append. A slot is
+done when its tick is over, so nothing comes early, and late by a tick at most:
+
+    sent -> topic of timers -> enter -> slot of the book -> done: delivered | put back to wait on | taken out
+
+Of a slot, first the markers that take others out are read, then all others are delivered, in the order in which they
+came. A slot is begun when all that was stored before its tick was over has been entered: a marker that was stored in
+time is there. A message whose tick is done already is entered in the next slot. One that waits longer than the window
+is put back to the topic when that is over, so that its place in the log is never so old that it would be deleted.
+
+What is done is noted now and then. After a crash the log tells what was delivered behind the last note: as many
+messages with the same key are passed by. So nothing is lost, and nothing comes twice.
+
+A slave enters and does not deliver; its master tells how far it is.
+
+Source: TimerMessageStore.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Generator
+from contextlib import suppress
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.message_store import MessageStore
+from regulus.broker.placement import put_back, when_time_came
+from regulus.broker.storing import Storing
+from regulus.errors import StoreDamaged, StoreNotWritable
+from regulus.model import message_properties as names
+from regulus.model.happenings import Happenings
+from regulus.model.message import MessageExt
+from regulus.model.store_result import PutStatus
+from regulus.model.topics import TIMER_TOPIC, is_retry_topic
+from regulus.record.java_hash import java_hash
+from regulus.record.timer_units import DEFAULT_KIND, DELETE_KIND, NOWHERE, ROLL_KIND, SLOTS, TimerCheck, TimerRecord
+
+DAMAGED = "what waits for a time of its own is entered anew from the log"
+GONE = "a message that waited for its time is gone with an old file of the log, or cannot be read"
+ENTERED_PER_TICK_MAX = 256
+STEPS_PER_TICK_MAX = 256
+"""Of deliveries, or of looks at the book."""
+RECORDS_PER_STEP = 16
+SLOTS_PER_TICK_MAX = 2_000
+"""Empty ones that are passed."""
+POLL_MS = 100
+"""The longest rest while messages wait, and the rest of a store that refuses."""
+NOTE_MS = 1_000
+"""Between two notes of what is done."""
+IDLE_NOTE_MS = 30_000
+"""The same while nothing is entered and nothing done."""
+LEFT_MAX = 20_000
+"""Records of a half done slot that are entered anew at the end of a run."""
+AGAIN_MS = 60_000
+"""What cannot be delivered, because its queue is damaged or its file is not there, waits so long once more."""
+LATE_MS = 60_000
+"""A slave takes a message whose tick its master has passed for delivered when that is longer ago."""
+
+_PUT_BACK = "\n"
+"""Before the key of a message that was put back; no property holds it."""
+_SPAN_SLOTS = SLOTS // 2
+
+
+class Timers:
+    """`progress` counts what was entered and what was done."""
+
+    def __init__(self, config: BrokerConfig, store: MessageStore, storing: Storing) -> None:
+        self.config = config
+        self.read_ms = 0
+        """All slots before this one are done."""
+        self.queue_offset = 0
+        """Of the topic of timers: the next to enter."""
+        self.master_offset = 0
+        """What the master of this slave has entered."""
+        self.happenings = Happenings()
+        self.progress = 0
+        self.delivered = 0
+        self._store = store
+        self._storing = storing
+        self._is_open = False
+        self._is_refused = False    # whether the disk took no record at the last look
+        self._now_ms = 0
+        self._work: Generator[bool, None, None] | None = None
+        self._done = 0          # of the slot `read_ms`
+        self._awaited = NOWHERE     # what must be entered before that slot is begun
+        self._began_at = 0      # where the log ended then, or at a former note
+        self._noted_ms = 0
+        self._noted_progress = -1
+        self._came: Counter[str] = Counter()    # keys of what a crash may have made us forget
+        self._came_until_ms = 0
+
+    # --- start -------------------------------------------------------------------------------------------------------
+
+    def open(self, now_ms: int) -> None:
+        """Go on where the last run ended; once, when the store is open."""
+        book, check = self._store.timers, self._store.timers.check
+        precision = book.precision_ms
+        self.read_ms = check.read_ms // precision * precision or (now_ms // precision - 1) * precision
+        self.queue_offset = self._entered_offset(check)
+        self.master_offset = check.master_offset
+        self._done = check.done
+        self._began_at = check.log_position
+        if check.read_ms:
+            if self._began_at == NOWHERE:
+                self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
+            self._look_what_came(self._began_at, max(now_ms, self.read_ms) + precision)
+        self._is_open = True
+
+    def _entered_offset(self, check: TimerCheck) -> int:
+        offset = check.queue_offset
+        record = self._store.timers.last_record()
+        message = self._store.look_message(record.physical_offset) if record is not None else None
+        if message is not None and message.topic == TIMER_TOPIC:
+            offset = max(offset, message.queue_offset + 1)
+        if check.log_position == NOWHERE:
+            # RocketMQ's rule: it may have noted more than its master had.
+            offset = min(offset, check.master_offset)
+        return min(max(offset, self._store.min_offset(TIMER_TOPIC, 0)), self._store.max_offset(TIMER_TOPIC, 0))
+
+    def _look_what_came(self, position: int, until_ms: int) -> None:
+        """Count what was delivered behind that position of the log; it is passed by in slots up to that time.
+
+        Proportional to the log behind it, of which a note leaves a second or two."""
+        self._came.clear()
+        mark = (names.TIMER_DEQUEUE_MS + names.NAME_VALUE_SEPARATOR).encode()
+        for message in self._store.messages_holding(mark, position):
+            properties = message.properties
+            if names.TIMER_DEQUEUE_MS not in properties:
+                continue
+            if message.topic == TIMER_TOPIC:
+                self._came[_PUT_BACK + _key(message)] += 1
+            elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
+                self._came[_key(message)] += 1      # and no copy of it for another try
+        self._came_until_ms = until_ms
+
+    # --- while running -----------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> int | None:
+        """Enter and deliver a part of what there is; ms until the next look, 0 when there is more, None when nothing
+        waits."""
+        self._now_ms = now_ms
+        if not self._is_open:
+            self.open(now_ms)
+        self._note(now_ms)
+        self._follow_clock(now_ms)
+        self._is_refused = False
+        is_behind = self._enter(now_ms)
+        if self.config.is_slave:
+            return 0 if is_behind else POLL_MS
+        if self._work is None and not self._find_slot(now_ms):
+            return 0 if is_behind else self._rest_ms(now_ms)
+        if self._work is not None and not self._step():
+            return POLL_MS
+        return POLL_MS if self._is_refused and self._work is None else 0
+
+    def _rest_ms(self, now_ms: int) -> int | None:
+        if self.queue_offset == 0 and self._store.max_offset(TIMER_TOPIC, 0) == 0:
+            return None
+        left_ms = self.read_ms + self._store.timers.precision_ms - now_ms
+        return min(max(left_ms, 1), POLL_MS)
+
+    def _note(self, now_ms: int) -> None:
+        is_changed = self.progress != self._noted_progress
+        if NOTE_MS <= now_ms - self._noted_ms < IDLE_NOTE_MS and not is_changed:
+            return
+        if 0 <= now_ms - self._noted_ms < NOTE_MS:
+            return
+        self.note(now_ms)
+
+    def note(self, now_ms: int) -> None:
+        """Have what is known now brought to disk, after the log."""
+        self._noted_ms, self._noted_progress = now_ms, self.progress
+        self._store.timers.take(self.check())
+
+    def stop(self, now_ms: int) -> None:
+        """Note it at the end of a run. A slot that is half done is one of what is left: RocketMQ may go on with it."""
+        self._now_ms = now_ms
+        if self._work is not None and self._done:
+            with suppress(StoreDamaged):
+                self._leave_the_rest()
+        self._work = None
+        self._store.timers.end_with(self.check())
+
+    def _leave_the_rest(self) -> None:
+        """Nothing, where that is more than LEFT_MAX: then a broker of ours knows how much of it is done."""
+        book = self._store.timers
+        records, position = book.chain(book.slot(self.read_ms).last, LEFT_MAX)
+        if position != NOWHERE:
+            return
+        slot = book.slot(self.read_ms)
+        book.clear(self.read_ms)
+        try:
+            for record in reversed(records[:len(records) - self._done]):
+                book.enter(record)
+            self._done = 0
+        except StoreNotWritable:
+            book.put_back(slot)
+
+    def check(self) -> TimerCheck:
+        master_offset = self.master_offset if self.config.is_slave else self.queue_offset
+        return TimerCheck(read_ms=self.read_ms, queue_offset=self.queue_offset, master_offset=master_offset,
+                          version_timestamp=self._now_ms, version_counter=self.progress, done=self._done,
+                          log_position=self._store.commit_log_max_offset())
+
+    # --- entering ----------------------------------------------------------------------------------------------------
+
+    def _enter(self, now_ms: int) -> bool:
+        """Whether there is more to enter at once."""
+        book = self._store.timers
+        if now_ms - self.read_ms > _SPAN_SLOTS * book.precision_ms and not self.config.is_slave:
+            return False    # the wheel is a week behind: its slots are still those of that time
+        units = self._store.queue_units(TIMER_TOPIC, 0, self.queue_offset, ENTERED_PER_TICK_MAX)
+        if not units:
+            self.queue_offset = max(self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
+        for unit in units:
+            message = self._store.look_message(unit.physical_offset)
+            if message is not None and not self._enter_message(message, unit.size, now_ms):
+                self._is_refused = True
+                return False
+            self.queue_offset = unit.queue_offset + 1
+            self.progress += 1
+        return len(units) == ENTERED_PER_TICK_MAX
+
+    def _enter_message(self, message: MessageExt, size: int, now_ms: int) -> bool:
+        """False when the disk does not take it now. What has no time, or no home, is passed by."""
+        due_ms = _number(message.properties.get(names.TIMER_OUT_MS))
+        if due_ms < 0:
+            return True
+        book = self._store.timers
+        precision = book.precision_ms
+        slot_ms = due_ms // precision * precision
+        first_ms = self.read_ms if self._work is None else self.read_ms + precision
+        if slot_ms < first_ms:
+            if self.config.is_slave and slot_ms < first_ms - LATE_MS:
+                return True
+            slot_ms = first_ms
+        kind = DEFAULT_KIND
+        entered_ms = now_ms // precision * precision
+        window = self.config.timer_window_ms
+        if slot_ms - entered_ms >= window:
+            kind |= ROLL_KIND
+            # Not so that little is left for the last time.
+            slot_ms = entered_ms + (window // 2 if slot_ms - entered_ms - window < window // 3 else window)
+            slot_ms = max(slot_ms // precision * precision, first_ms)
+        if names.TIMER_DEL_UNIQUE_KEY in message.properties:
+            kind |= DELETE_KIND
+        hash_ = java_hash(message.properties.get(names.REAL_TOPIC, ""))
+        try:
+            book.enter(TimerRecord(slot_ms, kind, entered_ms, message.physical_offset, size, hash_))
+        except StoreNotWritable:
+            return False
+        return True
+
+    # --- delivering --------------------------------------------------------------------------------------------------
+
+    def _follow_clock(self, now_ms: int) -> None:
+        """One that was put back: slots that are done are empty, so going over them again brings nothing twice."""
+        precision = self._store.timers.precision_ms
+        if self.read_ms > now_ms + precision and self._work is None and not self.config.is_slave:
+            self.read_ms = now_ms // precision * precision
+            self._done = 0
+            self._awaited = NOWHERE
+
+    def _find_slot(self, now_ms: int) -> bool:
+        """Pass empty slots whose tick is over; whether there is work: a slot, or more to pass."""
+        book = self._store.timers
+        precision = book.precision_ms
+        for _ in range(SLOTS_PER_TICK_MAX):
+            if self.read_ms + precision > now_ms:
+                return False
+            if self._awaited == NOWHERE:
+                self._awaited = self._store.max_offset(TIMER_TOPIC, 0)
+            if self.queue_offset < self._awaited and now_ms - self.read_ms <= _SPAN_SLOTS * precision:
+                return True
+            slot = book.slot(self.read_ms)
+            if slot.last != NOWHERE:
+                if not self._done:
+                    self._began_at = self._store.commit_log_max_offset()
+                self._work = self._slot_in_steps(slot.last)
+                return True
+            self._pass_slot()
+        return True
+
+    def _pass_slot(self) -> None:
+        self.read_ms += self._store.timers.precision_ms
+        self._done = 0
+        self._awaited = NOWHERE
+        if self._came and self.read_ms > self._came_until_ms:
+            self._came.clear()
+
+    def _step(self) -> bool:
+        """A part of the work; False when the store takes nothing now."""
+        work = self._work
+        assert work is not None
+        try:
+            for _ in range(STEPS_PER_TICK_MAX):
+                if not next(work):
+                    return False
+        except StopIteration:
+            self._work = None
+        except StoreDamaged as error:
+            self.happenings.note(DAMAGED, str(error))
+            self._work = self._enter_all_anew()
+        return True
+
+    def _slot_in_steps(self, last: int) -> Generator[bool, None, None]:
+        """Do the slot `read_ms`, a step at a time; False says that the store takes nothing now."""
+        book = self._store.timers
+        places, entered, kinds = array("q"), array("q"), bytearray()
+        position = last
+        while position != NOWHERE:
+            records, position = book.chain(position, RECORDS_PER_STEP)
+            for record in records:
+                places.append(record.physical_offset)
+                entered.append(record.entered_ms)
+                kinds.append(record.kind)
+            yield True
+        places.reverse()
+        entered.reverse()
+        kinds.reverse()
+        taken_out: set[str] = set()
+        for index, kind in enumerate(kinds):
+            if kind & DELETE_KIND and not kind & ROLL_KIND:
+                marker = self._store.look_message(places[index])
+                if marker is not None:
+                    taken_out.add(marker.properties.get(names.TIMER_DEL_UNIQUE_KEY, ""))
+                yield True
+        while self._done < len(kinds):
+            index = self._done
+            if kinds[index] & ROLL_KIND or not kinds[index] & DELETE_KIND:
+                while not self._pass_on(places[index], entered[index], bool(kinds[index] & ROLL_KIND), taken_out):
+                    yield False
+            self._done = index + 1
+            self.progress += 1
+            yield True
+        book.clear(self.read_ms)
+        self._pass_slot()
+
+    def _enter_all_anew(self) -> Generator[bool, None, None]:
+        """Go over the topic of timers twice: for the messages that were put back, whose last copy counts, and to enter
+        what is not done."""
+        end, offset = self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0)
+        self._look_what_came(self._began_at, self._now_ms + self._store.timers.precision_ms)
+        last_copies: dict[str, int] = {}
+        for message, queue_offset, _ in self._waiting(offset, end):
+            if message is not None and names.TIMER_ROLL_TIMES in message.properties:
+                last_copies[_key(message)] = queue_offset
+            yield True
+        while not self._forget():
+            yield False
+        for message, queue_offset, size in self._waiting(offset, end):
+            yield True
+            if message is None or queue_offset < last_copies.get(_key(message), 0) or self._is_done(message):
+                continue
+            while not self._enter_message(message, size, self._now_ms):
+                yield False
+        self._done = 0
+
+    def _waiting(self, offset: int, end: int) -> Generator[tuple[MessageExt | None, int, int], None, None]:
+        """What the topic of timers has, with its queue offset and size."""
+        while offset < end:
+            units = self._store.queue_units(TIMER_TOPIC, 0, offset, min(ENTERED_PER_TICK_MAX, end - offset))
+            if not units:
+                return
+            for unit in units:
+                yield self._store.look_message(unit.physical_offset), unit.queue_offset, unit.size
+            offset = units[len(units) - 1].queue_offset + 1
+
+    def _is_done(self, message: MessageExt) -> bool:
+        """One that came late may be in a slot that is still to be done."""
+        due_ms = _number(message.properties.get(names.TIMER_OUT_MS))
+        return max(due_ms, message.store_timestamp) + 2 * self._store.timers.precision_ms < self.read_ms
+
+    def _forget(self) -> bool:
+        try:
+            self._store.timers.forget()
+        except StoreNotWritable:
+            return False
+        return True
+
+    def _pass_on(self, physical_offset: int, entered_ms: int, is_rolled: bool, taken_out: set[str]) -> bool:
+        """False when the store refuses for now, so that it must be tried again."""
+        waiting = self._store.look_message(physical_offset)
+        if waiting is None:
+            if self._store.is_missing(physical_offset):
+                return self._enter_again(physical_offset)   # its file may be there again
+            self.happenings.note(GONE, f"at {physical_offset} of the log")
+            return True
+        if not is_rolled and _take_out_key(waiting) in taken_out:
+            return True
+        key = _PUT_BACK + _key(waiting) if is_rolled else _key(waiting)
+        if self._came.get(key, 0) > 0:
+            self._came[key] -= 1
+            return True
+        if is_rolled:
+            message: MessageExt | None = put_back(waiting, entered_ms, self._now_ms)
+        else:
+            message = when_time_came(waiting, entered_ms, self._now_ms)
+        if message is None:
+            return True
+        status = self._storing.append(message, self._now_ms).status
+        if status == PutStatus.QUEUE_DAMAGED:
+            return self._enter_again(physical_offset, waiting)
+        self.delivered += status == PutStatus.PUT_OK
+        return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
+
+    def _enter_again(self, physical_offset: int, waiting: MessageExt | None = None) -> bool:
+        """What cannot be delivered now waits on and keeps nobody. False when the disk does not take it."""
+        book = self._store.timers
+        slot_ms = (self._now_ms + AGAIN_MS) // book.precision_ms * book.precision_ms
+        size = waiting.store_size if waiting is not None else 0
+        hash_ = java_hash(waiting.properties.get(names.REAL_TOPIC, "")) if waiting is not None else 0
+        try:
+            book.enter(TimerRecord(slot_ms, DEFAULT_KIND, self._now_ms, physical_offset, size, hash_))
+        except StoreNotWritable:
+            return False
+        return True
+
+
+def _key(message: MessageExt) -> str:
+    return message.properties.get(names.UNIQUE_KEY, "")
+
+
+def _take_out_key(waiting: MessageExt) -> str:
+    return f"{waiting.properties.get(names.REAL_TOPIC, '')}+{_key(waiting)}"
+
+
+def _number(text: str | None) -> int:
+    """-1 for what is no number of ms."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1

@@ -1,0 +1,144 @@
+"""What a pop leaves in the revive topic: the checkpoint of what was handed out, and what was acknowledged of it.
+
+    tag    body
+    ck     {"bm":0,"bn":"broker-a","c":"g1","d":[0,2],"it":60000,"n":2,"pt":...,"q":3,"reviveTime":...,"ro":0,"so":10,
+            "t":"TopicA"}
+    ack    {"ao":12,"bn":"broker-a","c":"g1","pt":...,"q":3,"so":10,"t":"TopicA"}
+    bAck   the same with "aol":[10,12]
+
+They are joined by topic, group, queue, start offset, pop time and broker. A checkpoint has 32 messages at most; bit i
+of `bm` and `d[i]` are of the i-th, whose queue offset is `so + d[i]`.
+
+Source: PopCheckPoint, AckMsg, BatchAckMsg, PopMessageProcessor.genCkUniqueId.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from regulus.errors import CorruptRecord
+
+CK_TAG = "ck"
+ACK_TAG = "ack"
+BATCH_ACK_TAG = "bAck"
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+MESSAGES_MAX = 32
+"""Of one checkpoint."""
+
+
+class CheckpointKey(NamedTuple):
+    topic: str
+    group: str
+    queue_id: int
+    start_offset: int
+    pop_time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopCheckpoint:
+    """`topic` is the retry topic of what was popped from there. `offsets` are queue offsets, in their order. Times in
+    ms. `put_again_times`: how often it was put back because a message could not be revived."""
+
+    key: CheckpointKey
+    broker_name: str
+    invisible_time: int
+    offsets: tuple[int, ...]
+    put_again_times: int = 0
+
+    @property
+    def revive_time(self) -> int:
+        return self.key.pop_time + self.invisible_time
+
+    @property
+    def unique_key(self) -> str:
+        key = self.key
+        return "@".join((key.topic, str(key.queue_id), str(key.start_offset), key.group, str(key.pop_time),
+                         self.broker_name, CK_TAG))
+
+    def encode(self) -> bytes:
+        key = self.key
+        body: dict[str, Any] = {
+            "bm": 0, "bn": self.broker_name, "c": key.group, "d": [each - key.start_offset for each in self.offsets],
+            "it": self.invisible_time, "n": len(self.offsets), "pt": key.pop_time, "q": key.queue_id,
+            "reviveTime": self.revive_time, "ro": 0}
+        if self.put_again_times:
+            body["rp"] = str(self.put_again_times)
+        return _encoded({**body, "so": key.start_offset, "t": key.topic})
+
+
+class Acks(NamedTuple):
+    """Of one checkpoint."""
+
+    key: CheckpointKey
+    broker_name: str
+    offsets: tuple[int, ...]
+
+    @property
+    def unique_key(self) -> str:
+        key = self.key
+        if len(self.offsets) == 1:
+            return "@".join((key.topic, str(key.queue_id), str(self.offsets[0]), key.group, str(key.pop_time),
+                             self.broker_name, ACK_TAG))
+        offsets = f"[{', '.join(map(str, self.offsets))}]"
+        return "@".join((key.topic, str(key.queue_id), offsets, key.group, str(key.pop_time), BATCH_ACK_TAG))
+
+    @property
+    def tag(self) -> str:
+        return ACK_TAG if len(self.offsets) == 1 else BATCH_ACK_TAG
+
+    def encode(self) -> bytes:
+        key = self.key
+        is_one = len(self.offsets) == 1
+        body: dict[str, Any] = {"ao": self.offsets[0] if is_one else -1}
+        if not is_one:
+            body["aol"] = list(self.offsets)
+        return _encoded({**body, "bn": self.broker_name, "c": key.group, "pt": key.pop_time, "q": key.queue_id,
+                         "so": key.start_offset, "t": key.topic})
+
+
+def decode_checkpoint(body: bytes) -> PopCheckpoint:
+    """Raises CorruptRecord."""
+    value = _decoded(body)
+    try:
+        start, count = int(value["so"]), int(value["n"])
+        differences = value.get("d") or range(count)
+        offsets = tuple(start + int(each) for each in differences)[:count]
+        again = str(value.get("rp") or 0)
+        bits = int(value.get("bm") or 0)
+        if not 0 <= count <= MESSAGES_MAX:
+            raise ValueError
+        return PopCheckpoint(
+            key=_key(value), broker_name=str(value.get("bn") or ""), invisible_time=int(value["it"]),
+            offsets=tuple(each for index, each in enumerate(offsets) if not bits >> index & 1),
+            put_again_times=int(again) if again.isdigit() else 0)
+    except (KeyError, TypeError, ValueError):
+        raise CorruptRecord(f"this is no checkpoint of a pop: {body[:200]!r}", 0) from None
+
+
+def decode_acks(body: bytes) -> Acks:
+    """Of either kind. Raises CorruptRecord."""
+    value = _decoded(body)
+    try:
+        offsets = tuple(int(each) for each in value["aol"]) if "aol" in value else (int(value["ao"]),)
+        return Acks(_key(value), str(value.get("bn") or ""), offsets)
+    except (KeyError, TypeError, ValueError):
+        raise CorruptRecord(f"this is no acknowledgement of a pop: {body[:200]!r}", 0) from None
+
+
+def _key(value: dict[str, Any]) -> CheckpointKey:
+    return CheckpointKey(str(value["t"]), str(value["c"]), int(value["q"]), int(value["so"]), int(value["pt"]))
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise CorruptRecord(f"this is no JSON object: {body[:200]!r}", 0)
+    return value

@@ -1,0 +1,309 @@
+"""Where messages wait for a time of their own: the timer log, the wheel, and what of both is on disk.
+
+    timerlog/<offset>    a record for each message that waits, in the order in which they were entered
+    timerwheel           a slot for each tick of a week, round and round: the last record of that tick
+    config/timercheck    up to where all this is known, and which slots are done
+
+The records of a slot are a chain from the last to the first. Neither file is the truth: that is the topic of timers in
+the commit log. What a crash took is entered again from there, behind the last record that is left.
+
+A slot that changed is kept in memory until its record is on disk; then it is written to the wheel, and then the
+checkpoint, in this order (`flush`). So the wheel never points at a record that a power cut may take, and a start reads
+only the records behind the checkpoint.
+
+The appending thread calls all but `flush`, which a worker runs between `begin_flush` and `end_flush`.
+
+Source: TimerLog, TimerWheel, TimerCheckpoint, TimerMessageStore.recover.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from regulus.errors import StoreDamaged, StoreNotWritable
+from regulus.record import timer_units
+from regulus.record.timer_units import (
+    BLANK_SIZE,
+    NOWHERE,
+    RECORD_SIZE,
+    SLOT_SIZE,
+    SLOTS,
+    TimerCheck,
+    TimerRecord,
+    TimerSlot,
+)
+from regulus.store import disk
+from regulus.store.mapped_file import MappedFile, MappedFilePool
+from regulus.store.mapped_file_queue import MappedFileQueue
+
+CHANGED_SLOTS_MAX = 1 << 18
+"""Slots in memory; at one more nothing is entered until some are on disk."""
+
+MAPPED_FILES_MAX = 64
+"""Of the timer log; those that were used last."""
+
+_RECORD_BLANK = RECORD_SIZE + BLANK_SIZE
+
+
+class TimerFiles:
+    def __init__(self, root: Path, file_size: int, precision_ms: int) -> None:
+        self.precision_ms = precision_ms
+        self.check = TimerCheck()
+        """What the last run knew."""
+        self._log = MappedFileQueue(root / "timerlog", file_size, MappedFilePool(MAPPED_FILES_MAX),
+                                    "mappedFileSizeTimerLog")
+        self._wheel_path = root / "timerwheel"
+        self._check_path = root / "config" / "timercheck"
+        self._wheel: MappedFile | None = None
+        # Of its own: a worker writes to it, and must not find it unmapped.
+        self._wheel_pool = MappedFilePool(1)
+        self._changed: dict[int, TimerSlot] = {}
+        self._flushing: dict[int, TimerSlot] = {}
+        self._taken: TimerCheck | None = None
+        self._last: TimerCheck | None = None
+
+    # --- start -------------------------------------------------------------------------------------------------------
+
+    def open(self, log_end: int) -> None:
+        """Take up the files, up to the last record whose message the commit log has. Raises StoreError."""
+        data = disk.read_file(self._check_path)
+        self.check = timer_units.decode_check(data) if data is not None else TimerCheck()
+        self._log.load()
+        self._open_wheel()
+        if self._wheel is None and self._log.files:
+            # Of records alone nobody can tell which wait; the topic has them all.
+            self.check = self.check._replace(timer_log_end=0, queue_offset=0, master_offset=0)
+            self._log.remove_all()
+        if self._log.files:
+            self._log.truncate(self._enter_anew(log_end))
+        self._drop_dangling()
+
+    def _open_wheel(self) -> None:
+        with suppress(OSError):
+            if disk.exists(self._wheel_path):
+                size = disk.file_size(self._wheel_path)
+                if size != SLOTS * SLOT_SIZE:
+                    raise StoreDamaged(f"{self._wheel_path} has {size} bytes, and a timer wheel has "
+                                       f"{SLOTS * SLOT_SIZE}: move it away, and it is built anew from the log")
+                self._wheel = MappedFile(str(self._wheel_path), 0, size, size, self._wheel_pool)
+
+    def _enter_anew(self, log_end: int) -> int:
+        """Enter in the wheel what was appended behind the checkpoint; where that ends."""
+        files = self._log.files
+        position = max(min(self.check.timer_log_end, self._log.end), self._log.start)
+        file = self._log.find(position) or files[len(files) - 1]
+        if (position - file.start) % RECORD_SIZE:
+            position = file.start       # no place of a record: RocketMQ begins there, too
+        while True:
+            record = self._record_at(position)
+            if record is None and position > file.start:
+                following = self._log.find(file.start + self._log.file_size)
+                if following is None or not self._is_blank(position):
+                    return position
+                file, position = following, following.start
+                record = self._record_at(position)
+            if record is None or record.physical_offset >= log_end:
+                return position
+            slot = self.slot(record.slot_ms)
+            if slot.last < position:
+                self._put_slot(record.slot_ms, slot, position, record.kind)
+            position += RECORD_SIZE
+
+    def _drop_dangling(self) -> None:
+        """Where records are gone of which the wheel knows, enter those that are left of their slots anew.
+
+        Proportional to the slots that wait, and to the log from the first of their records on, where there are any."""
+        if self._wheel is None:
+            return
+        end = self._log.end
+        data = self._wheel.slice(0, SLOTS * SLOT_SIZE)
+        dangling = [index for index, (_, _, last, _, _) in enumerate(timer_units.SLOT.iter_unpack(data)) if last >= end]
+        first = min([self._slot_at(index).first for index in dangling], default=end)
+        for index in dangling:
+            self._changed[index] = self._slot_at(index)._replace(first=NOWHERE, last=NOWHERE, waiting=0)
+        wanted = set(dangling)
+        position = max(first, self._log.start) if wanted and first >= 0 else end
+        while position < end:
+            record = self._record_at(position)
+            if record is None:
+                file = self._log.find(position)
+                if file is None:
+                    return
+                position = file.start + self._log.file_size
+                continue
+            index = self._index(record.slot_ms)
+            slot = self._slot_at(index)
+            if index in wanted and slot.time == record.slot_ms // self.precision_ms:
+                self._put_slot(record.slot_ms, slot, position, record.kind)
+            position += RECORD_SIZE
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def slot(self, slot_ms: int) -> TimerSlot:
+        """An empty one where nothing waits for this tick."""
+        slot = self._slot_at(self._index(slot_ms))
+        time = slot_ms // self.precision_ms
+        return slot if slot.time == time else TimerSlot(time)
+
+    def chain(self, position: int, count_max: int) -> tuple[list[TimerRecord], int]:
+        """Records of one slot from the one at `position` back; where the next is, or NOWHERE. Raises StoreDamaged."""
+        found: list[TimerRecord] = []
+        while position != NOWHERE and len(found) < count_max:
+            record = self._record_at(position)
+            if record is None or record.previous >= position:
+                raise StoreDamaged(f"{self._log.directory} has no record at {position}, where one should wait")
+            found.append(record)
+            position = record.previous
+        return found, position
+
+    def last_record(self) -> TimerRecord | None:
+        """The one that was entered last; None where there is none."""
+        end = self._log.end
+        record = self._record_at(end - RECORD_SIZE) if end >= RECORD_SIZE else None
+        if record is None and len(self._log.files) > 1 and end == self._log.files[-1].start:
+            return self._record_at(end - self._log.file_size + self._last_in_file())
+        return record
+
+    def _last_in_file(self) -> int:
+        """Where the last record of a full file begins."""
+        return (self._log.file_size - BLANK_SIZE) // RECORD_SIZE * RECORD_SIZE - RECORD_SIZE
+
+    def _record_at(self, position: int) -> TimerRecord | None:
+        file = self._log.find(position)
+        if file is None or position + RECORD_SIZE > file.start + min(file.wrote_position, file.size):
+            return None
+        return timer_units.decode(file.slice(position - file.start, RECORD_SIZE))
+
+    def _is_blank(self, position: int) -> bool:
+        file = self._log.find(position)
+        if file is None or file.start + file.size - position < BLANK_SIZE:
+            return True
+        head = file.slice(position - file.start, BLANK_SIZE)
+        return int.from_bytes(head[12:], "big") == timer_units.BLANK_MAGIC
+
+    def _index(self, slot_ms: int) -> int:
+        return slot_ms // self.precision_ms % SLOTS
+
+    def _slot_at(self, index: int) -> TimerSlot:
+        slot = self._changed.get(index) or self._flushing.get(index)
+        if slot is not None:    # which is no empty tuple
+            return slot
+        if self._wheel is None:
+            return TimerSlot(NOWHERE)
+        return timer_units.decode_slot(self._wheel.slice(index * SLOT_SIZE, SLOT_SIZE))
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def enter(self, record: TimerRecord) -> None:
+        """Let a message wait in the slot of `record.slot_ms`. Raises StoreNotWritable; then it does not."""
+        if len(self._changed) >= CHANGED_SLOTS_MAX:
+            raise StoreNotWritable(f"{CHANGED_SLOTS_MAX} slots of {self._wheel_path} are not on disk yet: they are "
+                                   "flushed each second, if the disk takes them")
+        if self._wheel is None:
+            self._make_wheel()
+        slot = self.slot(record.slot_ms)
+        position = self._append(timer_units.encode(record._replace(previous=slot.last)))
+        self._put_slot(record.slot_ms, slot, position, record.kind)
+
+    def clear(self, slot_ms: int) -> None:
+        """All that waited for this tick is done; a clock that is put back does not bring it again."""
+        self._changed[self._index(slot_ms)] = TimerSlot(NOWHERE)
+
+    def put_back(self, slot: TimerSlot) -> None:
+        self._changed[slot.time % SLOTS] = slot
+
+    def forget(self) -> None:
+        """Nothing waits: it is all entered again from the log. Raises StoreNotWritable."""
+        self._log.remove_all()
+        self._changed, self._flushing, self._taken = {}, {}, None
+        self._make_wheel()
+
+    def _append(self, data: bytes) -> int:
+        file = self._log.last
+        if file is not None and file.size - file.wrote_position < _RECORD_BLANK:
+            room = file.size - file.wrote_position
+            if room >= BLANK_SIZE:
+                file.write(file.wrote_position, timer_units.blank(room))
+            file.wrote_position = file.size
+        if file is None or file.wrote_position == file.size:
+            file = self._log.extend(file.start + file.size if file is not None else 0)
+        position = file.wrote_position
+        file.write(position, data)
+        file.wrote_position = position + RECORD_SIZE
+        return file.start + position
+
+    def _put_slot(self, slot_ms: int, slot: TimerSlot, position: int, kind: int) -> None:
+        first = position if slot.first == NOWHERE else slot.first
+        waiting = slot.waiting - 1 if kind & timer_units.DELETE_KIND else slot.waiting + 1
+        self._changed[self._index(slot_ms)] = TimerSlot(slot_ms // self.precision_ms, first, position, waiting)
+
+    def _make_wheel(self) -> None:
+        """With blocks for all of it: a slot is written through memory."""
+        size = SLOTS * SLOT_SIZE
+        disk.create_sized(self._wheel_path, size, is_anew=True)
+        disk.reserve(self._wheel_path, 0, size)
+        self._wheel = MappedFile(str(self._wheel_path), 0, size, size, self._wheel_pool)
+
+    # --- to disk -----------------------------------------------------------------------------------------------------
+
+    def take(self, check: TimerCheck) -> None:
+        """Note what is known now, to be brought to disk once the commit log is there up to `check.log_position`. A
+        former note that is not on disk yet stays."""
+        if self._taken is None and self._wheel is not None:
+            self._taken = check._replace(timer_log_end=self._log.end)
+            self._changed, self._flushing = {}, self._changed
+
+    def end_with(self, check: TimerCheck) -> None:
+        """Note what is known at the end of a run."""
+        self._last = check
+
+    def take_last(self) -> None:
+        if self._last is not None:
+            self.take(self._last)
+            self._last = None
+
+    def begin_flush(self, log_flushed: int) -> Callable[[], None] | None:
+        """What a worker has to do; None when there is nothing, or the commit log is not on disk so far."""
+        check = self._taken
+        if check is None or check.log_position > log_flushed:
+            return None
+        files, slots, wheel = list(self._log.files), self._flushing, self._wheel
+        if wheel is not None and slots:
+            wheel.map()
+
+        def flush() -> None:
+            for file in files:
+                file.flush_appended()
+            new = [file for file in files if file.is_new]
+            if new:
+                disk.sync_directory(self._log.directory)
+                disk.sync_directory(self._log.directory.parent)
+            for file in new:
+                file.is_new = False
+            if wheel is not None and slots:
+                for index, slot in slots.items():
+                    wheel.write(index * SLOT_SIZE, timer_units.encode_slot(slot))
+                disk.sync_data(wheel.path)
+            disk.write_file(self._check_path, timer_units.encode_check(check))
+        return flush
+
+    def end_flush(self, is_done: bool) -> None:
+        """After what `begin_flush` gave was done, or failed: then it is tried anew with what is known next."""
+        if not is_done:
+            self._changed = {**self._flushing, **self._changed}
+        self._flushing = {}
+        self._taken = None
+
+    # --- old files ---------------------------------------------------------------------------------------------------
+
+    def drop_before(self, log_start: int) -> None:
+        """Remove files all of whose messages the commit log has no more. Raises StoreNotWritable."""
+        files = self._log.files
+        while len(files) > 1:
+            last = self._record_at(files[0].start + self._last_in_file())
+            if last is None or last.physical_offset >= log_start:
+                break
+            file = files.pop(0)
+            file.unmap()
+            disk.remove_file(Path(file.path))
+

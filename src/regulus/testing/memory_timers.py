@@ -1,0 +1,59 @@
+"""A book of timers in memory, beside the one in files: the same slots and chains, and nothing outlives it."""
+
+from regulus.errors import StoreDamaged, StoreNotWritable
+from regulus.record.timer_units import DELETE_KIND, NOWHERE, RECORD_SIZE, SLOTS, TimerCheck, TimerRecord, TimerSlot
+
+
+class MemoryTimers:
+    """`taken` is the last note. A test sets `refusal`, for a full disk."""
+
+    def __init__(self, precision_ms: int) -> None:
+        self.precision_ms = precision_ms
+        self.check = TimerCheck()
+        self.taken = TimerCheck()
+        self.refusal = ""
+        self._records: list[TimerRecord] = []
+        self._slots: dict[int, TimerSlot] = {}
+
+    def slot(self, slot_ms: int) -> TimerSlot:
+        time = slot_ms // self.precision_ms
+        slot = self._slots.get(time % SLOTS)
+        return slot if slot is not None and slot.time == time else TimerSlot(time)
+
+    def chain(self, position: int, count_max: int) -> tuple[list[TimerRecord], int]:
+        found: list[TimerRecord] = []
+        while position != NOWHERE and len(found) < count_max:
+            if position // RECORD_SIZE >= len(self._records):
+                raise StoreDamaged(f"there is no record at {position}")
+            found.append(self._records[position // RECORD_SIZE])
+            position = found[len(found) - 1].previous
+        return found, position
+
+    def last_record(self) -> TimerRecord | None:
+        return self._records[len(self._records) - 1] if self._records else None
+
+    def enter(self, record: TimerRecord) -> None:
+        if self.refusal:
+            raise StoreNotWritable(self.refusal)
+        slot = self.slot(record.slot_ms)
+        position = len(self._records) * RECORD_SIZE
+        self._records.append(record._replace(previous=slot.last))
+        waiting = slot.waiting - 1 if record.kind & DELETE_KIND else slot.waiting + 1
+        first = position if slot.first == NOWHERE else slot.first
+        self._slots[slot.time % SLOTS] = TimerSlot(slot.time, first, position, waiting)
+
+    def clear(self, slot_ms: int) -> None:
+        self._slots.pop(slot_ms // self.precision_ms % SLOTS, None)
+
+    def put_back(self, slot: TimerSlot) -> None:
+        self._slots[slot.time % SLOTS] = slot
+
+    def forget(self) -> None:
+        self._records.clear()
+        self._slots.clear()
+
+    def end_with(self, check: TimerCheck) -> None:
+        self.taken = check
+
+    def take(self, check: TimerCheck) -> None:
+        self.taken = check

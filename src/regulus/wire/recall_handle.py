@@ -1,0 +1,39 @@
+"""By what a message that waits for its time is taken back: url-safe base64 of
+`v1 <topic> <brokerName> <timestamp> <unique key>`.
+
+Source: RecallMessageHandle.HandleV1.
+"""
+
+from base64 import b64decode, urlsafe_b64encode
+from typing import NamedTuple
+
+from regulus.errors import HeaderError
+
+HANDLE_SIZE_MAX = 1024
+_VERSION = "v1"
+_PARTS = 5
+
+
+class RecallHandle(NamedTuple):
+    topic: str
+    broker_name: str
+    timestamp: int
+    """A ms of the tick in which the message is due."""
+    unique_key: str
+
+
+def encode(handle: RecallHandle) -> str:
+    return urlsafe_b64encode(" ".join((_VERSION, *map(str, handle))).encode()).decode()
+
+
+def decode(text: str) -> RecallHandle:
+    """Raises HeaderError for what is none."""
+    try:
+        if len(text) > HANDLE_SIZE_MAX:
+            raise ValueError
+        parts = b64decode(text, b"-_", validate=True).decode().split(" ")
+        if len(parts) < _PARTS or parts[0] != _VERSION or not parts[3].isdigit() or len(parts[3]) > 18:
+            raise ValueError
+    except ValueError:      # also of what is no base64, ASCII or UTF-8
+        raise HeaderError("recall handle is invalid") from None
+    return RecallHandle(parts[1], parts[2], int(parts[3]), parts[4])

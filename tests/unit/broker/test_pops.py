@@ -1,0 +1,524 @@
+"""What is popped is one consumer's for a time, and comes again unless it was acknowledged: by a virtual clock."""
+
+import pytest
+
+from regulus.broker import request_table
+from regulus.broker.config import BrokerConfig
+from regulus.broker.outcome import Reply
+from regulus.broker.state import BrokerState
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes
+from regulus.model.peer import Peer
+from regulus.model.topics import TopicConfig
+from regulus.record import message_record
+from regulus.testing.memory_store import MemoryStore
+from regulus.wire.codes import RequestCode as Code
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import (
+    AckMessageRequest,
+    ChangeMessageInvisibletimeRequest,
+    NotificationRequest,
+    PeekMessageRequest,
+    PollingInfoRequest,
+    PopMessageRequest,
+)
+from regulus.wire.receipt_handle import ReceiptHandle, encode
+from regulus.wire.remoting_command import RemotingCommand
+
+NOW = 1_700_000_000_000
+HOST = host_bytes("10.0.0.1", 10911)
+PEER = Peer(1, host_bytes("10.0.0.5", 40000), HOST, "10.0.0.5:40000", "10.0.0.1")
+PRECISION = 100
+
+
+class Rig:
+    def __init__(self, store: MemoryStore | None = None, now_ms: int = NOW, **fields: object) -> None:
+        self.store = store or MemoryStore()
+        self.store.timers.precision_ms = PRECISION
+        config = BrokerConfig(listen_port=10911, timer_precision_ms=PRECISION, **fields)
+        self.broker = BrokerState(config, self.store, now_ms=now_ms, seed=1)
+        self.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2), now_ms)
+        self.broker.timers.open(now_ms)
+        self.now_ms = now_ms
+
+    def send(self, *bodies: str, queue_id: int = 0, tags: str = "") -> None:
+        for body in bodies:
+            properties = {"UNIQ_KEY": body, **({"TAGS": tags} if tags else {})}
+            self.broker.storing.store(MessageExt("T", body.encode(), properties, queue_id, 0, 0, self.now_ms, HOST,
+                                                 HOST, 0), self.now_ms)
+        self.settle()
+
+    def settle(self) -> None:
+        self.store.dispatch(1 << 20)
+
+    def run_to(self, now_ms: int, step: int = 50) -> None:
+        while self.now_ms < now_ms:
+            self.now_ms = min(self.now_ms + step, now_ms)
+            self.broker.steady_ms = self.now_ms
+            for _ in range(20):
+                wait_ms = self.broker.tick(self.now_ms)
+                self.settle()
+                if wait_ms:
+                    break
+
+    def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand | None:
+        """None when it is held."""
+        outcome = request_table.handle(RemotingCommand.request(int(code), ext, body), PEER, self.broker, self.now_ms)
+        self.settle()
+        if not isinstance(outcome, Reply):
+            reply = getattr(outcome, "reply", None)
+            return reply.answer if reply is not None else None
+        return outcome.answer
+
+    def pop(self, count: int = 32, invisible: int = 30_000, queue_id: int = -1, group: str = "G", poll: int = 0,
+            **fields: object) -> list[tuple[MessageExt, ReceiptHandle]]:
+        header = PopMessageRequest(consumer_group=group, topic="T", queue_id=queue_id, max_msg_nums=count,
+                                   invisible_time=invisible, poll_time=poll, born_time=self.now_ms, init_mode=0,
+                                   **fields)
+        answer = self.ask(Code.POP_MESSAGE, header.ext())
+        assert answer is not None
+        return self.taken(answer)
+
+    def taken(self, answer: RemotingCommand) -> list[tuple[MessageExt, ReceiptHandle]]:
+        if answer.code == ResponseCode.POLLING_TIMEOUT:
+            return []
+        assert answer.code == 0, answer.remark
+        starts = {(flag, int(queue)): int(start) for flag, queue, start in
+                  (each.split(" ") for each in answer.ext["startOffsetInfo"].split(";"))}
+        offsets = [(flag, int(queue), int(offset)) for flag, queue, texts in
+                   (each.split(" ") for each in answer.ext["msgOffsetInfo"].split(";"))
+                   for offset in texts.split(",")]
+        messages = message_record.decode_all(answer.body)
+        assert len(messages) == len(offsets)
+        return [(message, ReceiptHandle(starts[flag, queue], int(answer.ext["popTime"]),
+                                        int(answer.ext["invisibleTime"]), int(answer.ext["reviveQid"]), flag,
+                                        "broker-a", queue, offset))
+                for message, (flag, queue, offset) in zip(messages, offsets, strict=True)]
+
+    def ack(self, handle: ReceiptHandle, group: str = "G", **changed: object) -> RemotingCommand:
+        handle = handle._replace(**changed)
+        topic = "T" if handle.retry == "0" else f"%RETRY%{group}_T"
+        answer = self.ask(Code.ACK_MESSAGE, AckMessageRequest(
+            consumer_group=group, topic=topic, queue_id=handle.queue_id, extra_info=encode(handle),
+            offset=handle.queue_offset).ext())
+        assert answer is not None
+        return answer
+
+    def change(self, handle: ReceiptHandle, invisible: int, group: str = "G") -> RemotingCommand:
+        topic = "T" if handle.retry == "0" else f"%RETRY%{group}_T"
+        answer = self.ask(Code.CHANGE_MESSAGE_INVISIBLETIME, ChangeMessageInvisibletimeRequest(
+            consumer_group=group, topic=topic, queue_id=handle.queue_id, extra_info=encode(handle),
+            offset=handle.queue_offset, invisible_time=invisible).ext())
+        assert answer is not None
+        return answer
+
+    def restarted(self, *, is_killed: bool = False) -> "Rig":
+        """On the same log, with documents as they are now, or none where it was killed."""
+        if not is_killed:
+            self.broker.pop_flights.stop(HOST, self.now_ms)
+            self.settle()
+        self.broker.timers.stop(self.now_ms)
+        self.store.timers.check = self.store.timers.taken
+        documents = self.broker.documents()
+        again = Rig(self.store, self.now_ms)
+        again.broker.load_documents(documents)
+        again.broker.lower_offsets(self.now_ms)
+        again.broker.timers.open(self.now_ms)
+        return again
+
+
+def bodies(popped: list[tuple[MessageExt, ReceiptHandle]]) -> list[str]:
+    return [message.body.decode() for message, _ in popped]
+
+
+def test_what_is_popped_is_hidden_and_comes_again_at_its_time_with_its_count_raised():
+    rig = Rig()
+    rig.send("a", "b")
+    assert bodies(rig.pop()) == ["a", "b"]
+    for later in range(0, 30_000, 1_000):
+        rig.run_to(NOW + later)
+        assert rig.pop() == []
+    rig.run_to(NOW + 31_000)
+    again = rig.pop()
+    assert bodies(again) == ["a", "b"]
+    message, handle = again[0]
+    assert (message.topic, message.reconsume_times, handle.retry) == ("T", 1, "1")
+    assert message.properties["1ST_POP_TIME"] == str(NOW)
+    assert message.properties["POP_CK"] == encode(handle)
+
+
+def test_what_is_acknowledged_never_comes_again():
+    rig = Rig()
+    rig.send("a", "b", "c")
+    popped = rig.pop()
+    for _, handle in popped[:2]:
+        assert rig.ack(handle).code == 0
+    rig.run_to(NOW + 40_000)
+    assert bodies(rig.pop()) == ["c"]
+    for _, handle in popped:
+        assert rig.ack(handle).code == 0        # late: nothing comes of it
+    rig.run_to(NOW + 80_000)
+    assert bodies(rig.pop()) == ["c"]
+
+
+def test_all_of_a_pop_acknowledged_leaves_nothing_in_the_revive_topic():
+    rig = Rig()
+    rig.send(*"abcd")
+    for _, handle in rig.pop():
+        rig.ack(handle)
+    assert len(rig.broker.pop_flights) == 0
+    rig.run_to(NOW + 40_000)
+    assert rig.pop() == []
+    topic = rig.broker.pop_flights.revive_topic
+    assert [rig.store.max_offset(topic, queue_id) for queue_id in range(8)] == [0] * 8
+
+
+def test_a_changed_time_counts_from_the_change_and_ends_the_old_receipt():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(invisible=30_000)
+    rig.run_to(NOW + 25_000)
+    answer = rig.change(handle, 40_000)
+    assert answer.code == 0
+    assert answer.ext["popTime"] == str(NOW + 25_000)
+    assert rig.change(handle, 40_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 64_900)
+    assert rig.pop() == []
+    rig.run_to(NOW + 66_000)
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_a_new_receipt_acknowledges_and_the_old_one_does_not():
+    rig = Rig()
+    rig.send("a", "b")
+    (_, old), (_, other) = rig.pop()
+    answer = rig.change(old, 20_000)
+    new = old._replace(start_offset=old.queue_offset, pop_time=int(answer.ext["popTime"]), invisible_time=20_000,
+                       revive_queue_id=int(answer.ext["reviveQid"]))
+    rig.ack(old)
+    rig.ack(other)
+    rig.run_to(NOW + 21_000)
+    ((message, _),) = rig.pop()
+    assert message.body == b"a"
+    rig = Rig()
+    rig.send("a")
+    ((_, old),) = rig.pop()
+    answer = rig.change(old, 20_000)
+    new = old._replace(start_offset=old.queue_offset, pop_time=int(answer.ext["popTime"]), invisible_time=20_000,
+                       revive_queue_id=int(answer.ext["reviveQid"]))
+    rig.ack(new)
+    rig.run_to(NOW + 60_000)
+    assert rig.pop() == []
+
+
+def test_a_time_of_nothing_makes_it_visible_at_once():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    rig.run_to(NOW + 25_000)
+    assert rig.change(handle, 0).code == 0
+    rig.run_to(NOW + 25_400)
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_what_is_over_or_acknowledged_takes_no_other_time():
+    rig = Rig()
+    rig.send("a", "b")
+    (_, acked), (_, late) = rig.pop()
+    rig.ack(acked)
+    assert rig.change(acked, 60_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 30_000)
+    assert rig.change(late, 60_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 32_000)
+    assert bodies(rig.pop()) == ["b"]
+
+
+@pytest.mark.parametrize("changed", [{"pop_time": NOW - 1}, {"pop_time": NOW + 1}, {"start_offset": 1},
+                                     {"queue_offset": 1}, {"invisible_time": 12 * 3_600_000}])
+def test_a_forged_receipt_acknowledges_nothing(changed):
+    rig = Rig()
+    rig.send("a")
+    rig.run_to(NOW + 1)
+    ((_, handle),) = rig.pop()
+    rig.send("b")
+    changed = {name: value + 1 if name == "pop_time" else value for name, value in changed.items()}
+    if "invisible_time" in changed:
+        changed["pop_time"] = handle.pop_time - 7
+    rig.ack(handle, **changed)
+    rig.run_to(NOW + 32_000)
+    assert sorted(bodies(rig.pop())) == ["a", "b"]
+
+
+def test_each_group_has_messages_of_its_own():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    assert bodies(rig.pop(group="H")) == ["a"]
+    rig.ack(handle)
+    rig.run_to(NOW + 31_000)
+    assert rig.pop() == []
+    assert bodies(rig.pop(group="H")) == ["a"]
+
+
+def test_after_its_last_try_a_message_is_a_dead_letter_and_never_comes_again():
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    rig.broker.subscription_groups.table["G"] = rig.broker.subscription_groups.table["G"].__class__(
+        group_name="G", retry_max_times=2)
+    for tries in range(1, 3):
+        rig.run_to(NOW + 31_000 * tries)
+        ((message, _),) = rig.pop()
+        assert message.reconsume_times == tries
+    rig.run_to(NOW + 200_000)
+    assert rig.pop() == []
+    (unit,) = rig.store.queue_units("%DLQ%G", 0, 0, 10)
+    letter = rig.store.look_message(unit.physical_offset)
+    assert (letter.body, letter.properties["DLQ_ORIGIN_TOPIC"]) == (b"a", "T")
+
+
+def test_retries_go_to_the_second_form_of_their_topic_and_those_of_the_first_are_taken_too():
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    rig.run_to(NOW + 31_000)        # in the first form's topic
+    again = rig.restarted()
+    again.broker.set_config(BrokerConfig(listen_port=10911, timer_precision_ms=PRECISION, enable_retry_topic_v2=True))
+    again.send("b")
+    assert sorted(bodies(again.pop())) == ["a", "b"]
+    again.run_to(NOW + 62_000)
+    assert again.store.max_offset("%RETRY%G+T", 0) == 1
+    assert sorted(bodies(again.pop()) + bodies(again.pop())) == ["a", "b"]
+
+
+def test_a_filter_holds_for_retries_as_well():
+    rig = Rig()
+    rig.send("a", tags="red")
+    rig.send("b", tags="blue")
+    assert bodies(rig.pop(exp="red", exp_type="TAG")) == ["a"]
+    rig.run_to(NOW + 31_000)
+    assert rig.pop(exp="blue", exp_type="TAG") == []
+    assert bodies(rig.pop(group="H", exp="blue", exp_type="TAG")) == ["b"]
+
+
+@pytest.mark.parametrize(("fields", "code"), [
+    ({"count": 33}, ResponseCode.INVALID_PARAMETER), ({"count": 0}, ResponseCode.INVALID_PARAMETER),
+    ({"invisible": 0}, ResponseCode.INVALID_PARAMETER), ({"invisible": 12 * 3_600_000 + 1},
+                                                         ResponseCode.INVALID_PARAMETER),
+    ({"queue_id": 2}, ResponseCode.INVALID_PARAMETER),
+    ({"exp": "a >", "exp_type": "SQL92"}, ResponseCode.SYSTEM_ERROR)])
+def test_what_cannot_be_is_refused(fields, code):
+    rig = Rig()
+    header = {"consumer_group": "G", "topic": "T", "queue_id": -1, "max_msg_nums": 1, "invisible_time": 1000,
+              "poll_time": 0, "born_time": NOW, "init_mode": 0}
+    spelled = {"count": "max_msg_nums", "invisible": "invisible_time", "group": "consumer_group"}
+    header |= {spelled.get(name, name): value for name, value in fields.items()}
+    assert rig.ask(Code.POP_MESSAGE, PopMessageRequest(**header).ext()).code == code
+
+
+def test_a_pop_that_cannot_be_noted_hands_nothing_out():
+    rig = Rig()
+    rig.send("a")
+    rig.store.refusal = "the disk is full"
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000,
+                               poll_time=0, born_time=NOW, init_mode=0)
+    answer = rig.ask(Code.POP_MESSAGE, header.ext())
+    assert (answer.code, "the disk is full" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+    rig.store.refusal = ""
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_a_pop_waits_for_a_message_and_one_that_was_slower_waits_on():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    for _ in range(2):
+        header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000,
+                                   poll_time=5_000, born_time=NOW, init_mode=0)
+        assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 1, 0, 0, NOW, HOST, HOST, 0), NOW)
+    arrivals = rig.store.dispatch(100, rig.broker.held_requests.queues)
+    rig.broker.message_arrived(arrivals, NOW + 10)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+    assert len(rig.broker.held_requests) == 1
+    rig.run_to(NOW + 5_100)
+    assert [notice.command.code for notice in rig.broker.notices] == [0, ResponseCode.POLLING_TIMEOUT]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_start_hands_out_nothing_before_its_time_and_loses_nothing(is_killed):
+    rig = Rig()
+    rig.send(*"abcdef")
+    first = rig.pop(count=3)
+    rig.ack(first[0][1])
+    rig.run_to(NOW + 5_000)
+    documents = rig.broker.documents()          # what was saved; then three more are popped, and one is acknowledged
+    rig.broker.documents()
+    second = rig.pop(count=3)
+    rig.ack(second[0][1])
+    rig.run_to(NOW + 7_000)
+    if is_killed:
+        rig.broker.documents = lambda: documents
+    rig = rig.restarted(is_killed=is_killed)
+    assert rig.pop() == []
+    rig.run_to(NOW + 29_000)
+    assert rig.pop() == []
+    rig.run_to(NOW + 31_000)
+    assert sorted(bodies(rig.pop())) == ["b", "c"]
+    rig.run_to(NOW + 36_000)
+    assert sorted(bodies(rig.pop())) == ["e", "f"]
+
+
+def test_acks_of_an_earlier_run_count():
+    rig = Rig()
+    rig.send(*"abc")
+    popped = rig.pop()
+    rig.run_to(NOW + 1_000)
+    rig = rig.restarted()
+    rig.run_to(NOW + 2_000)
+    for _, handle in popped[:2]:
+        assert rig.ack(handle).code == 0
+    rig.run_to(NOW + 32_000)
+    assert bodies(rig.pop()) == ["c"]
+
+
+# --- in order --------------------------------------------------------------------------------------------------------
+
+
+def counts(rig: Rig, count: int = 32, attempt: str | None = None) -> dict[str, str]:
+    """Pop one queue in order; the counts that the answer tells, empty for no answer."""
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=0, max_msg_nums=count, invisible_time=30_000,
+                               poll_time=0, born_time=rig.now_ms, init_mode=0, order=True, attempt_id=attempt)
+    answer = rig.ask(Code.POP_MESSAGE, header.ext())
+    if answer.code == ResponseCode.POLLING_TIMEOUT:
+        return {}
+    rig.popped = rig.taken(answer)
+    return dict(each.split(" ")[1:] for each in answer.ext["orderCountInfo"].split(";"))
+
+
+def test_in_order_a_queue_gives_nothing_until_all_is_acknowledged_or_visible():
+    rig = Rig()
+    rig.send(*"abcd")
+    assert counts(rig, 2) == {"0": "0"}
+    assert bodies(rig.popped) == ["a", "b"]
+    first, second = [handle for _, handle in rig.popped]
+    assert first.revive_queue_id == 999
+    assert counts(rig, 2) == {}
+    assert rig.ack(second).code == 0
+    assert counts(rig, 2) == {}
+    assert rig.ack(first).code == 0
+    assert counts(rig, 2) == {"0": "0"}
+    assert bodies(rig.popped) == ["c", "d"]
+
+
+def test_in_order_the_same_message_comes_first_again_and_is_counted():
+    rig = Rig()
+    rig.send(*"abc")
+    counts(rig, 2)
+    assert rig.ack(rig.popped[1][1]).code == 0
+    rig.run_to(NOW + 29_900)
+    assert counts(rig, 3) == {}
+    rig.run_to(NOW + 30_000)
+    assert counts(rig, 3) == {"0": "0", "qo0%0": "1", "qo0%1": "1"}
+    assert bodies(rig.popped) == ["a", "b", "c"]
+
+
+def test_in_order_a_repeated_attempt_gives_the_same_and_is_not_counted():
+    rig = Rig()
+    rig.send(*"ab")
+    counts(rig, 2, "attempt-1")
+    assert counts(rig, 2, "attempt-2") == {}
+    assert counts(rig, 2, "attempt-1") == {"0": "0"}
+    assert bodies(rig.popped) == ["a", "b"]
+
+
+def test_in_order_a_receipt_of_an_earlier_pop_is_worth_nothing():
+    rig = Rig()
+    rig.send("a")
+    counts(rig)
+    ((_, old),) = rig.popped
+    rig.run_to(NOW + 31_000)
+    counts(rig)
+    assert rig.ack(old).code == ResponseCode.MESSAGE_ILLEGAL
+    assert rig.change(old, 60_000).code == ResponseCode.NO_MESSAGE
+    assert rig.ack(rig.popped[0][1]).code == 0
+    rig.run_to(NOW + 90_000)
+    assert counts(rig) == {}
+
+
+def test_in_order_another_time_keeps_the_queue_as_long():
+    rig = Rig()
+    rig.send("a")
+    counts(rig)
+    ((_, handle),) = rig.popped
+    rig.run_to(NOW + 10_000)
+    answer = rig.change(handle, 3_000)
+    assert (answer.code, answer.ext["popTime"]) == (0, str(handle.pop_time))
+    rig.run_to(NOW + 12_900)
+    assert counts(rig) == {}
+    rig.run_to(NOW + 13_000)
+    assert counts(rig) == {"0": "1", "qo0%0": "1"}
+
+
+def test_in_order_who_waits_is_answered_when_the_queue_is_free():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.send("a")
+    counts(rig)
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000,
+                               poll_time=60_000, born_time=NOW, init_mode=0, order=True)
+    assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+    rig.run_to(NOW + 29_900)
+    assert not rig.broker.notices
+    rig.run_to(NOW + 30_100)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+
+
+def test_in_order_a_start_knows_what_is_out():
+    rig = Rig()
+    rig.send(*"ab")
+    counts(rig)
+    rig.ack(rig.popped[0][1])
+    handle = rig.popped[1][1]
+    rig.change(handle, 40_000)
+    rig = rig.restarted()
+    assert counts(rig) == {}
+    rig.run_to(NOW + 39_000)
+    assert counts(rig) == {}
+    assert rig.ack(handle).code == 0
+    rig.send("c")
+    assert counts(rig) == {"0": "0"}
+    assert bodies(rig.popped) == ["c"]
+
+
+# --- without popping -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_looked_at_stays_where_it_is():
+    rig = Rig()
+    look = PeekMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=2).ext()
+    assert rig.ask(Code.PEEK_MESSAGE, look).code == ResponseCode.PULL_NOT_FOUND
+    rig.send(*"abc")
+    answer = rig.ask(Code.PEEK_MESSAGE, look)
+    assert [message.body for message in message_record.decode_all(answer.body)] == [b"a", b"b"]
+    assert answer.ext["restNum"] == "1"
+    assert bodies(rig.pop()) == ["a", "b", "c"]
+    assert rig.ask(Code.PEEK_MESSAGE, look).code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_who_wants_to_know_is_told_when_there_is_a_message():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    wanted = NotificationRequest(consumer_group="G", topic="T", queue_id=-1, poll_time=5_000, born_time=NOW).ext()
+    assert rig.ask(Code.NOTIFICATION, wanted) is None
+    asked = PollingInfoRequest(consumer_group="G", topic="T", queue_id=-1).ext()
+    assert rig.ask(Code.POLLING_INFO, asked).ext == {"pollingNum": "1"}
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 1, 0, 0, NOW, HOST, HOST, 0), NOW)
+    rig.broker.message_arrived(rig.store.dispatch(100, rig.broker.held_requests.queues), NOW)
+    (notice,) = rig.broker.notices
+    assert notice.command.ext == {"hasMsg": "true", "pollingFull": "false"}
+    assert bodies(rig.pop()) == ["a"]
+    assert rig.ask(Code.NOTIFICATION, wanted) is None
+    rig.run_to(NOW + 5_100)
+    assert rig.broker.notices[1].command.ext == {"hasMsg": "false", "pollingFull": "false"}

@@ -1,0 +1,292 @@
+"""Messages that wait for a time of their own: never early, late by a tick at most, each once."""
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.state import BrokerState
+from regulus.model import message_properties as names
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes
+from regulus.model.topics import TIMER_TOPIC, TopicConfig
+from regulus.testing.memory_store import MemoryStore
+
+NOW = 1_700_000_000_000
+HOST = host_bytes("10.0.0.1", 10911)
+
+
+def make(store: MemoryStore | None = None, now_ms: int = NOW, **fields: object) -> BrokerState:
+    broker = BrokerState(BrokerConfig(listen_port=10911, **fields), store or MemoryStore(), now_ms=now_ms, seed=1)
+    broker.topics.put(TopicConfig(topic_name="T"), now_ms)
+    broker.timers.open(now_ms)
+    return broker
+
+
+def send(broker: BrokerState, now_ms: int, key: str = "K", topic: str = "T", **properties: object) -> None:
+    text = {names.UNIQUE_KEY: key, **{name: str(value) for name, value in properties.items()}}
+    broker.storing.store(MessageExt(topic, key.encode(), text, 1, 0, 0, now_ms, HOST, HOST, 0), now_ms)
+
+
+def run(broker: BrokerState, now_ms: int) -> list[str]:
+    """Let it do all that is due; what is in the topic then."""
+    for _ in range(1000):
+        broker.store.dispatch(1 << 20)
+        wait_ms = broker.timers.tick(now_ms)
+        if wait_ms != 0:
+            break
+    else:
+        raise AssertionError("it is never done")
+    broker.store.dispatch(1 << 20)
+    return delivered(broker)
+
+
+def delivered(broker: BrokerState, topic: str = "T") -> list[str]:
+    messages = []
+    for unit in broker.store.queue_units(topic, 1, 0, 1000):
+        message = broker.store.look_message(unit.physical_offset)
+        assert message is not None
+        messages.append(message.properties[names.UNIQUE_KEY])
+    return messages
+
+
+@pytest.mark.parametrize(("properties", "due_ms"), [
+    ({"TIMER_DELAY_SEC": 5}, 5_000), ({"TIMER_DELAY_MS": 1_500}, 1_500), ({"TIMER_DELIVER_MS": NOW + 3_001}, 3_001),
+    ({"TIMER_DELAY_SEC": 2, "TIMER_DELAY_MS": 9_000, "TIMER_DELIVER_MS": NOW + 60_000}, 2_000)])
+def test_a_message_comes_at_its_time_and_at_most_a_tick_late(properties, due_ms):
+    broker = make()
+    send(broker, NOW, **properties)
+    for later in range(0, due_ms, 500):
+        assert run(broker, NOW + later) == []
+    assert run(broker, NOW + due_ms - 1) == []
+    assert run(broker, NOW + -(-due_ms // 1000) * 1000) == ["K"]
+    assert run(broker, NOW + due_ms + 600_000) == ["K"]
+
+
+def test_one_whose_time_is_over_comes_now():
+    broker = make()
+    send(broker, NOW, TIMER_DELIVER_MS=NOW - 1)
+    send(broker, NOW, "L", TIMER_DELAY_MS=-5)
+    assert run(broker, NOW) == ["K", "L"]
+
+
+def test_what_is_delivered_says_when_it_was_entered_and_left():
+    broker = make()
+    send(broker, NOW + 200, TIMER_DELAY_MS=1_500)
+    run(broker, NOW + 300)
+    run(broker, NOW + 5_000)
+    (unit,) = broker.store.queue_units("T", 1, 0, 10)
+    message = broker.store.look_message(unit.physical_offset)
+    assert message.properties == {
+        "UNIQ_KEY": "K", "TIMER_DELAY_MS": "1500", "TIMER_OUT_MS": "1700000001000", "REAL_TOPIC": "T", "REAL_QID": "1",
+        "TIMER_ENQUEUE_MS": "1700000000000", "TIMER_DEQUEUE_MS": "1700000005000"}
+    assert (message.topic, message.queue_id, message.body) == ("T", 1, b"K")
+
+
+def test_those_of_one_tick_come_in_the_order_in_which_they_were_sent():
+    broker = make()
+    keys = [f"K{number}" for number in range(700)]
+    for key in keys:
+        send(broker, NOW, key, TIMER_DELAY_MS=4_000)
+    assert run(broker, NOW + 4_000) == keys
+
+
+@pytest.mark.parametrize("precision", [100, 200, 500])
+def test_a_finer_tick_is_kept(precision):
+    broker = make(MemoryStoreOf(precision), timer_precision_ms=precision)
+    send(broker, NOW, TIMER_DELAY_MS=1_050)
+    assert run(broker, NOW + 1_049) == []
+    assert run(broker, NOW + -(-1_050 // precision) * precision) == ["K"]
+
+
+def MemoryStoreOf(precision: int) -> MemoryStore:
+    store = MemoryStore()
+    store.timers.precision_ms = precision
+    return store
+
+
+def test_a_level_takes_the_timer_away():
+    broker = make()
+    send(broker, NOW, DELAY=1, TIMER_DELAY_SEC=90)
+    broker.store.dispatch(10)
+    assert broker.store.max_offset(TIMER_TOPIC, 0) == 0
+    broker.tick(NOW + 1_000)
+    assert run(broker, NOW + 1_000) == ["K"]
+
+
+def test_a_marker_takes_a_message_out_and_no_other():
+    broker = make()
+    for key in ("K", "L", "M"):
+        send(broker, NOW, key, TIMER_DELIVER_MS=NOW + 5_000)
+    send(broker, NOW + 10, "L", TIMER_DELIVER_MS=NOW + 4_001, TIMER_DEL_UNIQKEY="T+L")
+    send(broker, NOW + 10, "M", TIMER_DELIVER_MS=NOW + 3_000, TIMER_DEL_UNIQKEY="T+M")
+    assert run(broker, NOW + 60_000) == ["K", "M"]
+
+
+def test_a_marker_that_comes_in_the_last_moment_counts():
+    """It was stored before the tick was over, and is entered before the slot is begun."""
+    broker = make()
+    send(broker, NOW, TIMER_DELIVER_MS=NOW + 5_000)
+    assert run(broker, NOW + 4_999) == []
+    for number in range(600):
+        send(broker, NOW + 4_999, f"other{number}", "U", TIMER_DELAY_SEC=1_000)
+    send(broker, NOW + 4_999, TIMER_DELIVER_MS=NOW + 5_000, TIMER_DEL_UNIQKEY="T+K")
+    assert run(broker, NOW + 5_000) == []
+    assert run(broker, NOW + 90_000) == []
+
+
+def test_what_waits_longer_than_the_window_is_put_back_on_the_way():
+    broker = make(timer_roll_window_slot=100, timer_max_delay_sec=10 ** 9)
+    send(broker, NOW, TIMER_DELAY_SEC=470)
+    now = NOW
+    while now < NOW + 470_000:
+        assert run(broker, now) == []
+        now += 700
+    assert run(broker, NOW + 470_000) == ["K"]
+    assert run(broker, NOW + 2_000_000) == ["K"]
+    (unit,) = broker.store.queue_units("T", 1, 0, 10)
+    assert broker.store.look_message(unit.physical_offset).properties["TIMER_ROLL_TIMES"] == "4"
+
+
+def test_longer_than_the_wheel_is_held():
+    """Which goes round in two weeks."""
+    broker = make(timer_max_delay_sec=10 * 365 * 86_400)
+    day_ms = 86_400_000
+    send(broker, NOW, TIMER_DELAY_SEC=20 * day_ms // 1000)
+    for day in range(20):
+        assert run(broker, NOW + day * day_ms) == []
+    assert run(broker, NOW + 20 * day_ms) == ["K"]
+
+
+def test_a_clock_that_is_put_forth_and_back_brings_nothing_early_and_nothing_twice():
+    broker = make()
+    send(broker, NOW, "K", TIMER_DELIVER_MS=NOW + 5_000)
+    assert run(broker, NOW + 3_600_000) == ["K"]        # by that clock its time has come
+    send(broker, NOW + 1_000, "L", TIMER_DELIVER_MS=NOW + 8_000)
+    assert run(broker, NOW + 1_000) == ["K"]
+    assert run(broker, NOW + 7_999) == ["K"]
+    assert run(broker, NOW + 8_000) == ["K", "L"]
+    assert run(broker, NOW + 7_200_000) == ["K", "L"]
+
+
+def test_a_store_that_refuses_is_tried_again():
+    broker = make()
+    send(broker, NOW, TIMER_DELAY_SEC=1)
+    run(broker, NOW)
+    broker.store.refusal = "the disk is full"
+    assert run(broker, NOW + 2_000) == []
+    broker.store.refusal = ""
+    assert run(broker, NOW + 2_100) == ["K"]
+
+
+def test_a_full_disk_lets_nothing_be_entered_and_loses_nothing():
+    broker = make()
+    send(broker, NOW, TIMER_DELAY_SEC=1)
+    broker.store.timers.refusal = "the disk is full"
+    assert run(broker, NOW + 2_000) == []
+    broker.store.timers.refusal = ""
+    assert run(broker, NOW + 2_100) == ["K"]
+    assert run(broker, NOW + 9_000) == ["K"]
+
+
+def test_a_damaged_queue_keeps_nobody():
+    broker = make()
+    send(broker, NOW, "K", TIMER_DELAY_SEC=1)
+    send(broker, NOW, "L", "U", TIMER_DELAY_SEC=1)
+    broker.store.damaged["T", 1] = "its units are not those of the log"
+    run(broker, NOW + 2_000)
+    assert delivered(broker, "U") == ["L"]
+    broker.store.damaged.clear()
+    assert run(broker, NOW + 61_000) == []
+    assert run(broker, NOW + 64_000) == ["K"]
+
+
+def test_a_start_goes_on_where_the_last_run_was_killed():
+    """The log tells what was delivered behind the last note."""
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.note(NOW)
+    store = broker.store
+    broker.timers.tick(NOW + 4_000)
+    store.dispatch(1 << 20)
+    so_far = delivered(broker)
+    assert 0 < len(so_far) < 300
+    store.timers.check = store.timers.taken
+    again = make(store, NOW + 4_500)
+    assert run(again, NOW + 5_000) == [f"K{number}" for number in range(300)]
+
+
+def test_a_run_that_ends_in_the_midst_of_a_tick_leaves_what_is_not_done():
+    """So that RocketMQ, which does a tick as a whole, delivers the rest alone."""
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.tick(NOW + 4_000)
+    store = broker.store
+    store.dispatch(1 << 20)
+    so_far = delivered(broker)
+    assert 0 < len(so_far) < 300
+    broker.timers.stop(NOW + 4_000)
+    check = store.timers.taken
+    records, _ = store.timers.chain(store.timers.slot(check.read_ms).last, 1000)
+    keys = [store.look_message(record.physical_offset).properties["UNIQ_KEY"] for record in reversed(records)]
+    assert (check.done, so_far + keys) == (0, [f"K{number}" for number in range(300)])
+    store.timers.check = check
+    assert run(make(store, NOW + 9_000), NOW + 9_000) == [f"K{number}" for number in range(300)]
+
+
+def test_a_full_disk_at_the_end_of_a_run_takes_nothing_away():
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.tick(NOW + 4_000)
+    broker.store.timers.refusal = "the disk is full"
+    broker.timers.stop(NOW + 4_000)
+    broker.store.dispatch(1 << 20)
+    broker.store.timers.check = broker.store.timers.taken
+    broker.store.timers.refusal = ""
+    assert run(make(broker.store, NOW + 9_000), NOW + 9_000) == [f"K{number}" for number in range(300)]
+
+
+def test_a_slave_enters_and_delivers_nothing_until_it_is_promoted():
+    store = MemoryStore()
+    master = make(store)
+    for delay in (3, 300):
+        send(master, NOW, f"K{delay}", TIMER_DELAY_SEC=delay)
+    store.dispatch(100)
+    slave = make(store, broker_role="SLAVE", broker_id=1, namesrv_addr="h:1")
+    for later in range(0, 10_000, 500):
+        slave.timers.tick(NOW + later)
+    store.dispatch(100)
+    assert delivered(slave) == []
+    assert slave.timers.queue_offset == 2
+    slave.timers.note(NOW + 10_000)
+    store.timers.check = store.timers.taken
+    promoted = make(store, NOW + 12_000)
+    assert run(promoted, NOW + 12_000) == ["K3"]
+    assert run(promoted, NOW + 300_000) == ["K3", "K300"]
+
+
+def test_a_damaged_book_is_entered_anew_from_the_log():
+    broker = make(timer_roll_window_slot=100)
+    for delay in (2, 50, 90, 250):
+        send(broker, NOW, f"K{delay}", TIMER_DELAY_SEC=delay)
+    assert run(broker, NOW + 3_000) == ["K2"]
+    for later in range(4_000, 49_000, 500):
+        run(broker, NOW + later)
+    del broker.store.timers._records[1:]
+    assert run(broker, NOW + 52_000) == ["K2", "K50"]
+    for later in range(52_000, 249_000, 500):
+        run(broker, NOW + later)
+    assert delivered(broker) == ["K2", "K50", "K90"]
+    assert run(broker, NOW + 251_000) == ["K2", "K50", "K90", "K250"]
+
+
+def test_a_message_without_a_time_in_the_topic_of_timers_is_passed_by():
+    broker = make()
+    send(broker, NOW, topic=TIMER_TOPIC)
+    run(broker, NOW)
+    send(broker, NOW, "L", TIMER_DELAY_SEC=1)
+    assert run(broker, NOW + 2_000) == ["L"]

@@ -1,0 +1,200 @@
+"""The files of messages that wait: what a start finds of them, whatever ended the last run."""
+
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreDamaged
+from regulus.record import timer_units
+from regulus.record.timer_units import DEFAULT_KIND, DELETE_KIND, NOWHERE, RECORD_SIZE, TimerCheck, TimerRecord
+from regulus.store.timers import TimerFiles
+
+TICK = 1_700_000_000_000
+FILE_SIZE = 4096        # 78 records and a blank
+LOG_END = 1 << 40
+
+
+def make(path: Path, log_end: int = LOG_END) -> TimerFiles:
+    (path / "config").mkdir(exist_ok=True)
+    timers = TimerFiles(path, FILE_SIZE, 1000)
+    timers.open(log_end)
+    return timers
+
+
+def enter(timers: TimerFiles, slot_ms: int, physical_offset: int, kind: int = DEFAULT_KIND) -> None:
+    timers.enter(TimerRecord(slot_ms, kind, TICK, physical_offset, 100, 7))
+
+
+def places(timers: TimerFiles, slot_ms: int) -> list[int]:
+    """Of all that waits for a tick, in the order in which it was entered."""
+    records, position = timers.chain(timers.slot(slot_ms).last, 1000)
+    assert position == NOWHERE
+    return [record.physical_offset for record in reversed(records)]
+
+
+def flush(timers: TimerFiles, **fields: int) -> None:
+    timers.take(TimerCheck(log_position=0, **fields))
+    deed = timers.begin_flush(0)
+    assert deed is not None
+    deed()
+    timers.end_flush(is_done=True)
+
+
+def test_records_of_a_slot_are_a_chain_over_files(tmp_path):
+    timers = make(tmp_path)
+    for number in range(400):
+        enter(timers, TICK + 1000 * (number % 2), number)
+    assert places(timers, TICK) == list(range(0, 400, 2))
+    assert places(timers, TICK + 1000) == list(range(1, 400, 2))
+    assert places(timers, TICK + 2000) == []
+    slot = timers.slot(TICK)
+    assert (slot.first, slot.waiting) == (0, 200)
+    assert sorted(each.name for each in (tmp_path / "timerlog").iterdir()) == [
+        f"{number * FILE_SIZE:020d}" for number in range(6)]
+
+
+def test_a_file_ends_as_rocketmq_ends_it(tmp_path):
+    timers = make(tmp_path)
+    for number in range(79):
+        enter(timers, TICK, number)
+    data = (tmp_path / "timerlog" / f"{0:020d}").read_bytes()
+    end = 78 * RECORD_SIZE
+    assert data[end - RECORD_SIZE:end] == timer_units.encode(
+        TimerRecord(TICK, DEFAULT_KIND, TICK, 77, 100, 7, previous=76 * RECORD_SIZE))
+    assert data[end:end + 16] == (FILE_SIZE - end).to_bytes(4, "big") + bytes(8) + bytes.fromhex("cbd43194")
+
+
+def test_a_marker_lowers_the_count(tmp_path):
+    timers = make(tmp_path)
+    enter(timers, TICK, 1)
+    enter(timers, TICK, 2, DEFAULT_KIND | DELETE_KIND)
+    assert timers.slot(TICK).waiting == 0
+    assert places(timers, TICK) == [1, 2]
+
+
+@pytest.mark.parametrize("flushed", [1, 77, 78, 100, 154, 155, 200])
+def test_a_start_enters_what_was_appended_behind_the_checkpoint(tmp_path, flushed):
+    timers = make(tmp_path)
+    for number in range(200):
+        if number == flushed:
+            flush(timers, read_ms=TICK)
+        enter(timers, TICK + 1000 * (number % 3), number)
+    if flushed == 200:
+        flush(timers, read_ms=TICK)
+    again = make(tmp_path)
+    for rest in range(3):
+        assert places(again, TICK + 1000 * rest) == list(range(rest, 200, 3))
+        assert again.slot(TICK + 1000 * rest).waiting == len(range(rest, 200, 3))
+    assert again.last_record().physical_offset == 199
+    assert again.check.read_ms == TICK
+    enter(again, TICK, 200)
+    assert places(again, TICK)[-1] == 200
+
+
+def test_records_of_messages_that_the_log_lost_are_gone(tmp_path):
+    timers = make(tmp_path)
+    for number in range(100):
+        enter(timers, TICK, number)
+    again = make(tmp_path, log_end=90)
+    assert places(again, TICK) == list(range(90))
+    assert again.last_record().physical_offset == 89
+
+
+def test_a_wheel_that_knows_more_than_the_log_of_timers_is_put_right(tmp_path):
+    """As when files were brought back from a backup."""
+    timers = make(tmp_path)
+    for number in range(200):
+        enter(timers, TICK + 1000 * (number % 3), number)
+        if number == 99:
+            flush(timers, read_ms=TICK)
+    flush(timers, read_ms=TICK)
+    _, second, third = sorted((tmp_path / "timerlog").iterdir())
+    third.unlink()
+    second.write_bytes(second.read_bytes()[:10 * RECORD_SIZE].ljust(FILE_SIZE, b"\0"))
+    again = make(tmp_path)
+    for rest in range(3):
+        assert places(again, TICK + 1000 * rest) == list(range(rest, 88, 3))
+
+
+def test_without_a_wheel_all_is_entered_from_the_topic(tmp_path):
+    timers = make(tmp_path)
+    enter(timers, TICK, 1)
+    flush(timers, read_ms=TICK, queue_offset=5, master_offset=5)
+    (tmp_path / "timerwheel").unlink()
+    again = make(tmp_path)
+    assert (again.check.queue_offset, again.check.read_ms, again.last_record()) == (0, TICK, None)
+
+
+def test_a_record_that_is_none_is_told(tmp_path):
+    timers = make(tmp_path)
+    for number in range(3):
+        enter(timers, TICK, number)
+    with (tmp_path / "timerlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(RECORD_SIZE)
+        file.write(bytes(RECORD_SIZE))
+    with pytest.raises(StoreDamaged, match="no record at 52"):
+        places(timers, TICK)
+    timers.forget()
+    assert places(timers, TICK) == []
+    enter(timers, TICK, 9)
+    assert places(timers, TICK) == [9]
+
+
+def test_a_note_goes_to_disk_behind_the_log_alone(tmp_path):
+    timers = make(tmp_path)
+    enter(timers, TICK, 1)
+    timers.take(TimerCheck(read_ms=TICK, log_position=500))
+    assert timers.begin_flush(499) is None
+    enter(timers, TICK, 2)
+    timers.take(TimerCheck(read_ms=TICK + 5000, log_position=900))      # the first is still to be brought to disk
+    deed = timers.begin_flush(500)
+    deed()
+    timers.end_flush(is_done=True)
+    check = timer_units.decode_check((tmp_path / "config" / "timercheck").read_bytes())
+    assert (check.read_ms, check.log_position, check.timer_log_end) == (TICK, 500, RECORD_SIZE)
+    assert places(timers, TICK) == [1, 2]
+    assert places(make(tmp_path), TICK) == [1, 2]
+
+
+def test_a_flush_that_failed_is_done_with_the_next(tmp_path):
+    timers = make(tmp_path)
+    enter(timers, TICK, 1)
+    timers.take(TimerCheck(read_ms=TICK, log_position=0))
+    assert timers.begin_flush(0) is not None
+    enter(timers, TICK + 1000, 2)
+    timers.end_flush(is_done=False)
+    assert places(timers, TICK) == [1]
+    flush(timers, read_ms=TICK)
+    again = make(tmp_path)
+    assert (places(again, TICK), places(again, TICK + 1000)) == ([1], [2])
+
+
+def test_a_slot_that_is_done_is_empty_after_a_start(tmp_path):
+    timers = make(tmp_path)
+    enter(timers, TICK, 1)
+    flush(timers, read_ms=TICK)
+    timers.clear(TICK)
+    assert places(timers, TICK) == []
+    flush(timers, read_ms=TICK + 1000)
+    assert places(make(tmp_path), TICK) == []
+
+
+def test_old_files_go_with_the_log(tmp_path):
+    timers = make(tmp_path)
+    for number in range(200):
+        enter(timers, TICK + 1000 * number, number)
+    timers.drop_before(77)
+    assert len(list((tmp_path / "timerlog").iterdir())) == 3
+    timers.drop_before(78)
+    assert len(list((tmp_path / "timerlog").iterdir())) == 2
+    timers.drop_before(LOG_END)
+    assert len(list((tmp_path / "timerlog").iterdir())) == 1
+    assert places(timers, TICK + 199_000) == [199]
+    assert places(make(tmp_path), TICK + 199_000) == [199]
+
+
+def test_a_store_without_timers_has_no_files_of_them(tmp_path):
+    timers = make(tmp_path)
+    timers.take(TimerCheck(read_ms=TICK, log_position=0))
+    assert timers.begin_flush(0) is None
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["config"]
