@@ -1,4 +1,4 @@
-"""The official RocketMQ 5 client for Python at our front, before the real broker 5.3.3."""
+"""The official RocketMQ 5 client for Python at our front, before the real broker 5.3.3 and in our own."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 from conftest import NewRun
 from ports import free_ports
 from real_rocketmq import RealRocketMQ
-from regulus_server import start_our
+from regulus_server import RegulusServer, start_our
 from remoting_probe import await_port
 from toolchain import HERE, PROJECT, grpc_python
 
@@ -25,7 +25,7 @@ TOPICS = {"normal": "NORMAL", "fifo": "FIFO", "orders": "NORMAL", "trans": "TRAN
 
 
 class Drive:
-    """Runs the official client against `regulus proxy` at a port of this machine."""
+    """Runs the official client against a front at a port of this machine."""
 
     def __init__(self, port: int) -> None:
         self._endpoint = f"127.0.0.1:{port}"
@@ -45,23 +45,35 @@ class Drive:
         return result.stdout
 
 
-@pytest.fixture(scope="module")
-def drive(new_run: NewRun) -> Iterator[Drive]:
-    """The real broker 5.3.3, and our front before it."""
+SETTINGS = {"transactionTimeOut": "5000", "transactionCheckInterval": "6000", "transactionOpBatchInterval": "500"}
+
+
+def before_the_real_broker(stack: ExitStack, home: Path, port: int) -> str:
+    real = RealRocketMQ("5.3.3", home, **SETTINGS)
+    stack.callback(real.kill)
+    real.start()
+    process = start_our(stack, home, ["proxy", "--namesrv", real.name_server_address, "--port", str(port),
+                                      "--listen", "127.0.0.1"])
+    await_port(f"127.0.0.1:{port}", process.check_alive)
+    return real.name_server_address
+
+
+def in_our_broker(stack: ExitStack, home: Path, port: int) -> str:
+    ours = RegulusServer(home, grpc_port=port, **SETTINGS)
+    stack.callback(ours.kill)
+    ours.start()
+    return ours.name_server_address
+
+
+@pytest.fixture(scope="module", params=[before_the_real_broker, in_our_broker], ids=lambda begin: begin.__name__)
+def drive(request: pytest.FixtureRequest, new_run: NewRun) -> Iterator[Drive]:
+    """Our front before the real broker 5.3.3, and in our own broker."""
     with ExitStack() as stack:
-        home = new_run("grpc-front")
-        real = RealRocketMQ("5.3.3", home, transactionTimeOut="5000", transactionCheckInterval="6000",
-                            transactionOpBatchInterval="500")
-        stack.callback(real.kill)
-        real.start()
-        with Admin(real.name_server_address) as admin:
+        (port,) = free_ports(1)
+        name_server = request.param(stack, new_run("grpc-front"), port)
+        with Admin(name_server) as admin:
             for name, kind in TOPICS.items():
                 admin.create_topic(TopicConfig(topic_name=name, attributes={"message.type": kind}))
-        (port,) = free_ports(1)
-        process = start_our(stack, home, ["proxy", "--namesrv", real.name_server_address, "--port", str(port),
-                                          "--listen", "127.0.0.1"])
-        await_port(f"127.0.0.1:{port}", process.check_alive)
-
         yield Drive(port)
 
 
