@@ -136,6 +136,20 @@ async def test_accounts_of_the_broker_are_those_of_the_front(make: Make, tmp_pat
     await caller.channel.close()
 
 
+async def test_users_of_the_broker_are_those_of_the_front(make: Make) -> None:
+    server = await make(authentication_enabled=True, authorization_enabled=True,
+                        init_authentication_user='{"username":"admin","password":"admin-secret"}')
+    caller = Caller(server.front.port)
+    signature = hmac.digest(b"admin-secret", DATE.encode(), "sha1").hex()
+    authorization = f"MQv2-HMAC-SHA1 Credential=admin, SignedHeaders=x-mq-date-time, Signature={signature}"
+    assert (await caller.call("SendMessage", send_request())).status.code == 40100
+    signed = (*METADATA, ("x-mq-date-time", DATE), ("authorization", authorization))
+    assert (await caller.call("SendMessage", send_request(), signed)).status.code == 20000
+    wrong = (*METADATA, ("x-mq-date-time", "20240102T030406Z"), ("authorization", authorization))
+    assert (await caller.call("SendMessage", send_request(), wrong)).status.code == 40100
+    await caller.channel.close()
+
+
 async def test_questions_to_a_broker_that_stops_or_does_not_answer_end(make: Make) -> None:
     server = await make()
     connection = server.regulus.broker_server.connect(lambda command: _nothing())
