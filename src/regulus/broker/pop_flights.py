@@ -68,7 +68,7 @@ class PopFlights:
         self.revive_topic = REVIVE_TOPIC_PREFIX + config.broker_cluster_name
         self.broker_name = config.broker_name
         self._storing = storing
-        self._known_from_ms = started_ms
+        self._known_from_ms = started_ms + 1
         """Of pops since then all are known here that have an unacknowledged message."""
         self._flights: dict[CheckpointKey, Flight] = {}
         self._partial: dict[CheckpointKey, Flight] = {}     # with acks that stand here alone, the oldest first

@@ -233,8 +233,8 @@ class BrokerServer:
                                         self._replication.copied_offset)
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
-        clients = self.broker.clients
-        self._events = EventLog([self._keeper.happenings, clients.happenings], [clients.faults])
+        clients, filters = self.broker.clients, self.broker.consumer_filters
+        self._events = EventLog([self._keeper.happenings, clients.happenings], [clients.faults, filters.faults])
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)
