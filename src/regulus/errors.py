@@ -314,3 +314,14 @@ class QualityBroken(RegulusError):
 
 class PipelineError(RegulusError):
     """A pipeline cannot be run, or a flow of it failed; the text names file or flow, cause and remedy."""
+
+
+# --- proxy -----------------------------------------------------------------------------------------------------------
+
+
+class CallRefused(RegulusError):
+    """A call of a RocketMQ 5 client is not done; `code` is the status code that it gets, the text says why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code

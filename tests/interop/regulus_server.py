@@ -24,12 +24,13 @@ class RegulusServer:
 
     name = "regulus"
 
-    def __init__(self, run: Path, *, broker_port: int | None = None, store: Path | None = None,
+    def __init__(self, run: Path, *, broker_port: int | None = None, store: Path | None = None, grpc_port: int = -1,
                  **overrides: str) -> None:
         self.home = run
         self.store = store or run / "store"
         self._broker_port = broker_port or free_broker_port()
         self._name_server_port = free_ports(1)[0]
+        self.grpc_port = grpc_port
         self.name_server_address = f"127.0.0.1:{self._name_server_port}"
         self.broker_address = f"127.0.0.1:{self._broker_port}"
         self._overrides = overrides
@@ -44,7 +45,7 @@ class RegulusServer:
         settings = broker_settings(self.name_server_address, self._broker_port, self.store, **self._overrides)
         conf = write_properties(self.home / "broker.conf", settings)
         command = [sys.executable, "-m", "regulus.cli.main", "up", "--config", str(conf),
-                   "--namesrv-port", str(self._name_server_port)]
+                   "--namesrv-port", str(self._name_server_port), "--grpc-port", str(self.grpc_port)]
         self._process = ChildProcess("regulus up", command, self.home / "regulus.log", our_environment(), self.home)
         await_broker(self.broker_address, self.name_server_address, self._process.check_alive)
 

@@ -162,6 +162,18 @@ def native_python() -> Path:
     return _made("native-python", [requirements], make) / "bin" / "python"
 
 
+def grpc_python() -> Path:
+    """A Python in an environment of its own that holds the official RocketMQ 5 client."""
+    requirements = HERE / "python_grpc" / "requirements.txt"
+
+    def make(directory: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(directory)], HERE)
+        _run([str(directory / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(requirements)], HERE,
+             {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+
+    return _made("grpc-python", [requirements], make) / "bin" / "python"
+
+
 def mariadb_server() -> tuple[Path, dict[str, str]]:
     """The directory with bin/ and sbin/ of a MariaDB server, and its programs' environment. Raises ToolMissing."""
     return _server("mariadbd", "MariaDB 10.11 or newer", ["mariadb-server-core", "mariadb-client-core"])
@@ -208,5 +220,6 @@ def make_everything() -> None:
     go_program()
     node_program()
     native_python()
+    grpc_python()
     mariadb_server()
     redis_server()

@@ -25,6 +25,7 @@ _COMMANDS = {
     "up": _Entry("regulus.cli.up", "up", "Run a broker and a name server in one process."),
     "broker": _Entry("regulus.cli.broker", "broker", "Run a broker."),
     "nameserver": _Entry("regulus.cli.nameserver", "nameserver", "Run a name server."),
+    "proxy": _Entry("regulus.cli.proxy", "proxy", "Run the front for RocketMQ 5 clients."),
     "demo": _Entry("regulus.cli.demo.command", "demo", "Real flights, a killed broker, and the verdict from Spark."),
     "topic": _Entry("regulus.cli.topic", "topic", "Look at topics and change them."),
     "group": _Entry("regulus.cli.group", "group", "Look at consumer groups and change them."),

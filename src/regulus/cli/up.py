@@ -1,6 +1,8 @@
 """`regulus up`: broker and name server in one process."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,26 +22,38 @@ from regulus.cli.serve import (
     run_server,
     store_option,
 )
+from regulus.errors import ConfigError
 from regulus.nameserver.config import NamesrvConfig
+from regulus.proxy.config import ProxyConfig
 from regulus.server.assembly import Regulus
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 
+if TYPE_CHECKING:
+    from regulus.proxy.embedded import RegulusWithFront
+
 LOOPBACK = "127.0.0.1"
+DEFAULT_GRPC_PORT = 8081
+GRPC_PORT = click.IntRange(-1, 65535)
+_UNSAID = -2
+_MEND = "gRPC is not installed: pip install 'regulus-mq[grpc]'"
 
 
 @click.command()
 @config_option
 @click.option("--port", type=PORT, help="Port of the broker; 0 takes a free one [10911].")
 @click.option("--namesrv-port", type=PORT, default=9876, show_default=True, help="Port of the name server.")
+@click.option("--grpc-port", type=GRPC_PORT, help="Port for RocketMQ 5 clients; 0 takes a free one, -1 opens none "
+              "[8081].")
 @store_option
 @flush_option
 @cut_option
 @listen_option
 @log_level_option
 @log_format_option
-def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path: str | None, flush: str | None,
-       cut_damaged_log: str | None, bind_address: str | None, log_level: str, log_format: str) -> None:
+def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port: int | None,
+       store_path: str | None, flush: str | None, cut_damaged_log: str | None, bind_address: str | None, log_level: str,
+       log_format: str) -> None:
     """Run a broker and a name server in one process, until SIGTERM or Ctrl-C.
 
     Only this machine reaches them, unless --listen says otherwise.
@@ -47,16 +61,50 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
         "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log, "bindAddress": bind_address,
-    }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK))
-    broker_config, store_config, transport_config = loaded.configs
+        "grpcServerPort": None if grpc_port is None else str(grpc_port),
+    }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK),
+        ProxyConfig(bind_address=LOOPBACK, grpc_server_port=_UNSAID))
+    broker_config, store_config, transport_config, proxy_config = loaded.configs
     namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,
                                    kv_config_path=str(store_config.root / "config" / "kvConfig.json"),
                                    acl_enable=broker_config.acl_enable, rocketmq_home=broker_config.rocketmq_home,
                                    inner_client_authentication_credentials=
                                    broker_config.inner_client_authentication_credentials)
-    run_server(lambda: Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config),
-               lambda server: _ready_line(server, transport_config.bind_address, store_config,
-                                          broker_config.guard), log_level, log_format, loaded.warning)
+    regulus = Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config)
+    front, lack = _with_front(regulus, proxy_config, transport_config)
+    run_server(lambda: front or regulus,
+               lambda server: "\n".join(filter(None, (
+                   _ready_line(regulus, transport_config.bind_address, store_config, broker_config.guard),
+                   _front_line(front, transport_config.bind_address, lack)))),
+               log_level, log_format, loaded.warning)
+
+
+def _with_front(regulus: Regulus, config: ProxyConfig,
+                transport_config: TransportConfig) -> "tuple[RegulusWithFront | None, str]":
+    """The front for RocketMQ 5 clients; or None, and why there is none though nobody said so. Raises ConfigError when
+    it is wanted and cannot be had."""
+    if config.grpc_server_port == -1:
+        return None, ""
+    is_wanted = config.grpc_server_port != _UNSAID
+    try:
+        from regulus.proxy.embedded import RegulusWithFront
+    except ImportError as error:
+        if error.name not in ("grpc", "google", "google.protobuf"):
+            raise
+        if is_wanted:
+            raise ConfigError(f"grpcServerPort is set, and {_MEND}") from error
+        return None, _MEND
+    config = replace(config, grpc_server_port=config.grpc_server_port if is_wanted else DEFAULT_GRPC_PORT)
+    return RegulusWithFront(regulus, config, transport_config, may_lack_front=not is_wanted), ""
+
+
+def _front_line(front: "RegulusWithFront | None", host: str, lack: str) -> str:
+    if front is None:
+        return f"RocketMQ 5 clients have no port: {lack}" if lack else ""
+    if front.missing:
+        return (f"RocketMQ 5 clients have no port: {host}:{DEFAULT_GRPC_PORT}: {front.missing}; choose another by "
+                "--grpc-port")
+    return f"RocketMQ 5 clients (gRPC): {host}:{front.front.port}"
 
 
 def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, guard: str) -> str:

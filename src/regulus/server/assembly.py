@@ -36,6 +36,7 @@ from regulus.server.event_log import EventLog
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.ha_client import HA_PORT_OFFSET
+from regulus.server.in_process import InProcessConnection, OnBrokerRequest
 from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
 from regulus.server.ports import Bind, make_listener
@@ -110,6 +111,21 @@ class BrokerServer:
     @property
     def port(self) -> int:
         return self._listeners[0].port
+
+    @property
+    def is_guarded(self) -> bool:
+        return bool(self._config.guard)
+
+    @property
+    def access_rules(self) -> Rules:
+        """Those that hold now, of a broker that is guarded and started."""
+        return self._accounts.rules if self._accounts is not None else self.broker.users.rules
+
+    def connect(self, on_request: OnBrokerRequest) -> InProcessConnection:
+        """A client in this process, of a broker that is started; whoever connects also closes."""
+        connection = InProcessConnection(self._requests, self.port, on_request)
+        connection.open()
+        return connection
 
     async def start(self) -> None:
         """Raises StoreError when the store cannot be opened, OSError when the port is taken, ConfigError when the

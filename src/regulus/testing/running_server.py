@@ -163,7 +163,8 @@ class ServerProcess:
             self.port, self.name_server_port = free_ports(2)
         begin = time.monotonic()
         command = [sys.executable, "-m", "regulus", "up", "--listen", HOST, "--port", str(self.port),
-                   "--namesrv-port", str(self.name_server_port), "--store", str(self.store_path), *self._options]
+                   "--namesrv-port", str(self.name_server_port), "--grpc-port", "-1",
+                   "--store", str(self.store_path), *self._options]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ)
         match = _READY.search(self._ready_line(begin + READY_TIMEOUT_S))

@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(self._config.write_buffer_high, self._config.write_buffer_low)
-        self.peer = _peer(next(_channels), self._transport)
+        self.peer = _peer(next_channel(), self._transport)
         self.is_open = True
         self.active_time = self._loop.time()
         self._on_opened(self)
@@ -426,6 +426,11 @@ def _that_fits(command: RemotingCommand) -> list[bytes | memoryview]:
         raise RequestTooLarge(f"a request of {size} bytes with a header of {header_size}; {FRAME_SIZE_MAX} and "
                               f"{HEADER_SIZE_MAX} are the most")
     return parts
+
+
+def next_channel() -> int:
+    """A number that no other channel of this process has."""
+    return next(_channels)
 
 
 def take_responses(commands: list[RemotingCommand]) -> list[RemotingCommand]:

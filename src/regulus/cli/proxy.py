@@ -1,0 +1,48 @@
+"""`regulus proxy`: the front for RocketMQ 5 clients by itself, before brokers elsewhere."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from regulus.cli.options import PORT
+from regulus.cli.serve import (
+    config_option,
+    listen_option,
+    load_configs,
+    log_format_option,
+    log_level_option,
+    open_warning,
+    run_server,
+)
+from regulus.errors import ConfigError
+from regulus.proxy.config import ProxyConfig
+from regulus.transport.config import TransportConfig
+
+
+@click.command()
+@config_option
+@click.option("-n", "--namesrv", "namesrv_addr", metavar="HOST:PORT;...",
+              help="Name servers; else namesrvAddr of the file, else the environment's NAMESRV_ADDR.")
+@click.option("--port", type=PORT, help="Port to listen at; 0 takes a free one [8081].")
+@listen_option
+@log_level_option
+@log_format_option
+def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, bind_address: str | None,
+          log_level: str, log_format: str) -> None:
+    """Speak gRPC with RocketMQ 5 clients, and remoting with brokers, until SIGTERM or Ctrl-C."""
+    loaded = load_configs(config_path, {
+        "grpcServerPort": None if port is None else str(port), "bindAddress": bind_address,
+        "namesrvAddr": namesrv_addr,
+    }, ProxyConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), TransportConfig())
+    config, transport_config = loaded.configs
+    config = replace(config, broker_tls=transport_config)
+    try:
+        from regulus.proxy.standalone import standalone
+    except ImportError as error:
+        raise ConfigError("gRPC is not installed: pip install 'regulus-mq[grpc]'") from error
+    run_server(lambda: standalone(config, transport_config),
+               lambda server: f"regulus proxy is ready: {config.bind_address}:{server.port}, "
+                              f"name servers {config.namesrv_addr}", log_level, log_format, loaded.warning,
+               open_warning(config.bind_address, "aclEnable" if config.acl_enable else ""))

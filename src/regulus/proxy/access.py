@@ -1,0 +1,99 @@
+"""Who may call what: the signature in a call's headers, and what the call needs.
+
+    MQv2-HMAC-SHA1 Credential=<access key>[/<region>/<service>], SignedHeaders=x-mq-date-time, Signature=<hex>
+
+The signature is HMAC-SHA1 of the header `x-mq-date-time` as it stands, and of nothing else; its time is no clock, as
+clients write local times. The accounts and their permissions are those of the brokers.
+
+Source: AuthenticationFactory, DefaultAuthenticationContextBuilder, DefaultAuthorizationContextBuilder.
+"""
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+from regulus.access.decision import Action, Denied, Need, Rules
+from regulus.access.needs import PUB, SUB, group_need, topic_need
+from regulus.errors import CallRefused
+from regulus.model.happenings import Happenings
+from regulus.proxy.caller import Caller
+from regulus.proxy.names import full_name
+from regulus.wire.grpc.codes import ClientType, Code
+
+DENIED = "denied by access control"
+AUTHORIZATION_SIZE_MAX = 1_024
+_EITHER = (Action.PUB, Action.SUB)
+
+
+class CallAccess:
+    """`rules` tells those that hold now; `happenings` has who was denied, and why."""
+
+    def __init__(self, rules: Callable[[], Rules]) -> None:
+        self._rules = rules
+        self.happenings = Happenings()
+
+    def check(self, method: str, request: Any, caller: Caller) -> None:
+        """Raises CallRefused UNAUTHORIZED."""
+        rules = self._rules()
+        user = signer(caller, rules)
+        # Nobody in particular may call, too, from a white address.
+        verdict = rules.permit(user or "", caller.host, needs(method, request, caller.namespace))
+        if not isinstance(verdict, Denied):
+            return
+        why = "its signature is missing or wrong" if user is None else verdict.rule
+        self.happenings.note(DENIED, f"{method} of {caller.peer}: {why}")
+        raise CallRefused(Code.UNAUTHORIZED, "the signature is missing or wrong: give the client the access key and "
+                                             "the secret key of an account" if user is None else verdict.remark)
+
+
+def signer(caller: Caller, rules: Rules) -> str | None:
+    """The user who signed the call; None when nobody did whom the rules know."""
+    if len(caller.authorization) > AUTHORIZATION_SIZE_MAX:
+        return None
+    _, blank, rest = caller.authorization.partition(" ")
+    fields = dict(part.strip().partition("=")[::2] for part in rest.split(",")) if blank else {}
+    user = fields.get("Credential", "").partition("/")[0]
+    secret = rules.secret_of(user) if user and caller.date_time else None
+    if secret is None:
+        return None
+    expected = hmac.digest(secret.encode(), caller.date_time.encode(), "sha1").hex()
+    given = fields.get("Signature", "").lower()
+    return user if given.isascii() and hmac.compare_digest(expected, given) else None
+
+
+def needs(method: str, request: Any, namespace: str = "") -> tuple[Need, ...]:
+    """What a call needs; nothing for what only concerns its client."""
+    def topic(actions: tuple[Action, ...], resource: Any) -> Need:
+        return topic_need(full_name(resource, namespace), actions)
+
+    def group(resource: Any) -> Need:
+        return group_need(full_name(resource, namespace), SUB)
+
+    match method:
+        case "SendMessage":
+            return tuple({topic(PUB, message.topic): None for message in request.messages})
+        case "RecallMessage" | "EndTransaction":
+            return (topic(PUB, request.topic),)
+        case "QueryRoute":
+            return (topic(_EITHER, request.topic),)
+        case "QueryAssignment" | "AckMessage" | "ForwardMessageToDeadLetterQueue" | "ChangeInvisibleDuration":
+            return (group(request.group), topic(SUB, request.topic))
+        case "ReceiveMessage":
+            return (group(request.group), topic(SUB, request.message_queue.topic))
+        case "Heartbeat":
+            return () if request.client_type == ClientType.PRODUCER else (group(request.group),)
+        case "NotifyClientTermination":
+            return (group(request.group),) if request.HasField("group") else ()
+        case "Telemetry":
+            return _needs_of_settings(request, topic, group)
+    return ()
+
+
+def _needs_of_settings(command: Any, topic: Callable[[tuple[Action, ...], Any], Need],
+                       group: Callable[[Any], Need]) -> tuple[Need, ...]:
+    if command.WhichOneof("command") != "settings":
+        return ()
+    told = command.settings
+    if told.WhichOneof("pub_sub") == "publishing":
+        return tuple(topic(PUB, each) for each in told.publishing.topics)
+    return (group(told.subscription.group), *[topic(SUB, entry.topic) for entry in told.subscription.subscriptions])

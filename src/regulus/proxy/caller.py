@@ -1,0 +1,52 @@
+"""Who calls: what the headers of a call say. Source: GrpcConstants, HeaderInterceptor."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from regulus.errors import CallRefused
+from regulus.wire.grpc.codes import Code
+
+CLIENT_ID_SIZE_MAX = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """`peer` is `host:port`; `authority` is what the client calls us; at `deadline_ms` it gives up, or never."""
+
+    client_id: str = ""
+    language: str = ""
+    version: str = ""
+    namespace: str = ""
+    date_time: str = ""
+    authorization: str = ""
+    authority: str = ""
+    peer: str = ""
+    deadline_ms: int | None = None
+
+    @property
+    def host(self) -> str:
+        return self.peer.rpartition(":")[0].strip("[]")
+
+
+_FIELDS = {"x-mq-client-id": "client_id", "x-mq-language": "language", "x-mq-client-version": "version",
+           "x-mq-namespace": "namespace", "x-mq-date-time": "date_time", "authorization": "authorization",
+           ":authority": "authority"}
+
+
+def caller_of(metadata: Iterable[tuple[str, str | bytes]], peer: str, deadline_ms: int | None = None) -> Caller:
+    """Of headers that a stranger wrote: the first of each name counts, others are passed over."""
+    values: dict[str, str] = {}
+    for name, value in metadata:
+        field = _FIELDS.get(name)
+        if field is not None and isinstance(value, str):
+            values.setdefault(field, value)
+    return Caller(peer=peer, deadline_ms=deadline_ms, **values)
+
+
+def check_client_id(caller: Caller) -> None:
+    """Raises CallRefused."""
+    if not caller.client_id.strip():
+        raise CallRefused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing: each client names itself")
+    if len(caller.client_id) > CLIENT_ID_SIZE_MAX:
+        raise CallRefused(Code.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                          f"x-mq-client-id has {len(caller.client_id)} characters; {CLIENT_ID_SIZE_MAX} are the most")

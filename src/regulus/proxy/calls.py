@@ -1,0 +1,273 @@
+"""Calls that are answered with one message: routes, sends, acknowledgements and what else is not a stream.
+
+Each takes the request and its caller, and returns the response or raises CallRefused.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from regulus.errors import CallRefused, HeaderError, MessageIllegal
+from regulus.model import sys_flag
+from regulus.model.message_id import parse_offset_message_id
+from regulus.model.message_queue import MessageQueue
+from regulus.proxy import popping, receiving, routing, sending, settings, topic_types, transaction_id
+from regulus.proxy.brokers import Brokers
+from regulus.proxy.caller import Caller
+from regulus.proxy.catalog import Catalog
+from regulus.proxy.clients import Clients
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.names import full_name, group_name, topic_name
+from regulus.proxy.renewing import Renewing
+from regulus.proxy.sending import Sendable
+from regulus.proxy.status import checked, code_of, common, status
+from regulus.proxy.transaction_id import TransactionId
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import (
+    ClientType,
+    Code,
+    Language,
+    MessageType,
+    TransactionResolution,
+    TransactionSource,
+)
+from regulus.wire.headers import (
+    EndTransactionRequest,
+    RecallMessageRequest,
+    RecallMessageResponse,
+    SendMessageResponse,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+SEND_TIMEOUT_MS = 3_000
+ENTRIES_MAX = 1_024
+"""Acknowledgements of one call."""
+AT_ONCE_MAX = 32
+"""Requests to brokers under way for one call."""
+_ENTRIES_PER_TURN = 512
+"""Entries of an answer that are made before others have a turn."""
+_STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
+           ResponseCode.SLAVE_NOT_AVAILABLE)
+_HANDLE_SIZE_MAX = 1_024
+
+
+class Calls:
+    """`now_ms` is the time of day. `own_port` is where the front listens."""
+
+    def __init__(self, brokers: Brokers, catalog: Catalog, clients: Clients, renewing: Renewing, config: ProxyConfig,
+                 now_ms: Callable[[], int]) -> None:
+        self._brokers = brokers
+        self._catalog = catalog
+        self._clients = clients
+        self._renewing = renewing
+        self._config = config
+        self._now_ms = now_ms
+        self._turns = itertools.count()
+        self.own_port = config.grpc_server_port
+
+    # --- where things are --------------------------------------------------------------------------------------------
+
+    async def query_route(self, request: Any, caller: Caller) -> Any:
+        topic = topic_name(full_name(request.topic, caller.namespace))
+        endpoints = routing.endpoints_of(request.endpoints, caller.authority, self.own_port)
+        route, taken = await self._catalog.route(topic), await self._catalog.types(topic)
+        await self._catalog.queues(topic)       # refuses a route of too many queues
+        entries = routing.queue_entries(route, request.topic, endpoints, taken)
+        return messages.QueryRouteResponse(status=status(Code.OK), message_queues=await _in_turns(entries))
+
+    async def query_assignment(self, request: Any, caller: Caller) -> Any:
+        topic = topic_name(full_name(request.topic, caller.namespace))
+        group = group_name(full_name(request.group, caller.namespace))
+        endpoints = routing.endpoints_of(request.endpoints, caller.authority, self.own_port)
+        route = await self._catalog.route(topic)
+        await self._catalog.queues(topic)
+        fifo = (await self._catalog.group(group, topic)).consume_message_orderly
+        entries = await _in_turns(routing.assignments(route, request.topic, endpoints, fifo))
+        if not entries:
+            raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be read")
+        return messages.QueryAssignmentResponse(status=status(Code.OK), assignments=entries)
+
+    # --- who is there ------------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, request: Any, caller: Caller) -> Any:
+        """OK also for a client whose settings are unknown, as after a restart: it sends them again minutes later."""
+        client = self._clients.get(caller.client_id)
+        kind = request.client_type if client is None or not client.client_type else client.client_type
+        if kind in settings.CONSUMERS:
+            group = group_name(full_name(request.group, caller.namespace))
+            client = self._clients.heard(caller.client_id, self._now_ms())
+            client.group, client.client_type = group, kind
+        elif kind == ClientType.PRODUCER:
+            client = self._clients.heard(caller.client_id, self._now_ms())
+            client.client_type = kind
+        else:
+            raise CallRefused(Code.UNRECOGNIZED_CLIENT_TYPE,
+                              f"client type {kind} is not served: producers, push and simple consumers are")
+        return messages.HeartbeatResponse(status=status(Code.OK))
+
+    async def notify_client_termination(self, request: Any, caller: Caller) -> Any:
+        """What the client has in hand becomes visible to others soon."""
+        self._clients.forget(caller.client_id)
+        await self._renewing.release_all(caller.client_id)
+        return messages.NotifyClientTerminationResponse(status=status(Code.OK))
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    async def send_message(self, request: Any, caller: Caller) -> Any:
+        if not request.messages:
+            raise CallRefused(Code.MESSAGE_CORRUPTED, "the send has no message")
+        names = [full_name(message.topic, caller.namespace) for message in request.messages]
+        topic = topic_name(names[0])
+        sendables = sending.sendables(request, topic, names, self._config, caller.host, self._now_ms())
+        queues = (await self._catalog.queues(topic)).publish_queues
+        if not queues:
+            raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be written")
+        if self._config.enable_topic_message_type_check:
+            taken = await self._catalog.types(topic)
+            for each in sendables:
+                topic_types.check(topic, taken, each.kind)
+        if any(each.kind is MessageType.TRANSACTION for each in sendables):
+            self._clients.sends_to(caller.client_id, topic, self._now_ms())
+        entries = await self._send_all(sendables, queues)
+        codes = [entry.status.code for entry in entries]
+        code = common(codes)
+        text = entries[0].status.message if code == codes[0] else ""
+        return messages.SendMessageResponse(status=status(code, text), entries=entries)
+
+    async def _send_all(self, sendables: Sequence[Sendable], queues: Sequence[MessageQueue]) -> list[Any]:
+        if len(sendables) == 1:
+            return await self._send(sendables, self._queue_for(sendables[0], queues))
+        if sending.may_share_a_batch(sendables):
+            return await self._send(sendables, queues[next(self._turns) % len(queues)])
+        entries: list[Any] = []
+        for each in sendables:      # one after the other, as messages of a group keep their order
+            entries += await self._send([each], self._queue_for(each, queues))
+        return entries
+
+    def _queue_for(self, sendable: Sendable, queues: Sequence[MessageQueue]) -> MessageQueue:
+        if sendable.message_group:
+            return routing.queue_of_group(queues, sendable.message_group)
+        return queues[next(self._turns) % len(queues)]
+
+    async def _send(self, batch: Sequence[Sendable], queue: MessageQueue) -> list[Any]:
+        """An entry for each message of one request to a broker, whatever becomes of it."""
+        try:
+            command = sending.send_command(batch, queue.broker_name, queue.queue_id)
+            answer = await self._brokers.ask(queue.broker_name, command, SEND_TIMEOUT_MS)
+        except MessageIllegal as error:
+            raise CallRefused(Code.MESSAGE_PROPERTIES_TOO_LARGE, str(error)) from error
+        if answer.code not in _STORED:
+            checked(answer)
+        told = SendMessageResponse.decode(answer)
+        return [self._entry(each, number, told, queue, answer) for number, each in enumerate(batch)]
+
+    def _entry(self, sendable: Sendable, number: int, told: SendMessageResponse, queue: MessageQueue,
+               answer: RemotingCommand) -> Any:
+        unique_key = sendable.message.message_id
+        entry = messages.SendResultEntry(status=status(code_of(answer), answer.remark or ""), message_id=unique_key,
+                                         transaction_id=told.transaction_id or "", offset=told.queue_offset + number,
+                                         recall_handle=told.recall_handle or "")
+        if sendable.sys_flag & sys_flag.TRANSACTION_PREPARED:
+            entry.transaction_id = _half_id(unique_key, queue.broker_name, told)
+        return entry
+
+    async def recall_message(self, request: Any, caller: Caller) -> Any:
+        topic = topic_name(full_name(request.topic, caller.namespace))
+        if self._config.enable_topic_message_type_check:
+            topic_types.check(topic, await self._catalog.types(topic), MessageType.DELAY)
+        if not request.recall_handle or len(request.recall_handle) > _HANDLE_SIZE_MAX:
+            raise CallRefused(Code.BAD_REQUEST, "the recall handle is missing or too long")
+        header = RecallMessageRequest(producer_group=topic, topic=topic, recall_handle=request.recall_handle)
+        answer = await self._brokers.ask(
+            sending.broker_of_recall(request.recall_handle),
+            RemotingCommand.request(RequestCode.RECALL_MESSAGE, header.ext()), SEND_TIMEOUT_MS)
+        told = RecallMessageResponse.decode(checked(answer))
+        return messages.RecallMessageResponse(status=status(Code.OK), message_id=told.msg_id)
+
+    async def end_transaction(self, request: Any, caller: Caller) -> Any:
+        topic = topic_name(full_name(request.topic, caller.namespace))
+        half = transaction_id.parse(request.transaction_id)
+        done = {TransactionResolution.COMMIT: sys_flag.TRANSACTION_COMMIT,
+                TransactionResolution.ROLLBACK: sys_flag.TRANSACTION_ROLLBACK}.get(request.resolution)
+        if done is not None:        # else the client does not know yet, and is asked again
+            header = EndTransactionRequest(
+                producer_group=topic, tran_state_table_offset=half.half_offset, commit_log_offset=half.physical_offset,
+                commit_or_rollback=done, from_transaction_check=request.source == TransactionSource.SOURCE_SERVER_CHECK,
+                msg_id=request.message_id or half.unique_key, transaction_id=half.unique_key, topic=topic,
+                broker_name=half.broker)
+            command = RemotingCommand.request(RequestCode.END_TRANSACTION, header.ext())
+            checked(await self._brokers.ask(half.broker, command, SEND_TIMEOUT_MS))
+        return messages.EndTransactionResponse(status=status(Code.OK))
+
+    async def sync_lite_subscription(self, request: Any, caller: Caller) -> Any:
+        raise CallRefused(Code.NOT_IMPLEMENTED, "lite topics are not served here")
+
+    # --- what was received -------------------------------------------------------------------------------------------
+
+    async def ack_message(self, request: Any, caller: Caller) -> Any:
+        topic = topic_name(full_name(request.topic, caller.namespace))
+        group = group_name(full_name(request.group, caller.namespace))
+        if len(request.entries) > ENTRIES_MAX:
+            raise CallRefused(Code.BAD_REQUEST, f"{len(request.entries)} entries; {ENTRIES_MAX} are the most")
+        results: list[Any] = []
+        for start in range(0, len(request.entries), AT_ONCE_MAX):
+            results += await asyncio.gather(*[self._ack_entry(entry, group, topic, caller)
+                                              for entry in request.entries[start:start + AT_ONCE_MAX]])
+        codes = [result.status.code for result in results]
+        code = common(codes)
+        text = results[0].status.message if results and code == codes[0] else ""
+        return messages.AckMessageResponse(status=status(code, text), entries=results)
+
+    async def _ack_entry(self, entry: Any, group: str, topic: str, caller: Caller) -> Any:
+        result = messages.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
+        try:
+            async with self._renewing.decided((caller.client_id, group, entry.receipt_handle)) as handle:
+                await popping.ack(self._brokers, group, topic, handle)
+            result.status.CopyFrom(status(Code.OK))
+        except CallRefused as error:
+            result.status.CopyFrom(status(error.code, str(error)))
+        return result
+
+    async def change_invisible_duration(self, request: Any, caller: Caller) -> Any:
+        topic = topic_name(full_name(request.topic, caller.namespace))
+        group = group_name(full_name(request.group, caller.namespace))
+        invisible_ms = receiving.changed_invisible_ms(request, self._config)
+        client = self._clients.get(caller.client_id)
+        if client is not None and _hurries_too_much(client, invisible_ms):
+            invisible_ms = settings.retry_delay_ms(0)
+        async with self._renewing.decided((caller.client_id, group, request.receipt_handle)) as handle:
+            changed = await popping.change_invisible(self._brokers, group, topic, handle, invisible_ms)
+        return messages.ChangeInvisibleDurationResponse(status=status(Code.OK), receipt_handle=changed.text())
+
+    async def forward_to_dead_letters(self, request: Any, caller: Caller) -> Any:
+        topic = topic_name(full_name(request.topic, caller.namespace))
+        group = group_name(full_name(request.group, caller.namespace))
+        async with self._renewing.decided((caller.client_id, group, request.receipt_handle), live=False) as handle:
+            await popping.to_dead_letters(self._brokers, group, topic, handle, request.message_id)
+        return messages.ForwardMessageToDeadLetterQueueResponse(status=status(Code.OK))
+
+
+def _half_id(unique_key: str, broker: str, told: SendMessageResponse) -> str:
+    try:
+        _, physical_offset = parse_offset_message_id(told.msg_id)
+    except ValueError as error:
+        raise HeaderError(f"broker {broker} does not say where the half message lies: {error}") from error
+    return TransactionId(unique_key, broker, told.queue_offset, physical_offset).text()
+
+
+def _hurries_too_much(client: Any, invisible_ms: int) -> bool:
+    """Node.js takes seconds for ms, or passes the list over: a failed message would come back at once, for ever."""
+    return bool(invisible_ms < settings.retry_delay_ms(0) and client.client_type == ClientType.PUSH_CONSUMER
+                and client.settings is not None and client.settings.user_agent.language == Language.NODE_JS)
+
+
+async def _in_turns(entries: Iterable[Any]) -> list[Any]:
+    """All entries; a topic may have tens of thousands of queues, and others wait meanwhile."""
+    made: list[Any] = []
+    for entry in entries:
+        made.append(entry)
+        if not len(made) % _ENTRIES_PER_TURN:
+            await asyncio.sleep(0)
+    return made

@@ -1,0 +1,164 @@
+"""The clients that are there: what they are set to, when they were heard of, and the stream on which they hear us.
+
+Source: GrpcClientSettingsManager, GrpcChannelManager, ProducerManager.
+"""
+
+import asyncio
+import itertools
+from typing import Any
+
+from regulus.errors import CallRefused
+from regulus.proxy.config import ProxyConfig
+from regulus.wire.grpc.codes import ClientType, Code
+
+CLIENTS_MAX = 100_000
+TOPICS_OF_CLIENT_MAX = 1_024
+"""Topics of one client's settings."""
+COMMANDS_MAX = 256
+"""Commands that wait to leave on one stream; a client that reads none of them is cut off."""
+ANSWERS_MAX = 1_024
+"""Questions to clients under way."""
+
+
+class Stream:
+    """One telemetry stream, with what waits to leave on it."""
+
+    def __init__(self) -> None:
+        self.commands: asyncio.Queue[Any] = asyncio.Queue(COMMANDS_MAX)
+        self.ended = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        return not self.ended.is_set()
+
+    def end(self) -> None:
+        self.ended.set()
+
+    def send(self, command: Any) -> bool:
+        """False when the client reads too slowly, or is gone."""
+        if not self.is_open:
+            return False
+        try:
+            self.commands.put_nowait(command)
+        except asyncio.QueueFull:
+            self.end()
+        return self.is_open
+
+
+class Client:
+    __slots__ = ("client_type", "group", "heard_ms", "settings", "stream", "topics")
+
+    def __init__(self) -> None:
+        self.client_type = 0
+        self.group = ""
+        self.topics: dict[str, None] = {}      # that it sends to
+        self.settings: Any = None
+        self.stream: Stream | None = None
+        self.heard_ms = 0
+
+
+class Clients:
+    def __init__(self, config: ProxyConfig) -> None:
+        self._config = config
+        self._clients: dict[str, Client] = {}
+        self._producers: dict[str, dict[str, None]] = {}    # topic -> client ids
+        self._turns = itertools.count()
+        self._answers: dict[str, asyncio.Future[Any]] = {}
+        self._numbers = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def heard(self, client_id: str, now_ms: int) -> Client:
+        """The client, known from now on if it was not. Raises CallRefused when no more can be known."""
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            if len(self._clients) >= CLIENTS_MAX:
+                raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
+            client = Client()
+        self._clients[client_id] = client       # in the order in which they were heard of
+        client.heard_ms = now_ms
+        return client
+
+    def get(self, client_id: str) -> Client | None:
+        return self._clients.get(client_id)
+
+    def sends_to(self, client_id: str, topic: str, now_ms: int) -> None:
+        """The client may be asked for the outcome of transactions of this topic."""
+        client = self.heard(client_id, now_ms)
+        if topic in client.topics:
+            return
+        if len(client.topics) >= TOPICS_OF_CLIENT_MAX:
+            raise CallRefused(Code.BAD_REQUEST, f"the client sends to {TOPICS_OF_CLIENT_MAX} topics already")
+        client.client_type = client.client_type or ClientType.PRODUCER
+        client.topics[topic] = None
+        self._producers.setdefault(topic, {})[client_id] = None
+
+    def producer_topics(self) -> list[str]:
+        """Topics that somebody who can be asked sends to."""
+        return list(self._producers)
+
+    def producer_stream(self, topic: str) -> Stream | None:
+        """Of any client that sends to the topic, another one each time."""
+        ids = [each for each in self._producers.get(topic, ())
+               if (client := self._clients.get(each)) is not None and client.stream is not None
+               and client.stream.is_open]
+        if not ids:
+            return None
+        return self._clients[ids[next(self._turns) % len(ids)]].stream
+
+    def opened(self, client_id: str, stream: Stream, now_ms: int) -> None:
+        """The latest stream of a client is the one on which it hears us."""
+        self.heard(client_id, now_ms).stream = stream
+
+    def closed(self, client_id: str, stream: Stream) -> None:
+        client = self._clients.get(client_id)
+        if client is not None and client.stream is stream:
+            client.stream = None
+
+    def forget(self, client_id: str) -> bool:
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            return False
+        for topic in client.topics:
+            senders = self._producers[topic]
+            del senders[client_id]
+            if not senders:
+                del self._producers[topic]
+        return True
+
+    def expired(self, now_ms: int) -> list[str]:
+        """Clients that were not heard of for too long and have no stream; costs those that are told, and one more."""
+        limit = now_ms - self._config.channel_expired_timeout
+        ids = []
+        for client_id, client in self._clients.items():
+            if client.heard_ms > limit:
+                break
+            if client.stream is None:
+                ids.append(client_id)
+        return ids
+
+    # --- questions to clients ----------------------------------------------------------------------------------------
+
+    async def ask(self, client_id: str, command: Any, command_field: str, timeout_s: float) -> Any:
+        """The client's answer to a command with a nonce, which is set here; None when none comes."""
+        client = self._clients.get(client_id)
+        if client is None or client.stream is None or len(self._answers) >= ANSWERS_MAX:
+            return None
+        nonce = str(next(self._numbers))
+        getattr(command, command_field).nonce = nonce
+        waiting = self._answers[nonce] = asyncio.get_running_loop().create_future()
+        try:
+            if not client.stream.send(command):
+                return None
+            async with asyncio.timeout(timeout_s):
+                return await waiting
+        except TimeoutError:
+            return None
+        finally:
+            del self._answers[nonce]
+
+    def answered(self, nonce: str, answer: Any) -> None:
+        waiting = self._answers.get(nonce)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)

@@ -1,0 +1,45 @@
+"""Broker, name server and the front for RocketMQ 5 clients in one process."""
+
+from regulus.errors import RegulusError
+from regulus.proxy.access import CallAccess
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.local_brokers import LocalBrokers
+from regulus.proxy.server import ProxyServer
+from regulus.server.assembly import Regulus
+from regulus.transport.config import TransportConfig
+
+
+class RegulusWithFront:
+    """The front begins last and ends first: what it is asked, it asks the broker.
+
+    With `may_lack_front` a port that another takes is no reason not to start; `missing` says so then.
+    """
+
+    def __init__(self, regulus: Regulus, config: ProxyConfig, transport: TransportConfig, *,
+                 may_lack_front: bool = False) -> None:
+        self.missing = ""
+        self._may_lack_front = may_lack_front
+        self.regulus = regulus
+        broker_server = regulus.broker_server
+        access = CallAccess(lambda: broker_server.access_rules) if broker_server.is_guarded else None
+        self.front = ProxyServer(config, LocalBrokers(regulus), transport, access)
+
+    async def start(self) -> None:
+        """Raises as Regulus does, and OSError when the port of the front is taken."""
+        await self.regulus.start()
+        try:
+            await self.front.start()
+        except OSError as error:
+            if not self._may_lack_front:
+                await self.regulus.stop()
+                raise
+            self.missing = error.strerror or str(error)
+        except RegulusError:
+            await self.regulus.stop()
+            raise
+
+    async def stop(self) -> None:
+        try:
+            await self.front.stop()
+        finally:
+            await self.regulus.stop()

@@ -1,0 +1,129 @@
+"""Deeds on messages that were popped: take, acknowledge, keep invisible for longer, put among the dead letters."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from regulus.errors import CallRefused, HeaderError, RecordError
+from regulus.model import message_properties as names
+from regulus.model.message import MessageExt
+from regulus.proxy.brokers import Brokers
+from regulus.proxy.receipt_handle import PoppedOffsets, ReceiptHandle
+from regulus.proxy.status import checked
+from regulus.record import message_record
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.grpc.codes import Code
+from regulus.wire.headers import (
+    AckMessageRequest,
+    ChangeMessageInvisibletimeRequest,
+    ChangeMessageInvisibletimeResponse,
+    ConsumerSendMsgBackRequest,
+    PopMessageRequest,
+    PopMessageResponse,
+    ViewMessageByIdRequest,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+TIMEOUT_MS = 3_000
+POP_MARGIN_MS = 2_000
+"""How much longer than its poll a broker may take to answer."""
+_NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.NO_MESSAGE)
+
+
+class Popped(NamedTuple):
+    message: MessageExt
+    handle: ReceiptHandle
+
+
+async def pop(brokers: Brokers, broker: str, request: PopMessageRequest) -> list[Popped]:
+    """Raises CallRefused; with TOO_MANY_REQUESTS when the broker holds too many polls."""
+    command = RemotingCommand.request(RequestCode.POP_MESSAGE, request.ext())
+    answer = await brokers.ask(broker, command, request.poll_time + POP_MARGIN_MS)
+    if answer.code in _NOTHING:
+        return []
+    if answer.code == ResponseCode.POLLING_FULL:
+        raise CallRefused(Code.TOO_MANY_REQUESTS, "the broker holds as many polls as it can")
+    return _popped(checked(answer), broker, request)
+
+
+def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) -> list[Popped]:
+    try:
+        messages = message_record.decode_all(answer.body)
+        offsets = PoppedOffsets(PopMessageResponse.decode(answer), broker, request.topic)
+    except (RecordError, HeaderError) as error:
+        raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"what broker {broker} popped cannot be read: {error}") from error
+    handles = offsets.handles(messages, [message.properties.get(names.POP_CK) for message in messages])
+    if request.order:
+        for message in messages:
+            message.reconsume_times = max(message.reconsume_times, offsets.order_count(message))
+    return [Popped(message, handle) for message, handle in zip(messages, handles, strict=True)]
+
+
+async def ack(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -> None:
+    """Raises CallRefused. What was acknowledged before may be so again."""
+    header = AckMessageRequest(consumer_group=group, topic=handle.real_topic(topic, group), queue_id=handle.queue_id,
+                               extra_info=handle.receipt(), offset=handle.queue_offset, broker_name=handle.broker)
+    answer = await brokers.ask(handle.broker, RemotingCommand.request(RequestCode.ACK_MESSAGE, header.ext()),
+                               TIMEOUT_MS)
+    if answer.code == ResponseCode.NO_MESSAGE:
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message is in its queue")
+    checked(answer)
+
+
+async def change_invisible(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle,
+                           invisible_ms: int) -> ReceiptHandle:
+    """The new handle. Raises CallRefused, with INVALID_RECEIPT_HANDLE where there is nothing to change."""
+    real = handle.real_topic(topic, group)
+    header = ChangeMessageInvisibletimeRequest(
+        consumer_group=group, topic=real, queue_id=handle.queue_id, extra_info=handle.receipt(),
+        offset=handle.queue_offset, invisible_time=invisible_ms, broker_name=handle.broker)
+    command = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext())
+    answer = await brokers.ask(handle.broker, command, TIMEOUT_MS)
+    if answer.code == ResponseCode.NO_MESSAGE:
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message is in its queue")
+    try:
+        told = ChangeMessageInvisibletimeResponse.decode(checked(answer))
+    except HeaderError as error:
+        raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"broker {handle.broker}: {error}") from error
+    return ReceiptHandle(
+        checkpoint_offset=handle.queue_offset, pop_time=told.pop_time, invisible_time=told.invisible_time,
+        revive_queue_id=told.revive_qid, retry=handle.retry, broker=handle.broker, queue_id=handle.queue_id,
+        queue_offset=handle.queue_offset, physical_offset=handle.physical_offset)
+
+
+async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle, message_id: str) -> None:
+    """Copied to the group's dead letters, then acknowledged: in this order, as only so it is never nowhere. Raises
+    CallRefused."""
+    if handle.physical_offset < 0:
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle does not say where the message lies")
+    await _check_place(brokers, group, topic, handle)
+    header = ConsumerSendMsgBackRequest(
+        offset=handle.physical_offset, group=group, delay_level=-1, origin_msg_id=message_id,
+        origin_topic=handle.real_topic(topic, group), max_reconsume_times=0)
+    answer = await brokers.ask(
+        handle.broker, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()), TIMEOUT_MS)
+    checked(answer)
+    await ack(brokers, group, topic, handle)
+
+
+async def _check_place(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -> None:
+    """A broker copies whatever lies at the offset that it is told. So it is asked first whether that is the message of
+    the handle, for a handle is what a client says."""
+    header = ViewMessageByIdRequest(offset=handle.physical_offset)
+    answer = checked(await brokers.ask(
+        handle.broker, RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header.ext()), TIMEOUT_MS))
+    try:
+        found = message_record.decode(answer.body, read_body=False)
+    except RecordError as error:
+        raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"broker {handle.broker}: {error}") from error
+    if (found.topic, found.queue_id, found.queue_offset) != (handle.real_topic(topic, group), handle.queue_id,
+                                                             handle.queue_offset):
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names the place of another message")
+
+
+async def release(brokers: Brokers, group: str, topic: str, popped: Sequence[ReceiptHandle], after_ms: int) -> None:
+    """Let messages become visible soon, which nobody will acknowledge. What fails becomes visible in its time."""
+    for handle in popped:
+        try:
+            await change_invisible(brokers, group, topic, handle, after_ms)
+        except CallRefused:
+            continue

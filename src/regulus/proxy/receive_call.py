@@ -1,0 +1,166 @@
+"""ReceiveMessage: a long poll that pops messages and streams them to the client. Source: ReceiveMessageActivity."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from regulus.client.tasks import TaskGroup
+from regulus.errors import CallRefused
+from regulus.model import message_properties as names
+from regulus.model.topics import SubscriptionGroupConfig
+from regulus.proxy import popping, receiving, routing, settings
+from regulus.proxy.brokers import Brokers
+from regulus.proxy.caller import Caller
+from regulus.proxy.catalog import Catalog
+from regulus.proxy.clients import Clients
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.names import full_name, group_name, topic_name
+from regulus.proxy.popping import Popped
+from regulus.proxy.received import message_id, to_message
+from regulus.proxy.renewals import Renewed
+from regulus.proxy.renewing import Renewing
+from regulus.proxy.status import status
+from regulus.proxy.times import set_ms
+from regulus.wire.bodies import SubscriptionData
+from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import ClientType, Code
+from regulus.wire.headers import PopMessageRequest
+
+_log = logging.getLogger(__name__)
+
+REFUSAL_REST_S = 0.5
+"""How long a lasting refusal is held back: several clients ask again at once, whatever they are told."""
+_LASTING = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.FORBIDDEN, Code.PROXY_TIMEOUT,
+                      Code.INTERNAL_SERVER_ERROR, Code.UNAUTHORIZED, Code.TOO_MANY_REQUESTS, Code.NOT_IMPLEMENTED))
+
+
+def _heard(task: "asyncio.Task[list[Popped]]") -> None:
+    """Whoever waits for it hears of its failure; after that nobody has to."""
+    if not task.cancelled():
+        task.exception()
+
+
+class ReceiveCall:
+    def __init__(self, brokers: Brokers, catalog: Catalog, clients: Clients, renewing: Renewing, config: ProxyConfig,
+                 now_ms: Callable[[], int]) -> None:
+        self._brokers = brokers
+        self._catalog = catalog
+        self._clients = clients
+        self._renewing = renewing
+        self._config = config
+        self._now_ms = now_ms
+        self._tasks = TaskGroup()
+        self._turn = 0
+
+    async def stop(self) -> None:
+        await self._tasks.cancel()
+
+    async def receive(self, request: Any, caller: Caller) -> AsyncIterator[Any]:
+        """The elements of the stream: status, messages, the time of delivery. What is popped and was not taken becomes
+        visible to others soon."""
+        waiting: list[Popped] = []
+        group = topic = ""
+        try:
+            topic = topic_name(full_name(request.message_queue.topic, caller.namespace))
+            group = group_name(full_name(request.group, caller.namespace))
+            waiting += await self._received(request, caller, topic, group)
+            code = Code.OK if waiting else Code.MESSAGE_NOT_FOUND
+            yield messages.ReceiveMessageResponse(status=status(code))
+            while waiting:
+                yield self._element(waiting[0], request, caller, topic, group)
+                waiting.pop(0)
+        except CallRefused as error:
+            yield await self._refusal(error)
+        finally:
+            if waiting:
+                self._release(group, topic, waiting)
+        end = messages.ReceiveMessageResponse()
+        set_ms(end.delivery_timestamp, self._now_ms())
+        yield end
+
+    async def _refusal(self, error: CallRefused) -> Any:
+        if error.code in _LASTING:
+            await asyncio.sleep(REFUSAL_REST_S)
+        return messages.ReceiveMessageResponse(status=status(error.code, str(error)))
+
+    async def _received(self, request: Any, caller: Caller, topic: str, group: str) -> list[Popped]:
+        """What the client is to get. Raises CallRefused."""
+        now_ms = self._now_ms()
+        wanted = receiving.subscription(topic, request.filter_expression)
+        invisible_ms = receiving.invisible_ms(request, self._config)
+        broker = await self._broker(request, topic)
+        config = await self._catalog.group(group, topic)
+        client = self._clients.heard(caller.client_id, now_ms)
+        client.client_type = client.client_type or (ClientType.PUSH_CONSUMER if request.auto_renew
+                                                    else ClientType.SIMPLE_CONSUMER)
+        client.group = client.group or group
+        pop = PopMessageRequest(
+            consumer_group=group, topic=topic, queue_id=-1, max_msg_nums=receiving.batch_size(request),
+            invisible_time=invisible_ms, poll_time=receiving.poll_ms(request, caller, self._config, now_ms),
+            born_time=now_ms, init_mode=receiving.START_AT_END, exp_type=wanted.expression_type,
+            exp=wanted.sub_string, order=config.consume_message_orderly,
+            attempt_id=receiving.attempt_id(request) if config.consume_message_orderly else None, broker_name=broker)
+        popped = await self._pop(broker, pop)
+        return await self._that_are_due(popped, wanted, config, topic)
+
+    async def _broker(self, request: Any, topic: str) -> str:
+        """The broker that is asked for; any that has queues to read where that one has none."""
+        names = routing.readable_brokers(await self._catalog.route(topic))
+        if not names:
+            raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be read")
+        if request.message_queue.broker.name in names:
+            return str(request.message_queue.broker.name)
+        self._turn += 1
+        return names[self._turn % len(names)]
+
+    async def _pop(self, broker: str, pop: PopMessageRequest) -> list[Popped]:
+        """A client that goes away while it waits takes its poll's messages from nobody: they are released when they
+        come."""
+        task = self._tasks.spawn_with(popping.pop(self._brokers, broker, pop), f"pop of {pop.consumer_group}",
+                                      _heard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._tasks.spawn(self._release_late(task, pop), f"release for {pop.consumer_group}")
+            raise
+
+    async def _release_late(self, task: "asyncio.Task[list[Popped]]", pop: PopMessageRequest) -> None:
+        try:
+            popped = await task
+        except CallRefused:
+            return
+        await popping.release(self._brokers, pop.consumer_group, pop.topic, [each.handle for each in popped],
+                              self._config.invisible_time_millis_when_clear)
+
+    async def _that_are_due(self, popped: list[Popped], wanted: SubscriptionData, config: SubscriptionGroupConfig,
+                            topic: str) -> list[Popped]:
+        """Without what the client did not ask for, which is acknowledged, and what failed too often, which becomes a
+        dead letter."""
+        kept: list[Popped] = []
+        for each in popped:
+            try:
+                if not receiving.has_wanted_tag(each.message.properties.get(names.TAGS, ""), wanted):
+                    await popping.ack(self._brokers, config.group_name, topic, each.handle)
+                elif each.message.reconsume_times >= settings.max_attempts(config):
+                    await popping.to_dead_letters(self._brokers, config.group_name, topic, each.handle,
+                                                  message_id(each.message))
+                else:
+                    kept.append(each)
+            except CallRefused as error:
+                _log.warning("message %s of group %s is delivered though it should not: %s", message_id(each.message),
+                             config.group_name, error)
+                kept.append(each)
+        return kept
+
+    def _element(self, popped: Popped, request: Any, caller: Caller, topic: str, group: str) -> Any:
+        text = popped.handle.text()
+        if request.auto_renew and self._config.enable_proxy_auto_renew:
+            self._renewing.add(Renewed(
+                key=(caller.client_id, group, text), topic=topic, message_id=message_id(popped.message),
+                handle=popped.handle, taken_at_ms=self._now_ms(), attempts=popped.message.reconsume_times))
+        return messages.ReceiveMessageResponse(message=to_message(popped.message, topic, text))
+
+    def _release(self, group: str, topic: str, waiting: list[Popped]) -> None:
+        self._tasks.spawn(popping.release(self._brokers, group, topic, [each.handle for each in waiting],
+                                          self._config.invisible_time_millis_when_clear), f"release for {group}")

@@ -1,0 +1,100 @@
+"""From a stored message to what a RocketMQ 5 client reads. Source: GrpcConverter.buildMessage."""
+
+import hashlib
+from typing import Any
+
+from regulus.errors import MessageIllegal
+from regulus.model import message_properties as names
+from regulus.model import sys_flag
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_address, host_text, offset_message_id
+from regulus.proxy import topic_types
+from regulus.proxy.sending import BORN_HOST, HIDDEN, TRACE_CONTEXT
+from regulus.proxy.times import set_ms
+from regulus.wire import compression
+from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import DigestType, Encoding, MessageType
+
+BODY_SIZE_MAX = 64 << 20
+"""Of an unpacked body; one that would be larger is handed on as it is stored."""
+
+
+def message_id(message: MessageExt) -> str:
+    return message.message_id or offset_message_id(message.store_host, message.physical_offset)
+
+
+def to_message(message: MessageExt, topic: str, receipt_handle: str | None = None,
+               kind: MessageType | None = None) -> Any:
+    """`topic` is the one that was asked for, whatever retry topic the message lay in."""
+    namespace, name = split_name(topic)
+    body, encoding = _body(message)
+    made = messages.Message(body=body)
+    made.topic.resource_namespace, made.topic.name = namespace, name
+    for key, value in message.properties.items():
+        if key not in HIDDEN:
+            made.user_properties[_valid(key)] = _valid(value)
+    system = made.system_properties
+    system.message_id = _valid(message_id(message))
+    system.body_digest.type = int(DigestType.MD5)
+    system.body_digest.checksum = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+    system.body_encoding = int(encoding)
+    system.message_type = int(kind or topic_types.type_of(message.properties))
+    _set_marks(system, message.properties)
+    _set_place(system, message)
+    if receipt_handle is not None:
+        system.receipt_handle = receipt_handle
+    return made
+
+
+def split_name(topic: str) -> tuple[str, str]:
+    """Namespace and name of `namespace%name`; retry topics and the like have none."""
+    if topic.startswith("%"):
+        return "", topic
+    namespace, percent, name = topic.partition("%")
+    return (namespace, name) if percent else ("", topic)
+
+
+def _body(message: MessageExt) -> tuple[bytes, Encoding]:
+    """Unpacked, because what clients can unpack differs; what we cannot is passed on as it is."""
+    if not message.sys_flag & sys_flag.COMPRESSED:
+        return message.body, Encoding.IDENTITY
+    try:
+        flags = message.sys_flag
+        if message.body[:2] == b"\x1f\x8b":     # a client of RocketMQ 5 packed it
+            return message.body, Encoding.GZIP
+        if not flags & sys_flag.COMPRESSION_MASK:
+            flags |= sys_flag.COMPRESSION_ZLIB
+        return compression.decompress(message.body, flags, BODY_SIZE_MAX), Encoding.IDENTITY
+    except MessageIllegal:
+        return message.body, Encoding.GZIP
+
+
+def _set_marks(system: Any, properties: dict[str, str]) -> None:
+    if tag := properties.get(names.TAGS):
+        system.tag = _valid(tag)
+    system.keys.extend([_valid(key) for key in properties.get(names.KEYS, "").split(" ") if key])
+    if group := properties.get(names.SHARDING_KEY):
+        system.message_group = _valid(group)
+    if context := properties.get(TRACE_CONTEXT):
+        system.trace_context = _valid(context)
+    at_ms = properties.get(names.TIMER_DELIVER_MS, "")
+    if at_ms.isdecimal() and len(at_ms) <= 15:
+        set_ms(system.delivery_timestamp, int(at_ms))
+    origin, origin_id = properties.get(names.DLQ_ORIGIN_TOPIC), properties.get(names.DLQ_ORIGIN_MESSAGE_ID)
+    if origin and origin_id:
+        system.dead_letter_queue.topic, system.dead_letter_queue.message_id = _valid(origin), _valid(origin_id)
+
+
+def _set_place(system: Any, message: MessageExt) -> None:
+    set_ms(system.born_timestamp, message.born_timestamp)
+    system.born_host = _valid(message.properties.get(BORN_HOST, "")) or host_address(message.born_host)[0]
+    set_ms(system.store_timestamp, message.store_timestamp)
+    system.store_host = host_text(message.store_host)
+    system.queue_id = message.queue_id
+    system.queue_offset = message.queue_offset
+    system.delivery_attempt = message.reconsume_times + 1
+
+
+def _valid(text: str) -> str:
+    """Protobuf takes no lone surrogates, and a stored property may have one."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

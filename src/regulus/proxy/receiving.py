@@ -1,0 +1,83 @@
+"""What a receive asks for: the checks and the times. Source: ReceiveMessageActivity."""
+
+from typing import Any
+
+from regulus.errors import CallRefused, HeaderError
+from regulus.proxy.caller import Caller
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.times import ms_of
+from regulus.wire.bodies import SubscriptionData
+from regulus.wire.bodies.subscription_data import ALL, SQL92, TAG
+from regulus.wire.grpc.codes import Code, FilterType
+
+BATCH_MAX = 32
+EXPRESSION_SIZE_MAX = 4_096
+ATTEMPT_ID_SIZE_MAX = 128
+START_AT_END = 1
+"""Where a group begins that is new."""
+
+
+def invisible_ms(request: Any, config: ProxyConfig) -> int:
+    """For how long nobody else gets what is received. Raises CallRefused."""
+    if request.auto_renew and config.enable_proxy_auto_renew:
+        return config.default_invisible_time_mills
+    asked = ms_of(request.invisible_duration)
+    if not config.min_invisible_time_mills_for_recv <= asked <= config.max_invisible_time_mills:
+        raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME,
+                          f"invisible for {asked} ms; {config.min_invisible_time_mills_for_recv} to "
+                          f"{config.max_invisible_time_mills} ms are possible")
+    return asked
+
+
+def changed_invisible_ms(request: Any, config: ProxyConfig) -> int:
+    """Raises CallRefused."""
+    asked = ms_of(request.invisible_duration)
+    if not 0 <= asked <= config.max_invisible_time_mills:
+        raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME,
+                          f"invisible for {asked} ms; 0 to {config.max_invisible_time_mills} ms are possible")
+    return asked
+
+
+def poll_ms(request: Any, caller: Caller, config: ProxyConfig, now_ms: int) -> int:
+    """How long to wait for a message: as long as the client asks and the server allows, and always so that the answer
+    is there before the client gives up."""
+    low = config.grpc_client_consumer_min_long_polling_timeout_millis
+    high = config.grpc_client_consumer_max_long_polling_timeout_millis
+    left = high + config.long_polling_reserve_time_in_millis
+    if caller.deadline_ms is not None:
+        left = max(0, caller.deadline_ms - now_ms)
+    asked = ms_of(request.long_polling_timeout) if request.HasField("long_polling_timeout") else left
+    return max(0, min(max(asked, low), high, left - config.long_polling_reserve_time_in_millis))
+
+
+def batch_size(request: Any) -> int:
+    return min(request.batch_size, BATCH_MAX) if request.batch_size > 0 else BATCH_MAX
+
+
+def subscription(topic: str, expression: Any) -> SubscriptionData:
+    """Raises CallRefused ILLEGAL_FILTER_EXPRESSION."""
+    kind = SQL92 if expression.type == FilterType.SQL else TAG
+    text = expression.expression.strip()
+    if len(text) > EXPRESSION_SIZE_MAX:
+        raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION,
+                          f"the filter has {len(text)} characters; {EXPRESSION_SIZE_MAX} are the most")
+    if kind == SQL92 and not text:
+        raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL filter is empty")
+    try:
+        return SubscriptionData.compile(topic, text or ALL, expression_type=kind)
+    except HeaderError as error:
+        raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION, str(error)) from error
+
+
+def has_wanted_tag(tag: str, wanted: SubscriptionData) -> bool:
+    """A broker compares hashes, and a message of the retry topic may have been popped for another filter."""
+    return not wanted.tags_set or tag in wanted.tags_set
+
+
+def attempt_id(request: Any) -> str | None:
+    if not request.HasField("attempt_id"):
+        return None
+    if len(request.attempt_id) > ATTEMPT_ID_SIZE_MAX:
+        raise CallRefused(Code.BAD_REQUEST, f"the attempt id has {len(request.attempt_id)} characters; "
+                                            f"{ATTEMPT_ID_SIZE_MAX} are the most")
+    return str(request.attempt_id) or None

@@ -1,0 +1,137 @@
+"""Messages in the hands of push consumers, which stay invisible for as long as their consumer works and lives.
+
+A message is popped for a minute. Before the minute is over it is made invisible for longer, and longer each time, until
+it is acknowledged, its client is gone, or three hours have passed. Each renewal brings another receipt handle, while
+the client goes on to give the one that it was given: what is under way is known here by that one.
+
+Pure: `due` says what is to be renewed and the caller says what became of it. A step costs what is due, not what is
+kept.
+
+Source: ReceiptHandleProcessor, DefaultReceiptHandleManager, RetryPolicy RenewStrategyPolicy.
+"""
+
+import heapq
+from dataclasses import dataclass
+from itertools import count
+
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.receipt_handle import ReceiptHandle
+
+EXTENSIONS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
+DUE_MAX = 256
+"""Renewals that one step begins; the next step takes the others."""
+
+Key = tuple[str, str, str]
+"""Client, group and the handle that the client was given."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Renewed:
+    """One message under way. `topic` is the one that the client consumes."""
+
+    key: Key
+    topic: str
+    message_id: str
+    handle: ReceiptHandle
+    taken_at_ms: int
+    attempts: int = 0           # deliveries of the message before this one
+    renewals: int = 0
+    failures: int = 0
+
+    @property
+    def client_id(self) -> str:
+        return self.key[0]
+
+    @property
+    def group(self) -> str:
+        return self.key[1]
+
+
+class Renewals:
+    def __init__(self, config: ProxyConfig) -> None:
+        self._config = config
+        self._kept: dict[Key, Renewed] = {}
+        self._of_client: dict[str, dict[Key, None]] = {}
+        self._due: list[tuple[int, int, Key]] = []
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, renewed: Renewed) -> bool:
+        """False when no more can be kept: the message becomes visible in its time."""
+        if len(self._kept) >= self._config.renewals_max:
+            return False
+        self._kept[renewed.key] = renewed
+        self._of_client.setdefault(renewed.client_id, {})[renewed.key] = None
+        self._schedule(renewed)
+        return True
+
+    def newest(self, key: Key) -> ReceiptHandle | None:
+        """The handle that counts now for one that was given; None where nothing is renewed for it."""
+        renewed = self._kept.get(key)
+        return None if renewed is None else renewed.handle
+
+    def take(self, key: Key) -> Renewed | None:
+        """What is renewed for a handle that was given, and is not any more: its client has decided."""
+        renewed = self._kept.pop(key, None)
+        if renewed is None:
+            return None
+        mine = self._of_client[renewed.client_id]
+        del mine[key]
+        if not mine:
+            del self._of_client[renewed.client_id]
+        return renewed
+
+    def take_client(self, client_id: str) -> list[Renewed]:
+        """All that a client has in hand, which is not renewed any more."""
+        keys = list(self._of_client.get(client_id, ()))
+        taken = [self._kept[key] for key in keys]
+        for key in keys:
+            self.take(key)
+        return taken
+
+    def due(self, now_ms: int) -> list[Renewed]:
+        """Those to renew now, at most DUE_MAX: each comes back through `renewed`, `failed` or `take`."""
+        found: list[Renewed] = []
+        while self._due and self._due[0][0] <= now_ms and len(found) < DUE_MAX:
+            _, _, key = heapq.heappop(self._due)
+            renewed = self._kept.get(key)
+            if renewed is not None:
+                found.append(renewed)
+        return found
+
+    def is_over(self, renewed: Renewed, now_ms: int) -> bool:
+        """Whether the message was held for too long to be renewed again."""
+        return now_ms - renewed.taken_at_ms >= self._config.renew_max_time_millis
+
+    @staticmethod
+    def extension_ms(renewed: Renewed) -> int:
+        return EXTENSIONS_MS[min(renewed.renewals, len(EXTENSIONS_MS) - 1)]
+
+    def renewed(self, renewed: Renewed, handle: ReceiptHandle) -> bool:
+        """False when the client decided meanwhile: the new handle is then the caller's to settle."""
+        if self._kept.get(renewed.key) is not renewed:
+            return False
+        renewed.handle = handle
+        renewed.renewals += 1
+        renewed.failures = 0
+        self._schedule(renewed)
+        return True
+
+    def failed(self, renewed: Renewed, *, is_final: bool, now_ms: int) -> None:
+        """A renewal that did not succeed; tried again soon unless it is the last failure that is borne."""
+        renewed.failures += 1
+        if is_final or renewed.failures >= self._config.max_renew_retry_times:
+            if self._kept.get(renewed.key) is renewed:
+                self.take(renewed.key)
+            return
+        if self._kept.get(renewed.key) is renewed:
+            self._push(now_ms + self._config.renew_schedule_period_millis // 5, renewed.key)
+
+    def _schedule(self, renewed: Renewed) -> None:
+        self._push(renewed.handle.visible_at_ms - self._config.renew_ahead_time_millis
+                   - self._config.renew_schedule_period_millis, renewed.key)
+
+    def _push(self, at_ms: int, key: Key) -> None:
+        heapq.heappush(self._due, (at_ms, next(self._numbers), key))

@@ -1,0 +1,156 @@
+"""The front put together: gRPC's server, its port, the clock and the loops. Started once and stopped once."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from regulus.client.tasks import TaskGroup
+from regulus.errors import CallRefused, RegulusError
+from regulus.proxy.access import CallAccess
+from regulus.proxy.brokers import NAME_SERVER, Brokers
+from regulus.proxy.calls import Calls
+from regulus.proxy.catalog import Catalog
+from regulus.proxy.clients import Clients
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.front import Front
+from regulus.proxy.receive_call import ReceiveCall
+from regulus.proxy.renewing import Renewing
+from regulus.proxy.service import Service
+from regulus.proxy.telemetry import Telemetry
+from regulus.transport.config import TransportConfig
+from regulus.wire.bodies import ClusterInfo
+from regulus.wire.bodies.heartbeat_data import HeartbeatData, ProducerData
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+HEARTBEAT_S = 20.0
+GROUPS_OF_HEARTBEAT_MAX = 200
+"""Producer groups that one heartbeat names."""
+STOP_S = 2.0
+"""How long calls under way have to end."""
+_TIMEOUT_MS = 3_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class ProxyServer:
+    """`brokers` is what stands behind; `transport` has how TLS is done; `read_accounts` looks whether the accounts have
+    changed, where nobody else does. Raises ConfigError when the certificate cannot be used."""
+
+    def __init__(self, config: ProxyConfig, brokers: Brokers, transport: TransportConfig,
+                 access: CallAccess | None = None, read_accounts: Callable[[int], None] | None = None) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._access = access
+        self._read_accounts = read_accounts
+        self._front = Front(transport, config.connections_max)
+        self._clients = Clients(config)
+        catalog = Catalog(brokers, config)
+        self._renewing = Renewing(brokers, config, now_ms)
+        self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
+        self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
+        self._telemetry = Telemetry(catalog, self._clients, config, now_ms)
+        self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config,
+                                self._front.peer, now_ms)
+        self._server: Any = None
+        self._tasks = TaskGroup()
+        self._told: set[str] = set()
+        self._told_at = 0.0
+
+    @property
+    def port(self) -> int:
+        return self._front.port
+
+    async def start(self) -> None:
+        """Raises OSError when the port is taken."""
+        bound = self._front.bind(self._config.bind_address, self._config.grpc_server_port)
+        try:
+            self._brokers.on_request = self._telemetry.hear
+            await self._brokers.start()
+            self._server = grpc.aio.server(options=_options(self._config))
+            self._server.add_generic_rpc_handlers((self._service,))
+            self._front.target_port = self._server.add_insecure_port("127.0.0.1:0")
+            await self._server.start()
+            self._calls.own_port = self._front.port
+            await self._front.accept(bound)
+        except (OSError, RegulusError):
+            bound.close()
+            raise
+        self._tasks.supervise(self._tick, "tick of the gRPC front")
+
+    async def stop(self) -> None:
+        """What was not answered by then is asked again by its client, elsewhere."""
+        await self._tasks.cancel()
+        self._service.end_streams()
+        if self._server is not None:
+            await self._server.stop(STOP_S)
+        await self._front.stop()
+        await self._receive.stop()
+        await self._renewing.stop()
+        await self._brokers.stop()
+
+    async def _tick(self) -> None:
+        while True:
+            self._renewing.begin_due()
+            for client_id in self._clients.expired(now_ms()):
+                self._clients.forget(client_id)
+                await self._renewing.release_all(client_id)
+            await self._tell_brokers()
+            if self._read_accounts is not None:
+                self._read_accounts(time.monotonic_ns() // 1_000_000)
+            if self._access is not None:
+                for kind, names in self._access.happenings.take().items():
+                    _log.warning("%s: %s", kind, names)
+            await asyncio.sleep(TICK_S)
+
+    async def _tell_brokers(self) -> None:
+        """Brokers ask producers for the outcome of transactions, and learn from heartbeats whom they may ask: us, for
+        each topic to which a client sends."""
+        topics = self._clients.producer_topics()
+        now_s = time.monotonic()
+        if not topics or (self._told.issuperset(topics) and now_s - self._told_at < HEARTBEAT_S):
+            return
+        self._told, self._told_at = set(topics), now_s
+        try:
+            answer = await self._brokers.ask(
+                NAME_SERVER, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), _TIMEOUT_MS)
+            table = ClusterInfo.decode(answer.body).broker_addr_table if answer.code == ResponseCode.SUCCESS else {}
+            for name in sorted(name for name, data in table.items() if 0 in data.broker_addrs):
+                await self._tell_broker(name, topics)
+        except RegulusError as error:
+            self._told_at = 0.0
+            _log.warning("the brokers do not hear who may be asked for transactions: %s", error)
+
+    async def _tell_broker(self, name: str, topics: list[str]) -> None:
+        for start in range(0, len(topics), GROUPS_OF_HEARTBEAT_MAX):
+            groups = topics[start:start + GROUPS_OF_HEARTBEAT_MAX]
+            data = HeartbeatData(client_id=f"regulus-proxy@{self.port}@{start}",
+                                 producer_data_set=[ProducerData(group_name=each) for each in groups])
+            try:
+                await self._brokers.ask(name, RemotingCommand.request(RequestCode.HEART_BEAT, body=data.encode()),
+                                        _TIMEOUT_MS)
+            except CallRefused as error:
+                self._told_at = 0.0
+                _log.info("broker %s has no heartbeat of ours: %s", name, error)
+
+
+def _options(config: ProxyConfig) -> list[tuple[str, int]]:
+    """Of gRPC's server: large messages, and pings in both directions on connections that last for days."""
+    return [("grpc.max_receive_message_length", config.grpc_max_inbound_message_size),
+            ("grpc.max_send_message_length", config.grpc_max_inbound_message_size),
+            ("grpc.max_metadata_size", config.metadata_size_max),
+            ("grpc.absolute_max_metadata_size", config.metadata_size_max),
+            ("grpc.so_reuseport", 0),
+            ("grpc.keepalive_time_ms", 60_000), ("grpc.keepalive_timeout_ms", 20_000),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000), ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.max_connection_idle_ms", 120_000)]

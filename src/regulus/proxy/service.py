@@ -1,0 +1,228 @@
+"""The methods as gRPC calls them: bytes in, bytes out, limits kept, every refusal a status of the response.
+
+All that is said in a business sense is said in a response; gRPC's own status is for what is no call of ours, and for
+the end of a telemetry stream.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from regulus.errors import CallRefused, HeaderError, MessageIllegal
+from regulus.proxy.access import CallAccess
+from regulus.proxy.caller import Caller, caller_of, check_client_id
+from regulus.proxy.calls import Calls
+from regulus.proxy.clients import Clients, Stream
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.receive_call import ReceiveCall
+from regulus.proxy.status import status
+from regulus.proxy.telemetry import NODE_JS_REPEATS_S, Telemetry
+from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import Code
+
+_log = logging.getLogger(__name__)
+
+UNARY = {
+    "QueryRoute": "query_route", "Heartbeat": "heartbeat", "SendMessage": "send_message",
+    "QueryAssignment": "query_assignment", "AckMessage": "ack_message",
+    "ForwardMessageToDeadLetterQueue": "forward_to_dead_letters", "EndTransaction": "end_transaction",
+    "NotifyClientTermination": "notify_client_termination", "ChangeInvisibleDuration": "change_invisible_duration",
+    "RecallMessage": "recall_message", "SyncLiteSubscription": "sync_lite_subscription"}
+"""Methods with one answer. PullMessage and those of offsets stay UNIMPLEMENTED in gRPC's sense, as in RocketMQ's proxy:
+no client calls them."""
+DEADLINE_S_MAX = 86_400.0
+"""A client may name a deadline in sixty years."""
+_ENDS_STREAM = frozenset((Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED, Code.TOO_MANY_REQUESTS,
+                          Code.REQUEST_HEADER_FIELDS_TOO_LARGE))
+
+Call = Callable[[Any, Caller], Awaitable[Any]]
+
+
+class Service(grpc.GenericRpcHandler):
+    """`peer_of` says who is behind a connection that gRPC knows by our own port; None: nobody of ours."""
+
+    def __init__(self, calls: Calls, receive: ReceiveCall, telemetry: Telemetry, clients: Clients,
+                 access: CallAccess | None, config: ProxyConfig, peer_of: Callable[[int], str | None],
+                 now_ms: Callable[[], int]) -> None:
+        self._calls = calls
+        self._receive = receive
+        self._telemetry = telemetry
+        self._clients = clients
+        self._access = access
+        self._config = config
+        self._peer_of = peer_of
+        self._now_ms = now_ms
+        self._under_way = self._size = self._receiving = self._streams = 0
+        self._open_streams: set[Stream] = set()
+        self._handlers = self._make_handlers()
+
+    def service(self, details: Any) -> Any:
+        return self._handlers.get(details.method)
+
+    def end_streams(self) -> None:
+        """Let all telemetry streams end: the server stops."""
+        for stream in self._open_streams:
+            stream.end()
+
+    def _make_handlers(self) -> dict[str, Any]:
+        types = messages.method_types()
+        handlers: dict[str, Any] = {f"/{messages.SERVICE}/{name}": grpc.unary_unary_rpc_method_handler(
+            self._unary(name, *types[name])) for name in UNARY}
+        handlers[f"/{messages.SERVICE}/ReceiveMessage"] = grpc.unary_stream_rpc_method_handler(self._receive_message)
+        handlers[f"/{messages.SERVICE}/Telemetry"] = grpc.stream_stream_rpc_method_handler(self._telemetry_stream)
+        return handlers
+
+    # --- calls with one answer ---------------------------------------------------------------------------------------
+
+    def _unary(self, method: str, request_type: Any, response_type: Any) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        call: Call = getattr(self._calls, UNARY[method])
+
+        async def answer(data: bytes, context: Any) -> bytes:
+            request = None
+            self._under_way += 1
+            self._size += len(data)
+            try:
+                self._check_room()
+                request = request_type.FromString(data)
+                response = await call(request, await self._admitted(method, request, context))
+            except (CallRefused, DecodeError, HeaderError, MessageIllegal) as error:
+                response = response_type(status=_status_of(error))
+            except Exception:       # one broken call must not end others
+                _log.exception("%s failed", method)
+                response = response_type(status=status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log"))
+            finally:
+                self._under_way -= 1
+                self._size -= len(data)
+            if method == "ChangeInvisibleDuration" and request is not None and not response.receipt_handle:
+                response.receipt_handle = request.receipt_handle    # clients take it over even from a refusal
+            return bytes(response.SerializeToString())
+        return answer
+
+    async def _admitted(self, method: str, request: Any, context: Any) -> Caller:
+        """Who calls, when all may go on. Raises CallRefused."""
+        caller = await self._caller(context)
+        self._check(method, request, caller)
+        return caller
+
+    def _check_room(self) -> None:
+        """Raises CallRefused when as much is under way as may be."""
+        if self._under_way > self._config.calls_max:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.calls_max} calls are under way (callsMax)")
+        if self._size > self._config.calls_size_max:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.calls_size_max} bytes of calls are under way "
+                                                      "(callsSizeMax)")
+
+    async def _caller(self, context: Any) -> Caller:
+        port = context.peer().rpartition(":")[2]
+        peer = self._peer_of(int(port)) if port.isdecimal() else None
+        if peer is None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this port is not for clients")
+        left_s = context.time_remaining()
+        deadline = None if left_s is None or left_s > DEADLINE_S_MAX else self._now_ms() + int(left_s * 1000)
+        return caller_of(context.invocation_metadata() or (), peer or "", deadline)
+
+    def _check(self, method: str, request: Any, caller: Caller) -> None:
+        if self._access is not None:
+            self._access.check(method, request, caller)
+        check_client_id(caller)
+
+    # --- streams -----------------------------------------------------------------------------------------------------
+
+    async def _receive_message(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
+        self._receiving += 1
+        try:
+            request = messages.ReceiveMessageRequest.FromString(data)
+            caller = await self._caller(context)
+            self._check("ReceiveMessage", request, caller)
+            if self._receiving > self._config.receive_streams_max:
+                raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.receive_streams_max} receives are under way "
+                                                          "(receiveStreamsMax)")
+            async for element in self._receive.receive(request, caller):
+                yield element.SerializeToString()
+        except (CallRefused, DecodeError, HeaderError) as error:
+            yield messages.ReceiveMessageResponse(status=_status_of(error)).SerializeToString()
+        except Exception:
+            _log.exception("ReceiveMessage failed")
+            refusal = status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log")
+            yield messages.ReceiveMessageResponse(status=refusal).SerializeToString()
+        finally:
+            self._receiving -= 1
+
+    async def _telemetry_stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """Until the client ends its side, says what it may not, or reads too slowly."""
+        caller = await self._caller(context)
+        await context.send_initial_metadata(())     # some clients wait for it before they say anything
+        if self._streams >= self._config.telemetry_streams_max:
+            full = status(Code.TOO_MANY_REQUESTS, f"{self._config.telemetry_streams_max} streams are open "
+                                                  "(telemetryStreamsMax)")
+            await context.write(messages.TelemetryCommand(status=full).SerializeToString())
+            return
+        stream = Stream()
+        self._streams += 1
+        self._open_streams.add(stream)
+        reading = asyncio.ensure_future(self._read(requests, caller, stream))
+        tasks: list[asyncio.Future[Any]] = [reading, asyncio.ensure_future(_write(stream, context)),
+                                            asyncio.ensure_future(stream.ended.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await _end(reading.result() if reading.done() else None, context)
+        finally:
+            self._streams -= 1
+            self._open_streams.discard(stream)
+            stream.end()
+            self._clients.closed(caller.client_id, stream)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, requests: AsyncIterator[bytes], caller: Caller, stream: Stream) -> Exception | None:
+        """What ends the stream; None when the client does."""
+        is_first = True
+        loop = asyncio.get_running_loop()
+        try:
+            async for data in requests:
+                command = messages.TelemetryCommand.FromString(data)
+                self._check("Telemetry", command, caller)
+                await self._telemetry.take(command, caller, stream)
+                if is_first and self._telemetry.wants_repeats(caller):
+                    for delay_s in NODE_JS_REPEATS_S:
+                        loop.call_later(delay_s, self._telemetry.repeat, caller, stream)
+                is_first = False
+        except (CallRefused, DecodeError, HeaderError) as error:
+            return error
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            _log.exception("Telemetry failed")
+            return error
+        return None
+
+
+async def _write(stream: Stream, context: Any) -> None:
+    while True:
+        command = await stream.commands.get()
+        await context.write(command.SerializeToString())
+
+
+async def _end(fault: Exception | None, context: Any) -> None:
+    """The stream's last word."""
+    if fault is None:
+        return
+    if isinstance(fault, CallRefused) and fault.code in _ENDS_STREAM:
+        await context.write(messages.TelemetryCommand(status=_status_of(fault)).SerializeToString())
+    elif isinstance(fault, CallRefused | DecodeError | HeaderError):
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(fault)[:1024])
+    else:
+        await context.abort(grpc.StatusCode.INTERNAL, "the server failed; see its log")
+
+
+def _status_of(error: Exception) -> Any:
+    if isinstance(error, CallRefused):
+        return status(error.code, str(error))
+    if isinstance(error, DecodeError):
+        return status(Code.BAD_REQUEST, "the request is no message of its kind")
+    return status(Code.INTERNAL_SERVER_ERROR, str(error))

@@ -1,0 +1,52 @@
+"""What a broker's or name server's answer means to a RocketMQ 5 client. Source: ResponseBuilder."""
+
+from regulus.errors import CallRefused
+from regulus.wire.codes import ResponseCode
+from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import Code
+from regulus.wire.remoting_command import RemotingCommand
+
+MESSAGE_SIZE_MAX = 1024
+"""Characters of a status message: a remark may have a stack trace."""
+
+_CODES = {
+    ResponseCode.SUCCESS: Code.OK,
+    ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.NOT_IMPLEMENTED,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Code.CONSUMER_GROUP_NOT_FOUND,
+    ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
+    ResponseCode.FLUSH_DISK_TIMEOUT: Code.MASTER_PERSISTENCE_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: Code.SLAVE_PERSISTENCE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
+    ResponseCode.NO_PERMISSION: Code.FORBIDDEN,
+}
+
+
+def status(code: int, message: str = "") -> messages.Status:
+    return messages.Status(code=int(code), message=message[:MESSAGE_SIZE_MAX] or _name(code))
+
+
+def code_of(answer: RemotingCommand) -> int:
+    """The status code for a broker's answer."""
+    return int(_CODES.get(answer.code, Code.INTERNAL_SERVER_ERROR))      # type: ignore[call-overload]
+
+
+def checked(answer: RemotingCommand) -> RemotingCommand:
+    """The same answer. Raises CallRefused when it is no success."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise CallRefused(code_of(answer), answer.remark or f"the broker answers {answer.code}")
+    return answer
+
+
+def common(codes: list[int]) -> int:
+    """The code over entries of several codes."""
+    if not codes:
+        return int(Code.INTERNAL_SERVER_ERROR)
+    return codes[0] if len(set(codes)) == 1 else int(Code.MULTIPLE_RESULTS)
+
+
+def _name(code: int) -> str:
+    try:
+        return Code(code).name
+    except ValueError:
+        return str(code)

@@ -1,0 +1,43 @@
+"""Which kinds of messages a topic takes: its attribute `message.type`. Source: TopicMessageType."""
+
+from collections.abc import Mapping
+
+from regulus.errors import CallRefused
+from regulus.model import message_properties as names
+from regulus.model.topics import is_dlq_topic, is_retry_topic
+from regulus.wire.grpc.codes import Code, MessageType
+
+ATTRIBUTE = "message.type"
+UNSPECIFIED, MIXED = "UNSPECIFIED", "MIXED"
+_MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
+_OF_NAME = {"NORMAL": (MessageType.NORMAL,), "FIFO": (MessageType.FIFO,), "DELAY": (MessageType.DELAY,),
+            "TRANSACTION": (MessageType.TRANSACTION,), MIXED: _MIXED, UNSPECIFIED: ()}
+_DELAYS = (names.DELAY_TIME_LEVEL, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
+
+
+def accepted(attributes: Mapping[str, str], untyped_take_all: bool) -> tuple[MessageType, ...]:
+    """What a topic with these attributes takes. One whose type nobody wrote was made by a client of RocketMQ 4, which
+    sends everything to it."""
+    name = attributes.get(ATTRIBUTE)
+    if name is None:
+        return _MIXED if untyped_take_all else (MessageType.NORMAL,)
+    return _OF_NAME.get(name.upper(), ())
+
+
+def type_of(properties: Mapping[str, str]) -> MessageType:
+    """The kind of a message by its properties, whatever its sender calls it."""
+    if properties.get(names.TRANSACTION_PREPARED) == "true":
+        return MessageType.TRANSACTION
+    if any(name in properties for name in _DELAYS):
+        return MessageType.DELAY
+    return MessageType.FIFO if names.SHARDING_KEY in properties else MessageType.NORMAL
+
+
+def check(topic: str, taken: tuple[MessageType, ...], kind: MessageType) -> None:
+    """Raises CallRefused MESSAGE_PROPERTY_CONFLICT_WITH_TYPE. Retry and dead-letter topics take everything."""
+    if kind in taken or is_retry_topic(topic) or is_dlq_topic(topic):
+        return
+    known = ", ".join(each.name for each in taken) or "none"
+    raise CallRefused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                      f"topic {topic} takes messages of type {known}, and this one is {kind.name}: use a topic with "
+                      f"message.type={kind.name}, or {MIXED}")

@@ -1,0 +1,33 @@
+"""Transaction ids: where the half message lies, so that nobody has to remember it, whichever front is asked.
+
+    <unique key>@<broker>@<offset in the half queue>@<physical offset>
+
+To clients an id is opaque. The broker compares what it finds there with what it is told of it.
+"""
+
+import re
+from typing import NamedTuple
+
+from regulus.errors import CallRefused
+from regulus.wire.grpc.codes import Code
+
+_FORM = re.compile(r"([^@\x00-\x20]{1,128})@([^@\x00-\x20]{1,255})@(\d{1,19})@(\d{1,19})", re.ASCII)
+
+
+class TransactionId(NamedTuple):
+    unique_key: str
+    broker: str
+    half_offset: int
+    physical_offset: int
+
+    def text(self) -> str:
+        return f"{self.unique_key}@{self.broker}@{self.half_offset}@{self.physical_offset}"
+
+
+def parse(text: str) -> TransactionId:
+    """Raises CallRefused INVALID_TRANSACTION_ID."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise CallRefused(Code.INVALID_TRANSACTION_ID, f"{text[:80]!r} is no transaction id of this server")
+    key, broker, half_offset, physical_offset = match.groups()
+    return TransactionId(key, broker, int(half_offset), int(physical_offset))

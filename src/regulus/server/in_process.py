@@ -1,0 +1,116 @@
+"""A client in the broker's own process: it asks as one behind a connection does, and no socket lies between.
+
+Its requests go through the same door, limits and handlers as all others, and their answers wait for the same disk.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from regulus.errors import ConnectionLost, FrameError, RequestTimeout
+from regulus.model.message_id import host_bytes
+from regulus.model.peer import Peer
+from regulus.server.request_server import RequestServer
+from regulus.transport.connection import next_channel
+from regulus.wire.frame_reader import FrameReader
+from regulus.wire.remoting_command import RemotingCommand
+
+_OPAQUE_MAX = 0x7FFFFFFF
+
+OnBrokerRequest = Callable[[RemotingCommand], Awaitable[RemotingCommand | None]]
+
+
+class InProcessConnection:
+    """`on_request` answers what the broker asks of its client; None: there is no answer."""
+
+    def __init__(self, requests: RequestServer, port: int, on_request: OnBrokerRequest) -> None:
+        own = host_bytes("127.0.0.1", port)
+        self.peer = Peer(next_channel(), own, own, "this process:0", "127.0.0.1")
+        self.is_open = False
+        self._requests = requests
+        self._on_request = on_request
+        self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._opaque = 0
+        self._reader = FrameReader()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        self.is_open = True
+        self._requests.on_opened(self)
+
+    def close(self) -> None:
+        """What was asked and is not answered yet fails with ConnectionLost."""
+        self.is_open = False
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionLost("the broker is stopping"))
+        for task in self._tasks:
+            task.cancel()
+        self._requests.on_closed(self)
+
+    async def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """The broker's answer. Raises RequestTimeout, ConnectionLost."""
+        if not self.is_open:
+            raise ConnectionLost("the broker is not running")
+        self._opaque = self._opaque % _OPAQUE_MAX + 1
+        command.opaque = opaque = self._opaque
+        waiting: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._waiting[opaque] = waiting
+        try:
+            self._requests.on_requests(self, [command])     # type: ignore[arg-type]
+            if waiting.done():
+                return waiting.result()
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await waiting
+        except TimeoutError:
+            raise RequestTimeout(f"the broker did not answer request {command.code} within {timeout_ms} ms") from None
+        finally:
+            del self._waiting[opaque]
+
+    def tell(self, command: RemotingCommand) -> None:
+        """A one-way request."""
+        if self.is_open:
+            self._requests.on_requests(self, [command])     # type: ignore[arg-type]
+
+    # --- as the broker sees a connection -----------------------------------------------------------------------------
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._reader.feed(data)
+        try:
+            for command in self._reader.frames():
+                self._take(command)
+        except FrameError as error:     # the broker's own frames: a fault of ours, told to whoever waits
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(ConnectionLost(str(error)))
+            self._reader = FrameReader()
+
+    def send_many(self, parts: Sequence[bytes | memoryview]) -> None:
+        self.write(b"".join(parts))
+
+    def send_soon(self, command: RemotingCommand) -> None:
+        self._take(command)
+
+    async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                answer = await self._on_request(command)
+        except TimeoutError:
+            answer = None
+        if answer is None:
+            raise RequestTimeout(f"no client answered request {command.code} within {timeout_ms} ms")
+        return answer
+
+    def _take(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            waiting = self._waiting.get(command.opaque)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(command)
+            return
+        task = asyncio.get_running_loop().create_task(self._hear(command))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hear(self, command: RemotingCommand) -> None:
+        answer = await self._on_request(command)
+        if answer is not None and not command.is_oneway:
+            self.tell(answer)

@@ -1,0 +1,188 @@
+"""The front in the broker's own process."""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.errors import ConnectionLost, RequestTimeout
+from regulus.model.store_rules import FlushDiskType
+from regulus.nameserver.config import NamesrvConfig
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.embedded import RegulusWithFront
+from regulus.server.assembly import Regulus
+from regulus.testing.running_server import small_store
+from regulus.transport.config import TransportConfig
+from regulus.wire.codes import RequestCode
+from regulus.wire.grpc import messages
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.proxy.scripted_brokers import METADATA, Caller
+
+HOST = "127.0.0.1"
+TRANSPORT = TransportConfig(bind_address=HOST)
+DATE = "20240102T030405Z"
+ACCOUNTS = """
+accounts:
+- accessKey: producer
+  secretKey: producer-secret
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms: [Orders=PUB]
+"""
+Make = Callable[..., Any]
+
+
+async def make_topic(server: RegulusWithFront, topic: str, kind: str) -> None:
+    """As an operator does, by a request in the process."""
+    ask = server.front._brokers.ask
+    answer = await ask("broker-a", RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "2", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+        "attributes": f"+message.type={kind}"}), 5000)
+    assert answer.code == 0, answer
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Make]:
+    started: list[RegulusWithFront] = []
+
+    async def start(flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH, **settings: Any) -> RegulusWithFront:
+        regulus = Regulus(BrokerConfig(listen_port=0, **settings, flush_disk_type=flush),
+                          small_store(tmp_path / "store"),
+                          NamesrvConfig(listen_port=0, bind_address=HOST, acl_enable=settings.get("acl_enable", False),
+                                        rocketmq_home=settings.get("rocketmq_home", "")),
+                          transport_config=TRANSPORT)
+        server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=0, bind_address=HOST), TRANSPORT)
+        await server.start()
+        started.append(server)
+        await make_topic(server, "Orders", "NORMAL")
+        await make_topic(server, "trans", "TRANSACTION")
+        return server
+
+    yield start
+    for each in started:
+        await each.stop()
+
+
+def send_request(topic: str = "Orders", **system: Any) -> Any:
+    request = messages.SendMessageRequest()
+    message = request.messages.add(body=b"body")
+    message.topic.name = topic
+    message.system_properties.message_id = "01AB"
+    for name, value in system.items():
+        setattr(message.system_properties, name, value)
+    return request
+
+
+@pytest.mark.parametrize("flush", [FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH])
+async def test_what_is_sent_by_grpc_is_stored(make: Make, flush: FlushDiskType) -> None:
+    server = await make(flush)
+    caller = Caller(server.front.port)
+    response = await caller.call("SendMessage", send_request(tag="A"))
+    assert (response.status.code, response.entries[0].status.code) == (20000, 20000), response
+    stored = server.regulus.broker_server.store
+    assert sum(stored.max_offset("Orders", queue) for queue in range(2)) == 1
+    await caller.channel.close()
+
+
+async def test_a_transaction_without_an_end_is_asked_for_and_committed(make: Make) -> None:
+    server = await make(transaction_time_out=100, transaction_check_interval=200)
+    caller = Caller(server.front.port)
+    stream = caller.telemetry()
+    told = messages.Settings(client_type=1)
+    told.publishing.topics.add(name="trans")
+    await stream.write(messages.TelemetryCommand(settings=told))
+    await stream.read()
+    sent = await caller.call("SendMessage", send_request("trans", message_type=4))
+    assert sent.status.code == 20000
+    asked = (await asyncio.wait_for(stream.read(), 20)).recover_orphaned_transaction_command
+    assert asked.message.body == b"body"
+    # Where the half message lies now: it is put back each time that nobody could be asked.
+    assert asked.transaction_id.startswith("01AB@broker-a@")
+    assert sent.entries[0].transaction_id.startswith("01AB@broker-a@")
+    end = messages.EndTransactionRequest(transaction_id=asked.transaction_id, message_id="01AB", resolution=1, source=2)
+    end.topic.name = "trans"
+    for _ in range(2):      # a client that did not hear the first answer says it again
+        assert (await caller.call("EndTransaction", end)).status.code == 20000
+    store = server.regulus.broker_server.store
+    assert sum(store.max_offset("trans", queue) for queue in range(2)) == 1
+    end.resolution = 2
+    assert (await caller.call("EndTransaction", end)).status.code == 50001
+    end.transaction_id = "01AB@broker-a@0@123456789"
+    assert (await caller.call("EndTransaction", end)).status.code == 50001
+    end.transaction_id = "01AB@broker-z@0@0"
+    assert (await caller.call("EndTransaction", end)).status.code == 40000
+    stream.cancel()
+    await caller.channel.close()
+
+
+async def test_accounts_of_the_broker_are_those_of_the_front(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    server = await make(acl_enable=True, rocketmq_home=str(tmp_path))
+    caller = Caller(server.front.port)
+    signature = hmac.digest(b"producer-secret", DATE.encode(), "sha1").hex()
+    authorization = f"MQv2-HMAC-SHA1 Credential=producer, SignedHeaders=x-mq-date-time, Signature={signature}"
+    signed = (*METADATA, ("x-mq-date-time", DATE), ("authorization", authorization))
+    assert (await caller.call("SendMessage", send_request())).status.code == 40100
+    assert (await caller.call("SendMessage", send_request(), signed)).status.code == 20000
+    assert (await caller.call("SendMessage", send_request("trans"), signed)).status.code == 40100
+    receive = messages.QueryAssignmentRequest(topic=messages.Resource(name="Orders"), group=messages.Resource(name="g"))
+    assert (await caller.call("QueryAssignment", receive, signed)).status.code == 40100
+    await caller.channel.close()
+
+
+async def test_users_of_the_broker_are_those_of_the_front(make: Make) -> None:
+    server = await make(authentication_enabled=True, authorization_enabled=True,
+                        init_authentication_user='{"username":"admin","password":"admin-secret"}')
+    caller = Caller(server.front.port)
+    signature = hmac.digest(b"admin-secret", DATE.encode(), "sha1").hex()
+    authorization = f"MQv2-HMAC-SHA1 Credential=admin, SignedHeaders=x-mq-date-time, Signature={signature}"
+    assert (await caller.call("SendMessage", send_request())).status.code == 40100
+    signed = (*METADATA, ("x-mq-date-time", DATE), ("authorization", authorization))
+    assert (await caller.call("SendMessage", send_request(), signed)).status.code == 20000
+    wrong = (*METADATA, ("x-mq-date-time", "20240102T030406Z"), ("authorization", authorization))
+    assert (await caller.call("SendMessage", send_request(), wrong)).status.code == 40100
+    await caller.channel.close()
+
+
+async def test_questions_to_a_broker_that_stops_or_does_not_answer_end(make: Make) -> None:
+    server = await make()
+    connection = server.regulus.broker_server.connect(lambda command: _nothing())
+    hold = {"consumerGroup": "g", "topic": "Orders", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1",
+            "sysFlag": "6", "commitOffset": "0", "suspendTimeoutMillis": "60000", "subVersion": "0",
+            "subscription": "*", "expressionType": "TAG"}
+    with pytest.raises(RequestTimeout, match="did not answer request 11 within 50 ms"):
+        await connection.ask(RemotingCommand.request(RequestCode.PULL_MESSAGE, hold), 50)
+    waiting = asyncio.ensure_future(connection.ask(
+        RemotingCommand.request(RequestCode.PULL_MESSAGE, hold), 60_000))
+    await asyncio.sleep(0.05)
+    connection.close()
+    with pytest.raises(ConnectionLost):
+        await waiting
+    with pytest.raises(ConnectionLost):
+        await connection.ask(RemotingCommand.request(RequestCode.PULL_MESSAGE, hold), 50)
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def test_a_port_that_is_taken_stops_only_a_front_that_was_asked_for(make: Make, tmp_path: Path) -> None:
+    taken = (await make()).front.port
+    for may_lack in (True, False):
+        regulus = Regulus(BrokerConfig(listen_port=0), small_store(tmp_path / "other"),
+                          NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=TRANSPORT)
+        server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=taken, bind_address=HOST), TRANSPORT,
+                                  may_lack_front=may_lack)
+        if not may_lack:
+            with pytest.raises(OSError, match="already in use"):
+                await server.start()
+            continue
+        await server.start()
+        assert "already in use" in server.missing
+        await server.stop()

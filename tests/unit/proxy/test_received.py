@@ -1,0 +1,57 @@
+"""A stored message as a client reads it."""
+
+import zlib
+
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes
+from regulus.proxy.received import split_name, to_message
+
+HOST = host_bytes("10.0.0.9", 10911)
+
+
+def stored(body: bytes = b"body", sys_flag: int = 0, **properties: str) -> MessageExt:
+    return MessageExt("%RETRY%g_Orders", body, properties, queue_id=3, sys_flag=sys_flag, born_timestamp=1_500,
+                      born_host=host_bytes("10.0.0.1", 5), store_host=HOST, reconsume_times=1, queue_offset=7,
+                      physical_offset=0x100, store_timestamp=2_500)
+
+
+def test_what_stands_where() -> None:
+    made = to_message(stored(UNIQ_KEY="01AB", TAGS="A", KEYS="k1 k2", color="red", __SHARDINGKEY="g",
+                             TIMER_DELIVER_MS="3500", DLQ_ORIGIN_TOPIC="o", DLQ_ORIGIN_MESSAGE_ID="i", PGROUP="p",
+                             TRACE_CONTEXT="c"), "ns%Orders", "handle")
+    system = made.system_properties
+    assert (made.topic.resource_namespace, made.topic.name, made.body) == ("ns", "Orders", b"body")
+    assert dict(made.user_properties) == {"color": "red"}
+    assert (system.message_id, system.tag, list(system.keys), system.message_group) == ("01AB", "A", ["k1", "k2"], "g")
+    assert (system.body_digest.type, system.body_digest.checksum) == (2, "841A2D689AD86BD1611447453C22C6FC")
+    assert (system.body_encoding, system.message_type, system.delivery_attempt) == (1, 3, 2)
+    assert (system.born_timestamp.ToMilliseconds(), system.store_timestamp.ToMilliseconds()) == (1_500, 2_500)
+    assert (system.born_host, system.store_host, system.queue_id, system.queue_offset) == (
+        "10.0.0.1", "10.0.0.9:10911", 3, 7)
+    assert (system.delivery_timestamp.ToMilliseconds(), system.receipt_handle) == (3_500, "handle")
+    assert (system.dead_letter_queue.topic, system.dead_letter_queue.message_id) == ("o", "i")
+    assert system.trace_context == "c"
+
+
+def test_a_message_of_a_4x_client_without_a_unique_key_has_its_place_for_an_id() -> None:
+    assert to_message(stored(), "Orders").system_properties.message_id == "0A00000900002A9F0000000000000100"
+
+
+def test_a_packed_body_is_unpacked_and_one_that_cannot_be_is_passed_on() -> None:
+    made = to_message(stored(zlib.compress(b"body"), sys_flag=1), "Orders")
+    assert (made.body, made.system_properties.body_encoding) == (b"body", 1)
+    made = to_message(stored(b"\x1f\x8brest", sys_flag=1), "Orders")
+    assert (made.body, made.system_properties.body_encoding) == (b"\x1f\x8brest", 2)
+    made = to_message(stored(b"rubbish", sys_flag=1), "Orders")
+    assert (made.body, made.system_properties.body_encoding) == (b"rubbish", 2)
+
+
+def test_what_protobuf_cannot_carry_does_not_keep_a_message_back() -> None:
+    made = to_message(stored(color="\ud800", TIMER_DELIVER_MS="soon", UNIQ_KEY="\udfff"), "Orders")
+    assert dict(made.user_properties) == {"color": "?"}
+    assert made.system_properties.message_id == "?"
+    assert not made.system_properties.HasField("delivery_timestamp")
+
+
+def test_namespaces_are_split_off_but_retry_topics_have_none() -> None:
+    assert [split_name(each) for each in ("ns%t", "t", "%RETRY%g")] == [("ns", "t"), ("", "t"), ("", "%RETRY%g")]

@@ -1,0 +1,145 @@
+"""What a client may send, and what is stored of it."""
+
+from typing import Any
+
+import pytest
+
+from regulus.errors import CallRefused
+from regulus.proxy import sending
+from regulus.proxy.config import ProxyConfig
+from regulus.wire.grpc import messages
+from regulus.wire.headers import SendMessageRequest
+
+NOW_MS = 1_700_000_000_000
+CONFIG = ProxyConfig()
+
+
+def message(**system: Any) -> Any:
+    made = messages.Message(body=b"body")
+    made.topic.name = "Orders"
+    made.system_properties.message_id = "01" + "AB" * 16
+    made.system_properties.born_timestamp.FromMilliseconds(NOW_MS - 5)
+    made.system_properties.born_host = "client-1"
+    for name, value in system.items():
+        setattr(made.system_properties, name, value)
+    return made
+
+
+def sendables(*made: Any, config: ProxyConfig = CONFIG) -> list[sending.Sendable]:
+    request = messages.SendMessageRequest(messages=made)
+    return sending.sendables(request, "Orders", [each.topic.name for each in made], config, "10.1.1.1", NOW_MS)
+
+
+def refusal(*made: Any) -> int:
+    with pytest.raises(CallRefused) as refused:
+        sendables(*made)
+    return refused.value.code
+
+
+def test_a_message_is_stored_with_these_properties() -> None:
+    made = message(tag="A", message_group="user 1", trace_context="t", delivery_attempt=2)
+    made.system_properties.keys.extend(["k1", "k2"])
+    made.user_properties["color"] = "red"
+    (sendable,) = sendables(made)
+    assert sendable.message.properties == {
+        "color": "red", "UNIQ_KEY": "01" + "AB" * 16, "TAGS": "A", "KEYS": "k1 k2", "PGROUP": "Orders",
+        "TRACE_CONTEXT": "t", "__SHARDINGKEY": "user 1", "__BORNHOST": "client-1",
+        "BORN_TIMESTAMP": "1699999999995", "RECONSUME_TIME": "2"}
+    assert (sendable.kind, sendable.sys_flag, sendable.born_timestamp) == (2, 0, NOW_MS - 5)
+
+
+def test_a_half_message_is_marked_and_may_say_when_it_is_asked_for() -> None:
+    made = message(message_type=4)
+    made.system_properties.orphaned_transaction_recovery_duration.seconds = 3600
+    (sendable,) = sendables(made)
+    assert (sendable.kind, sendable.sys_flag) == (4, 4)
+    assert sendable.message.properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "3600"
+    assert sendable.message.properties["TRAN_MSG"] == "true"
+    made.system_properties.orphaned_transaction_recovery_duration.seconds = 3601
+    assert refusal(made) == 40000
+
+
+def test_a_delayed_message_has_its_time_which_is_at_most_a_day_away() -> None:
+    made = message()
+    made.system_properties.delivery_timestamp.FromMilliseconds(NOW_MS + 86_400_000)
+    (sendable,) = sendables(made)
+    assert (sendable.kind, sendable.message.properties["TIMER_DELIVER_MS"]) == (3, "1700086400000")
+    made.system_properties.delivery_timestamp.FromMilliseconds(NOW_MS + 86_400_001)
+    assert refusal(made) == 40012
+
+
+def with_property(name: str, value: str) -> Any:
+    made = message()
+    made.user_properties[name] = value
+    return made
+
+
+def with_key(key: str) -> Any:
+    made = message()
+    made.system_properties.keys.append(key)
+    return made
+
+
+def with_body(body: bytes) -> Any:
+    made = message()
+    made.body = body
+    return made
+
+
+def with_properties(count: int, size: int = 1) -> Any:
+    made = message()
+    for number in range(count):
+        made.user_properties[f"{number:03}"] = "v" * size
+    return made
+
+
+@pytest.mark.parametrize(("made", "code"), [
+    (with_body(b""), 41302), (with_body(bytes((4 << 20) + 1)), 41301), (with_properties(129), 43101),
+    (with_properties(4, 4096), 43101), (with_property("TAGS", "x"), 40007), (with_property("POP_CK", "x"), 40007),
+    (with_property("a\x01b", "x"), 40007), (with_property("a", "x\x02TAGS\x01y"), 40007),
+    (with_property("a", "\x85"), 40007), (message(tag="  "), 40004), (message(tag="a||b"), 40004),
+    (message(tag="a\nb"), 40004), (with_key(" "), 40005), (with_key("a\x7f"), 40005),
+    (message(message_id=" "), 40009), (message(message_id="a\x01b"), 40009), (message(message_group=" "), 40006),
+    (message(message_group="g" * 64), 40006), (message(message_group="ü" * 32), 40006),
+    (message(message_group="a\x00"), 40006), (message(trace_context="a\x02b"), 40007),
+    (message(born_host="h\x01"), 40000)])
+def test_what_is_refused(made: Any, code: int) -> None:
+    assert refusal(made) == code
+
+
+@pytest.mark.parametrize("made", [with_body(bytes(4 << 20)), with_properties(128), with_property("a", "ü 東 |"),
+                                  message(message_group="g" * 63), with_property("__SHARDINGKEY_", "x")])
+def test_what_just_passes(made: Any) -> None:
+    assert len(sendables(made)) == 1
+
+
+def test_one_bad_message_refuses_all_and_so_does_another_topic() -> None:
+    assert refusal(message(), with_body(b"")) == 41302
+    other = message()
+    other.topic.name = "Payments"
+    assert refusal(message(), other) == 40016
+    with pytest.raises(CallRefused, match="257 messages in one send; 256 are the most"):
+        sendables(*[message()] * 257)
+
+
+def test_one_message_and_a_batch_as_they_go_to_a_broker() -> None:
+    one = sending.send_command(sendables(message(tag="A")), "broker-a", 3)
+    header = SendMessageRequest.decode(one)
+    assert (one.code, one.body, header.topic, header.queue_id, header.producer_group) == (
+        310, b"body", "Orders", 3, "Orders")
+    assert header.properties["TAGS"] == "A"
+    several = sendables(message(), message())
+    assert sending.may_share_a_batch(several)
+    batch = sending.send_command(several, "broker-a", 3)
+    assert (batch.code, SendMessageRequest.decode(batch).batch) == (320, True)
+    assert not sending.may_share_a_batch(sendables(message(), message(message_group="g")))
+    assert not sending.may_share_a_batch(sendables(message(), message(message_type=4)))
+    assert not sending.may_share_a_batch(sendables(message(), message(body_encoding=2)))
+
+
+def test_the_broker_of_a_recall_handle() -> None:
+    handle = "djEgZGVsYXkgYnJva2VyLWEgMTc5NTc0NDM4MzAwMSAwMTAyRkMwMDAwMDAwMTc3QTAwQjFBN0M3QzAwMDAwMDAz"
+    assert sending.broker_of_recall(handle) == "broker-a"
+    for forged in ("djEg", "!!", "djIgYSBiIGMgZA==", "ü"):
+        with pytest.raises(CallRefused):
+            sending.broker_of_recall(forged)
