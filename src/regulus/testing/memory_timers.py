@@ -5,7 +5,7 @@ from regulus.record.timer_units import DELETE_KIND, NOWHERE, RECORD_SIZE, SLOTS,
 
 
 class MemoryTimers:
-    """`taken` is the last note. A test sets `refusal`, for a full disk."""
+    """`taken` is the last note. A test sets `refusal`, for a full disk; `kill` leaves what that note says."""
 
     def __init__(self, precision_ms: int) -> None:
         self.precision_ms = precision_ms
@@ -14,6 +14,7 @@ class MemoryTimers:
         self.refusal = ""
         self._records: list[TimerRecord] = []
         self._slots: dict[int, TimerSlot] = {}
+        self._taken_slots: dict[int, TimerSlot] = {}
 
     def slot(self, slot_ms: int) -> TimerSlot:
         time = slot_ms // self.precision_ms
@@ -57,6 +58,13 @@ class MemoryTimers:
 
     def take(self, check: TimerCheck) -> None:
         self.taken = check._replace(timer_log_end=len(self._records) * RECORD_SIZE)
+        self._taken_slots = dict(self._slots)
+
+    def kill(self) -> None:
+        """Be as the last note says."""
+        self.check = self.taken
+        self._slots = dict(self._taken_slots)
+        del self._records[self.check.timer_log_end // RECORD_SIZE:]
 
     @property
     def earliest_ms(self) -> int | None:

@@ -382,6 +382,64 @@ def test_acks_of_an_earlier_run_count():
     assert bodies(rig.pop()) == ["c"]
 
 
+def test_an_ack_just_before_the_time_counts():
+    """While it stands in memory alone."""
+    rig = Rig()
+    rig.send(*"ab")
+    (_, first), _ = rig.pop(invisible=10_000)
+    rig.run_to(NOW + 9_900)
+    assert rig.ack(first).code == 0
+    rig.run_to(NOW + 10_700)
+    assert bodies(rig.pop(invisible=10_000)) == ["b"]
+
+
+def test_what_the_store_refuses_to_make_visible_comes_when_it_takes_it():
+    rig = Rig()
+    rig.send(*"ab")
+    rig.pop(invisible=10_000)
+    rig.run_to(NOW + 9_800)
+    rig.store.refusal = "the disk is full"
+    rig.run_to(NOW + 12_000)
+    rig.store.refusal = ""
+    rig.run_to(NOW + 13_000)
+    assert sorted(bodies(rig.pop())) == ["a", "b"]
+
+
+def test_a_start_finds_the_pops_whose_time_is_nearly_over():
+    """They have left the timers, and are in the revive topic."""
+    rig = Rig()
+    rig.send(*"ab")
+    rig.pop(invisible=10_000)
+    rig.run_to(NOW + 9_700)
+    rig = rig.restarted()
+    rig.run_to(NOW + 11_000)
+    assert sorted(bodies(rig.pop())) == ["a", "b"]
+
+
+def test_an_ack_at_the_end_of_a_run_is_kept():
+    rig = Rig()
+    rig.send(*"ab")
+    (_, first), _ = rig.pop(invisible=10_000)
+    rig.run_to(NOW + 5_000)
+    assert rig.ack(first).code == 0
+    rig = rig.restarted()
+    rig.run_to(NOW + 11_000)
+    assert bodies(rig.pop()) == ["b"]
+
+
+def test_a_group_that_was_set_back_stays_there_at_a_start():
+    rig = Rig()
+    rig.send(*"abcd")
+    rig.pop(count=2, queue_id=0)
+    rig.broker.documents()
+    rig.run_to(NOW + 1_000)
+    rig.broker.documents()
+    rig.pop(count=2, queue_id=0)
+    rig.broker.consumer_offsets.commit("G", "T", 0, 0, rig.now_ms)
+    rig = rig.restarted(is_killed=True)
+    assert rig.broker.consumer_offsets.query("G", "T", 0) == 0
+
+
 # --- in order --------------------------------------------------------------------------------------------------------
 
 
