@@ -56,6 +56,17 @@ def await_broker(broker: str, name_server: str, alive: Any, timeout_s: float = R
     _await(ready, f"broker {broker}", alive, timeout_s)
 
 
+def await_port(address: str, alive: Any, timeout_s: float = READY_WITHIN_S) -> None:
+    """Until something accepts connections there."""
+    host, port = address.rsplit(":", 1)
+
+    def ready() -> bool:
+        with socket.create_connection((host, int(port)), 1):
+            return True
+
+    _await(ready, f"a server at {address}", alive, timeout_s)
+
+
 def _await(ready: Any, what: str, alive: Any, timeout_s: float) -> None:
     end = time.monotonic() + timeout_s
     problem = "it never answered"

@@ -1,0 +1,52 @@
+"""What RocketMQ 5 clients connect to: the real proxy before a real broker, or ours."""
+
+import importlib.util
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ports import free_ports
+from real_rocketmq import RealProxy, RealRocketMQ
+from regulus_server import RegulusServer
+
+SETTINGS = {"transactionTimeOut": "3000", "transactionCheckInterval": "3000", "enablePropertyFilter": "true"}
+
+
+class NotBuiltYet(Exception):
+    """The server has no front for gRPC; nothing of it can be tried."""
+
+
+class Front:
+    """An address of gRPC, the name server of what stands behind it, and how it all ends."""
+
+    def __init__(self, name: str, stack: ExitStack, endpoint: str, name_server: str) -> None:
+        self.name, self.endpoint, self.name_server = name, endpoint, name_server
+        self.stack = stack
+
+
+def start_front(name: str, stack: ExitStack, home: Path) -> Front:
+    """`regulus`, or `java-5.3.3`. What was started ends with the stack. Raises NotBuiltYet."""
+    return _start_ours(stack, home) if name == "regulus" else _start_real(stack, home)
+
+
+def _start_real(stack: ExitStack, home: Path) -> Front:
+    broker = RealRocketMQ("5.3.3", home / "broker", **SETTINGS)
+    stack.callback(broker.kill)
+    broker.start()
+    (home / "proxy").mkdir()
+    proxy = RealProxy(home / "proxy", broker.name_server_address)
+    stack.callback(proxy.kill)
+    proxy.start()
+    return Front("java-5.3.3", stack, proxy.endpoint, broker.name_server_address)
+
+
+def _start_ours(stack: ExitStack, home: Path) -> Front:
+    if importlib.util.find_spec("regulus.proxy") is None:
+        raise NotBuiltYet("the gRPC front of Regulus (package regulus.proxy) is not built yet; "
+                          "REGULUS_INTEROP_FRONTS=java-5.3.3 runs these tests at the real proxy alone.")
+    (port,) = free_ports(1)
+    options: dict[str, Any] = {"grpc_port": port, **SETTINGS}
+    ours = RegulusServer(home, **options)
+    stack.callback(ours.kill)
+    ours.start()
+    return Front("regulus", stack, f"127.0.0.1:{port}", ours.name_server_address)
