@@ -13,6 +13,7 @@ from typing import Any
 from rocketmq.grpc_protocol import FilterType, TransactionResolution
 from rocketmq.v5.client import ClientConfiguration, Credentials
 from rocketmq.v5.consumer import ConsumeResult, MessageListener, PushConsumer, SimpleConsumer
+from rocketmq.v5.exception import InternalErrorException
 from rocketmq.v5.model import FilterExpression, Message
 from rocketmq.v5.producer import Producer, TransactionChecker
 
@@ -65,13 +66,13 @@ def message(index: int) -> Message:
         groups = OPTIONS["message-groups"].split(",")
         made.message_group = groups[index % len(groups)]
     if OPTIONS["kind"] == "delay":
-        made.delivery_timestamp = time.time() + int(OPTIONS["delay-ms"]) / 1000
+        made.delivery_timestamp = int(time.time()) + int(OPTIONS["delay-ms"]) // 1000     # it takes whole seconds
     return made
 
 
 def due_ms(made: Message) -> int:
-    """When the client asks for it to be delivered, as the client itself rounded it."""
-    return int(made.delivery_timestamp * 1000) if made.delivery_timestamp else 0
+    """When the client asks for it to be delivered."""
+    return made.delivery_timestamp * 1000 if made.delivery_timestamp else 0
 
 
 def produce() -> None:
@@ -94,12 +95,27 @@ def produce() -> None:
     producer.shutdown()
 
 
+def received(consumer: SimpleConsumer, *, first: bool) -> list[Message]:
+    """What there is. This client does not wait for its settings to arrive: RocketMQ's proxy may know none at first."""
+    try:
+        got: list[Message] = consumer.receive(16, int(OPTIONS.get("invisible-ms", "30000")) // 1000)
+    except InternalErrorException as problem:
+        if not first or '"settings" is null' not in str(problem):
+            raise
+        say("too-early", message=str(problem))
+        time.sleep(1)
+        return []
+    return got
+
+
 def receive() -> None:
     consumer = SimpleConsumer(configuration(), OPTIONS["group"], subscription(), await_duration=5, tls_enable=TLS)
     consumer.startup()
     say("started")
+    first = True
     while not ended.is_set():
-        for got in consumer.receive(16, int(OPTIONS.get("invisible-ms", "30000")) // 1000):
+        messages, first = received(consumer, first=first), False
+        for got in messages:
             say_message(got)
             if "change-ms" in OPTIONS and got.delivery_attempt == 1:
                 consumer.change_invisible_duration(got, int(OPTIONS["change-ms"]) // 1000)
