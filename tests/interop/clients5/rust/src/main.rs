@@ -35,7 +35,7 @@ fn client_option(options: &Options) -> ClientOption {
     made.set_access_url(options["endpoint"].clone());
     made.set_enable_tls(options.get("tls").is_some_and(|value| value == "1"));
     made.set_timeout(Duration::from_secs(10));
-    made.set_long_polling_timeout(Duration::from_secs(5));
+    made.set_long_polling_timeout(Duration::from_secs(10)); // the proxy wants 5 s and a margin
     if let Some(key) = options.get("access-key") {
         made.set_access_key(key.clone());
         made.set_secret_key(options["secret-key"].clone());
