@@ -179,7 +179,8 @@ class SendFailed(ClientError):
 
 
 class AnswerUnreadable(ClientError):
-    """The broker's answer to a send tells success, and not where: sent again, the message would be stored twice."""
+    """The broker's answer tells success, and what it tells besides cannot be read. A message whose send was answered so
+    would be stored twice if it were sent again."""
 
 
 class NoMaster(ClientError):

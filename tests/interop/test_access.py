@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from admin import AdminTool
-from clients import GO, JAVA, OURS, Client, ClientFailed
+from clients import GO, JAVA, OURS, Client, ClientFailed, RunningClient
 from conftest import NewRun, make_server
 from real_rocketmq import RealRocketMQ
 from regulus_server import RegulusServer
@@ -80,6 +80,23 @@ def test_a_client_with_an_account_sends_consumes_and_sends_back(servers, client,
                         max_reconsume=1, **USER) as consumer:
         consumer.wait_for_bodies(expected)
         consumer.wait_until(lambda: consumer.bodies().count("single-0") >= 2, "the retry of what was sent back")
+
+
+@pytest.mark.parametrize("client", [JAVA["4.9.8"], JAVA["5.3.3"]], ids=lambda client: client.name)
+def test_transactions_are_ended_with_a_topic_and_without(servers, client, new_run):
+    """The client of 4.9.8 names none, that of 5.3.3 the one of all halves when it is asked. Message 0 is committed at
+    once, 1 rolled back, 2 committed when it is asked."""
+    home, server, topic = new_run(f"transactions-{client.name}"), servers[0].name_server_address, topic_of(client)
+    with RunningClient(client, home, "transact", {
+            "namesrv": server, "topic": topic, "group": "PG-transactions", "prefix": "t", "count": 3,
+            "says": "COMMIT_MESSAGE,ROLLBACK_MESSAGE,UNKNOW", "checks": "UNKNOW,UNKNOW,COMMIT_MESSAGE",
+            **USER}) as producer:
+        producer.wait_for_start()
+        with client.consume(home / "consumer", namesrv=server, group=group_of(client), topic=topic, **USER) as consumer:
+            consumer.wait_until(lambda: {"t-0", "t-2"} <= set(consumer.bodies()), "what was committed")
+            consumer.finish()
+            assert "t-1" not in consumer.bodies()
+        producer.finish()
 
 
 WRONG = {"access_key": "the-user", "secret_key": "another secret"}

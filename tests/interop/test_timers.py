@@ -47,10 +47,13 @@ def late_ms(message: Event, delay_ms: int) -> int:
     return int(message["storeTimestamp"]) - int(due_ms)
 
 
-@pytest.mark.parametrize("client", SENDERS, ids=lambda client: client.name)
-@pytest.mark.parametrize("method", ["setDelayTimeMs", "setDelayTimeSec", "setDeliverTimeMs"])
+@pytest.mark.parametrize(("client", "method"), [
+    (SENDERS[0], "setDelayTimeMs"), (SENDERS[0], "setDelayTimeSec"), (SENDERS[0], "setDeliverTimeMs"),
+    (SENDERS[1], "setDeliverTimeMs")], ids=lambda each: getattr(each, "name", each))
 def test_nothing_comes_early_and_all_that_is_not_taken_back_comes(client: Client, method: str, server: Server,
                                                                   home: Path) -> None:
+    if server.name != "regulus" and method != "setDeliverTimeMs":
+        pytest.skip("RocketMQ among itself: one way shows that the test is right")
     topic = f"timers-{client.name}-{method}".replace(".", "-")
     where = {"namesrv": server.name_server_address, "topic": topic}
     in_seconds = method == "setDelayTimeSec"

@@ -51,6 +51,12 @@ MUTANTS = [
     Mutant(name="batches that follow a failed one are not kept", path=_PRODUCER,
            old="self._after_failure(batches[number:]", new="self._after_failure(batches[number:number + 1]",
            tests=_FAILED_TESTS),
+    Mutant(name="a delay begins anew when what is kept is sent", path=_KEPT,
+           old="encode([at_its_time(message, now) for message in batch])", new="encode(batch)",
+           tests=_kept("a_delay_goes_on_while_its_message_is_kept")),
+    Mutant(name="a kept message waits by the second of its delays", path=_RULES,
+           old="((names.TIMER_DELAY_SEC, 1000), (names.TIMER_DELAY_MS, 1))",
+           new="((names.TIMER_DELAY_MS, 1), (names.TIMER_DELAY_SEC, 1000))", tests=_RULES_TESTS),
     # --- sending again -----------------------------------------------------------------------------------------------
     Mutant(name="kept sends go newest first", path=_FILE,
            old='                           "ORDER BY send_id LIMIT 1", lane)',

@@ -13,6 +13,7 @@ _SQL = "regulus/pipeline/sql_tables.py"
 _VERDICTS_TESTS = "tests/unit/pipeline/steps/test_verdicts.py::"
 _LIMIT = (_VERDICTS_TESTS + "test_a_limit_is_kept_by_who_just_reaches_it",)
 _KEYS_OF = "is_wanted OR has_wanted IS NULL AND nth = 0"
+_RECALLED = (_VERDICTS_TESTS + "test_what_was_taken_back_while_it_waited_is_recalled_and_not_stuck_or_lost",)
 _KEYS = (_VERDICTS_TESTS + "test_a_message_belongs_to_each_stub_that_one_of_its_keys_names",)
 _DUE = (_VERDICTS_TESTS + "test_a_stub_that_is_not_due_is_not_lost",)
 _RECONCILE_TESTS = "tests/unit/pipeline/test_reconcile.py::"
@@ -71,6 +72,16 @@ _OUTBOX_KILLED = (_OUTBOX_TESTS + "test_two_jobs_and_one_that_is_killed_make_eac
 MUTANTS = [
     Mutant(name="late from the limit on", path=_VERDICTS, old='"applied_time") > limits.late_ms',
            new='"applied_time") >= limits.late_ms', tests=_LIMIT),
+    Mutant(name="what was taken back is stuck", path=_VERDICTS,
+           old='F.coalesce("is_recall", F.lit(False))', new="F.lit(False)", tests=_RECALLED),
+    Mutant(name="a recall takes back what waits for another topic", path=_VERDICTS,
+           old='F.concat(properties[names.REAL_TOPIC], F.lit("+"), F.col("message_id"))',
+           new='F.concat(F.lit("t+"), F.col("message_id"))', tests=_RECALLED),
+    Mutant(name="what was delivered is recalled", path=_VERDICTS,
+           old="in_log & ~elsewhere & F.coalesce(", new="(F.col('recalled') > 0) & F.coalesce(", tests=_RECALLED),
+    Mutant(name="what was to wait is late while it waits", path=_VERDICTS,
+           old='F.greatest("born_time", "due_time")', new='F.col("born_time")',
+           tests=(_VERDICTS_TESTS + "test_what_was_to_wait_is_late_by_when_it_was_due",)),
     Mutant(name="stuck from the limit on", path=_VERDICTS, old="tried & (last < overdue)",
            new="tried & (last <= overdue)",
            tests=_LIMIT),

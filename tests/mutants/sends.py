@@ -3,6 +3,10 @@
 from tests.mutants import Mutant
 
 _PRODUCER = "regulus/client/producer.py"
+_ATTEMPT = "regulus/client/send_attempt.py"
+_QUEUES = "regulus/client/send_queues.py"
+_ROUTES = "regulus/client/publish_routes.py"
+_TURNS_OF_SENDS = "regulus/client/send_turns.py"
 _TURNS = "regulus/client/turns.py"
 _COURSE = "regulus/client/core/send_course.py"
 _GATHERED = "regulus/client/gathered_sends.py"
@@ -34,18 +38,21 @@ MUTANTS = [
     Mutant(name="a line stands behind one that left it", path=_TURNS,
            old="            self.size -= size\n        self._admit()\n", new="            self.size -= size\n",
            tests=_TURNS_TESTS),
-    Mutant(name="a cancelled send keeps its place", path=_PRODUCER,
+    Mutant(name="a cancelled send keeps its place", path=_TURNS_OF_SENDS,
            old="            if not has_turn:\n                places.give_back(weight)\n", new="            pass\n",
            tests=(_PRODUCER_TESTS + "test_a_send_that_is_cancelled_while_it_waits_for_bytes_gives_its_place_back",)),
     Mutant(name="a batch takes the place of one message", path=_PRODUCER,
            old="min(1 + len(message) // _MESSAGES_A_PLACE, _BATCH_PLACES_MAX)", new="1", tests=_GATHERED_TESTS),
     Mutant(name="who waits hears nothing of the end", path=_PRODUCER,
-           old="            room.turn_away(self, closed)\n", new="            pass\n",
-           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_the_thousands_that_wait",)),
+           old="        instance.connections.turn_away(self._turns, closed)\n", new="",
+           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_those_that_wait_for_a_place_at_a_broker",)),
+    Mutant(name="who waits for bytes or a route hears nothing of the end", path=_TURNS_OF_SENDS,
+           old="            room.turn_away(self, error)\n", new="            pass\n",
+           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_those_that_wait_for_a_route",)),
     Mutant(name="a deadline begins with the turn", path=_PRODUCER,
            old="timeout_ms is not None or config.java_budget", new="config.java_budget",
            tests=(_PRODUCER_TESTS + "test_an_overall_deadline_covers_the_wait_for_a_turn",)),
-    Mutant(name="a turn at a dead broker is waited out there", path=_PRODUCER,
+    Mutant(name="a turn at a dead broker is waited out there", path=_QUEUES,
            old="return broker_name in resting and any(", new="return False and any(",
            tests=(_PRODUCER_TESTS + "test_what_waits_at_a_dead_broker_goes_to_another",)),
     # --- refused connections, time-outs ------------------------------------------------------------------------------
@@ -55,8 +62,8 @@ MUTANTS = [
            old="min(rest.step_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)", new="rest.step_ms", tests=_BACK_AGAIN),
     Mutant(name="what nobody read has timed out", path=_CONNECTION,
            old="_LATE_MAX = 0.05 ", new="_LATE_MAX = 1e9 ", tests=_CONNECTION_TESTS),
-    Mutant(name="a retry of the async rule goes elsewhere", path=_PRODUCER,
-           old="if last_broker is not None and self.config.retry_as_async_send:", new="if False:",
+    Mutant(name="a retry of the async rule goes elsewhere", path=_QUEUES,
+           old="if last_broker is not None and self._config.retry_as_async_send:", new="if False:",
            tests=(_PRODUCER_TESTS + "test_as_async_sends_retries_stay_with_the_broker_and_have_a_count_of_their_own",)),
     # --- name servers ------------------------------------------------------------------------------------------------
     Mutant(name="requests share their place in the row", path=_NAME_SERVERS,
@@ -69,8 +76,8 @@ MUTANTS = [
            tests=_NAME_SERVERS_TESTS),
     Mutant(name="a doubt asks the same name server", path=_NAME_SERVERS,
            old="self._current if doubts == 0 else doubts", new="self._current", tests=_NAME_SERVERS_TESTS),
-    Mutant(name="without a broker a send gives up", path=_PRODUCER,
-           old="if not self.config.retry_refused_connection:\n                    raise", new="raise",
+    Mutant(name="without a broker a send gives up", path=_ROUTES,
+           old="if not self._config.retry_refused_connection:\n                    raise", new="raise",
            tests=(_PRODUCER_TESTS + "test_where_no_broker_is_known_a_first_send_waits_for_one",)),
     Mutant(name="the end of a send's time is not used", path="regulus/client/core/resend.py",
            old="return left_ms - REFUSED_LAST_MS if left_ms > REFUSED_LAST_MS else None", new="return None",
@@ -85,6 +92,15 @@ MUTANTS = [
            old="            if len(messages) > 1 and error.code == ResponseCode.MESSAGE_ILLEGAL:\n",
            new="            if False:\n",
            tests=_GATHERED_TESTS),
+    # --- what is taken back ------------------------------------------------------------------------------------------
+    Mutant(name="a recall handle of another topic is followed", path="regulus/client/recalls.py",
+           old="if handle.topic != route.topic:", new="if False:", tests=("tests/unit/client/test_recalls.py",)),
+    Mutant(name="a recall without an answer that can be read is a fault of ours", path="regulus/client/recalls.py",
+           old="    except HeaderError as error:\n", new="    except KeyError as error:\n",
+           tests=("tests/unit/client/test_recalls.py",)),
+    Mutant(name="a recall handle's time is any digit there is", path="regulus/wire/recall_handle.py",
+           old="text.isascii() and text.isdigit()", new="text.isdigit()",
+           tests=("tests/unit/wire/test_recall_handle.py",)),
     # --- what is stored, and as what ---------------------------------------------------------------------------------
     Mutant(name="what was stored is told as failed", path=_PRODUCER,
            old="if course.stored is not None:\n                            return",
@@ -105,9 +121,9 @@ MUTANTS = [
     Mutant(name="what could not be written leaves requests waiting", path=_CONNECTION,
            old="                    self.abort()\n", new="                    pass\n",
            tests=_CONNECTION_TESTS),
-    Mutant(name="a message that is too large is a failed connection", path=_PRODUCER,
-           old="            raise\n        except RequestTooLarge as",
-           new="            raise\n        except ImportError as",
+    Mutant(name="a message that is too large is a failed connection", path=_ATTEMPT,
+           old="        raise\n    except RequestTooLarge as",
+           new="        raise\n    except ImportError as",
            tests=(_PRODUCER_TESTS + "test_a_message_that_fits_no_frame_fails_alone_and_is_not_sent",)),
     Mutant(name="a success that cannot be read is sent again", path=_PRODUCER,
            old="isinstance(error, AnswerUnreadable):\n            raise course.failed_for_good(now) from error\n",

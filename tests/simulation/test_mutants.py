@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from regulus.broker import placement
+from regulus.broker import message_filter, placement
+from regulus.broker.held_requests import HeldRequests
 from regulus.broker.queue_locks import QueueLocks
 from regulus.client import foreign_calls, transaction_producer
 from regulus.client.core import ordered_queue, process_queue, received
 from regulus.client.offset_store import BrokerOffsets
 from regulus.client.send_back import SendBack
 from regulus.client.transaction_producer import TransactionState
+from regulus.model.message_filter import EVERYTHING
 from regulus.server.durability import Durability
 from regulus.server.ha_client import HaClient
 from regulus.server.ha_server import HaServer
@@ -168,6 +170,24 @@ def a_slave_skips_what_comes(patch: Patch) -> None:
     patch.setattr(HaClient, "take", lambda self, pieces: None)
 
 
+def conditions_take_everything(patch: Patch) -> None:
+    everywhere(patch, message_filter.subscription_filter, lambda subscription: EVERYTHING)
+
+
+def a_pull_that_waits_on_misses_what_comes_next(patch: Patch) -> None:
+    own = HeldRequests.hold
+
+    def hold(self: HeldRequests, held: Any, is_ready: bool = False) -> None:
+        """It looked at messages before: those stand between it and where its client asked first."""
+        self_places = vars(hold).setdefault("seen", {})
+        place = held.channel, held.places[0].topic, held.places[0].queue_id, held.deadline_ms
+        if self_places.setdefault(place, held.places[0].queue_offset) != held.places[0].queue_offset:
+            held.places = (held.places[0]._replace(queue_offset=LONG_MAX),)
+        own(self, held, is_ready)
+
+    patch.setattr(HeldRequests, "hold", hold)
+
+
 MUTANTS: list[tuple[Mutate, str, str]] = [
     (locks_are_given_to_all, "orderly-members", "orderly_queues_have_one_call"),
     (offsets_are_committed_early, "members", "offsets_wait_for_what_they_cover"),
@@ -186,6 +206,8 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (a_slave_reports_what_it_has_not_kept, "sync-pair", "nothing_acknowledged_is_lost"),
     (a_slave_reports_what_its_disk_has_not, "sync-disks", "nothing_acknowledged_is_lost"),
     (a_slave_skips_what_comes, "sync-pair", "copies_are_copies"),
+    (conditions_take_everything, "filters", "nothing_unwanted_is_consumed"),
+    (a_pull_that_waits_on_misses_what_comes_next, "held-filters", "deliveries_are_prompt"),
 ]
 """What is broken, in which story it shows, and which check must say so."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
-from regulus.model.topics import RETRY_PREFIX
+from regulus.model.topics import NEVER_CONSUMED_TOPICS, RETRY_PREFIX, TRANS_CHECK_MAX_TIME_TOPIC
 from regulus.wire.ext_fields import Header
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -25,12 +25,16 @@ SUB_OR_GET = (Action.SUB, Action.GET)
 SUB_OR_UPDATE = (Action.SUB, Action.UPDATE)
 USE_OR_GET = (Action.PUB, Action.SUB, Action.GET)
 
+_OF_ANY_TOPIC = NEVER_CONSUMED_TOPICS | {TRANS_CHECK_MAX_TIME_TOPIC}
+"""Where messages of all topics wait for their time or for their producer's word, or were given up."""
+
 
 def topic_need(topic: str, actions: tuple[Action, ...]) -> Need:
-    """Of a retry topic its group is needed, whatever is done with it."""
+    """Of a retry topic its group is needed, whatever is done with it; where messages of all topics wait, all topics:
+    whoever may read most of them would find there what was denied to him."""
     if topic.startswith(RETRY_PREFIX):
         return group_need(topic, SUB if actions == PUB else actions)
-    return Need(ResourceKind.TOPIC, topic, actions)
+    return Need(ResourceKind.TOPIC, ANY_NAME if topic in _OF_ANY_TOPIC else topic, actions)
 
 
 def group_need(group: str, actions: tuple[Action, ...]) -> Need:

@@ -1,7 +1,9 @@
 """Whether a request was signed with a secret. Takes the same time for each signature that is wrong.
 
-A signature says who wrote the request and that nobody changed its fields and body. It says nothing of when: whoever
-copies a signed frame may send it again, as with RocketMQ, and only TLS keeps others from copying it.
+A signature says that somebody who knows the secret once signed these values, in this order of their names, and this
+body. It covers neither the request's code nor the names of its fields nor where one value ends and the next begins, and
+has no time in it: whoever can copy a signed frame may send it again, and also as another request with the same values.
+So it is with RocketMQ, whose clients sign so, and only TLS keeps others from copying.
 
 Source: AclUtils.combineRequestContent, AclSigner.calSignature, PlainAccessValidator.parse.
 """

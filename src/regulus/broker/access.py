@@ -167,9 +167,9 @@ _CONSUMERS: dict[int, Read] = {
 }
 
 _PRODUCERS: dict[int, Read] = {
-    # 4.9's clients do not name the topic; the half message must be of the producer group that the request names, and of
-    # the topic, if it names one.
-    Code.END_TRANSACTION: of_header(headers.EndTransactionRequest, topic="topic", actions=PUB),
+    # 4.9's clients do not name the topic, and 5.x's not when they are asked; the half message must be of the producer
+    # group and unique key that the request names, and of the topic, if it names one.
+    Code.END_TRANSACTION: of_header(headers.EndTransactionRequest, topic="real_topic", actions=PUB),
     Code.RECALL_MESSAGE: of_header(headers.RecallMessageRequest, topic="topic", actions=PUB),
     # A sink's marks have no topic: whoever may write somewhere may ask for those of an id that it knows.
     Code.GET_SINK_MARKS: needs.nothing,

@@ -69,6 +69,12 @@ class BrokerConfig(StoreRules):
     use_server_side_reset_offset: bool = True
     enable_property_filter: bool = False
     """Whether consumers may subscribe by SQL92 conditions, each of which reads all messages that it is asked about."""
+    filter_data_clean_time_span: int = 86_400_000
+    """consumerFilter.json forgets the condition of a group without consumers after so long."""
+    expect_consumer_num_use_filter: int = 32
+    max_error_rate_of_bloom_filter: int = 20
+    """In percent. By these two a group has its places in the bit maps of RocketMQ, which reads consumerFilter.json only
+    where they are its own."""
 
     recall_message_enable: bool = False
     """Whether a message that waits for its time can be taken back by its handle."""
@@ -170,10 +176,14 @@ class BrokerConfig(StoreRules):
                             ("transactionCheckInterval", self.transaction_check_interval),
                             ("transactionCheckMax", self.transaction_check_max),
                             ("sinkMarksMax", self.sink_marks_max),
+                            ("filterDataCleanTimeSpan", self.filter_data_clean_time_span),
+                            ("expectConsumerNumUseFilter", self.expect_consumer_num_use_filter),
                             ("maxTransferCountOnMessageInMemory", self.max_transfer_count_on_message_in_memory),
                             ("maxTransferBytesOnMessageInMemory", self.max_transfer_bytes_on_message_in_memory)):
             if number < 1:
                 raise ConfigError(f"{key} is {number}: write 1 or more")
+        if not 1 <= self.max_error_rate_of_bloom_filter <= 99:
+            raise ConfigError(f"maxErrorRateOfBloomFilter is {self.max_error_rate_of_bloom_filter}: write 1 to 99")
 
     def _check_role(self) -> None:
         if self.broker_role not in tuple(BrokerRole):

@@ -1,8 +1,8 @@
 """Requests that wait for a message: long polling.
 
 A request waits at one place or at several: a queue from an offset on, or, with ANY_QUEUE, a whole topic. It is woken by
-an arrival there whose tag it wants, or by its deadline; either way it is run once more and then answered. When its
-connection closes it is forgotten.
+an arrival there whose tag it wants, or by its deadline; either way it is run once more and then answered, or held
+again behind what it has looked at. When its connection closes it is forgotten.
 
 At each place those who wait stand in a line for each tag that they want, in the order of their offsets, so that an
 arrival touches only those that it wakes. Whoever leaves is found in a line by its order, so that no step ever has to go
@@ -44,8 +44,8 @@ class Place(NamedTuple):
 class HeldRequest:
     """Waits on `channel` for a message at one of `places` whose tag `message_filter` takes.
 
-    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer, if it has
-    one.
+    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer;
+    None when nothing was there for it, and it is held again.
     """
 
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "places", "sequence")
@@ -157,6 +157,8 @@ class HeldRequests:
         self._channels: dict[int, dict[HeldRequest, None]] = {}
         self._deadlines = _Ordered()
         self._sequence = 0
+        self.looked = 0
+        """What those that were run again looked at, as GetResult counts it; whoever runs them sets it back."""
 
     def __len__(self) -> int:
         """Those that were not taken yet, woken or not."""
@@ -180,9 +182,19 @@ class HeldRequests:
         """How many wait in a queue, or for the whole topic."""
         return sum(map(len, self._places.get((topic, queue_id), {}).values()))
 
-    def hold(self, held: HeldRequest) -> None:
+    def hold(self, held: HeldRequest, is_ready: bool = False) -> None:
+        """`is_ready`: it waits only until others had their turn; more is there for it already."""
         self._sequence += 1
         held.sequence = self._sequence
+        if is_ready:
+            self._ready.append([(0, held.sequence, held)])
+        else:
+            self._stand_in_lines(held)
+        self._channels.setdefault(held.channel, {})[held] = None
+        self._deadlines.add((held.deadline_ms, held.sequence, held))
+        self._count += 1
+
+    def _stand_in_lines(self, held: HeldRequest) -> None:
         codes = held.message_filter.tags_codes
         tags = (None,) if codes is None or len(codes) > LINES_MAX else codes
         for place in held.places:
@@ -190,9 +202,6 @@ class HeldRequests:
                 line = self._line(place[:2], tag)
                 line.add((place.queue_offset, held.sequence, held))
                 held.lines.append((line, place.queue_offset))
-        self._channels.setdefault(held.channel, {})[held] = None
-        self._deadlines.add((held.deadline_ms, held.sequence, held))
-        self._count += 1
 
     def wake(self, arrivals: Sequence[Arrival]) -> None:
         """The requests that these arrivals wake are ready."""
@@ -217,10 +226,9 @@ class HeldRequests:
         taken: list[HeldRequest] = []
         while self._ready and len(taken) < count_max:
             entries = self._ready[0]
+            held = entries.pop()[2]
             if not entries:
                 self._ready.popleft()
-                continue
-            held = entries.pop()[2]
             if not held.is_gone:
                 self._leave(held)
                 taken.append(held)

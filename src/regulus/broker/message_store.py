@@ -17,6 +17,10 @@ class TimerBook(Protocol):
     precision_ms: int
     check: TimerCheck
 
+    @property
+    def earliest_ms(self) -> int | None:
+        """At a start: the first slot of what was entered behind the note; None where nothing was."""
+
     def slot(self, slot_ms: int) -> TimerSlot: ...
 
     def chain(self, position: int, count_max: int) -> tuple[list[TimerRecord], int]:

@@ -17,6 +17,7 @@ from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserv
 from regulus.broker.chance import Chance
 from regulus.broker.clients import Clients
 from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_filters import ConsumerFilters
 from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
@@ -53,11 +54,14 @@ from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
 """Held requests that are run once more in one step; each costs as much as a pull."""
+HELD_LOOKED_MAX = 1_000_000
+"""Bytes of properties, each as often as a filter weighs, after which no more of them are run in one step: ms."""
 
 TOPICS_DOCUMENT = "topics"
 SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
 CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
+CONSUMER_FILTER_DOCUMENT = "consumerFilter"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 POP_PLACES_DOCUMENT = "regulusPops"
@@ -109,6 +113,7 @@ class BrokerState:
         self.consumer_offsets = ConsumerOffsets(self.settings)
         self.users = Users(config, self.settings)
         self.clients = Clients()
+        self.consumer_filters = ConsumerFilters(config, now_ms)
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
         self.storing = Storing(SendFacts(config, store, self.topics.facts))
@@ -155,6 +160,7 @@ class BrokerState:
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
         self.timers.config = config
+        self.consumer_filters.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
 
@@ -193,7 +199,13 @@ class BrokerState:
         self.held_requests.drop_channel(channel)
         self.long_answers.drop_channel(channel)
         for group in self.clients.channel_closed(channel):
-            self.group_notices.note(group)
+            self.member_left(group, now_ms)
+
+    def member_left(self, group: str, now_ms: int) -> None:
+        """A consumer of the group is gone."""
+        self.group_notices.note(group)
+        if self.clients.consumer_group(group) is None:
+            self.consumer_filters.group_left(group, now_ms)
 
     def message_arrived(self, arrivals: Sequence[Arrival], now_ms: int) -> None:
         """Messages became visible: answer the requests that waited for them."""
@@ -226,11 +238,11 @@ class BrokerState:
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
-            self.group_notices.note(group)
+            self.member_left(group, now_ms)
         waits = (wait_ms, timers_ms, *pops_ms, clients_ms,
                  self.transactions.tick(now_ms, steady_ms) if is_master else None, self.queue_locks.tick(steady_ms),
                  self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
-                 self.group_notices.tick(steady_ms), self.long_answers.tick())
+                 self.group_notices.tick(steady_ms), self.long_answers.tick(), self.consumer_filters.tick(now_ms))
         return min([wait for wait in waits if wait is not None])
 
     def _tick_pops(self, now_ms: int) -> tuple[int | None, ...]:
@@ -252,13 +264,15 @@ class BrokerState:
 
     def _answer_ready(self, now_ms: int) -> None:
         """Answer held requests that were woken, a part of them; the next tick goes on at once."""
+        held_requests = self.held_requests
+        held_requests.looked = 0
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
-            for held in self.held_requests.take_ready(1):
+            for held in held_requests.take_ready(1):
                 answer = held.answer(now_ms)
                 if answer is not None:
                     self.notices.append(Notice(held.channel, answer))
-            if not self.held_requests.has_ready:
+            if not held_requests.has_ready or held_requests.looked >= HELD_LOOKED_MAX:
                 break
 
     # --- what is saved -----------------------------------------------------------------------------------------------
@@ -266,6 +280,7 @@ class BrokerState:
     def _kept_parts(self) -> tuple[KeptPart, ...]:
         """In the order in which they are loaded."""
         topics, groups, offsets, marks = self.topics, self.subscription_groups, self.consumer_offsets, self.sink_marks
+        filters = self.consumer_filters
         archived, at_once, later = self.archived_offset, When.AT_ONCE, When.LATER
         # What no archive ever told is not worth a document, nor are the numbers of no topics. The first sink marks
         # come before anything is sent: a broker without a document of them had no writers.
@@ -284,6 +299,8 @@ class BrokerState:
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
                      tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
+            KeptPart(name=CONSUMER_FILTER_DOCUMENT, part=filters, when=later, load=filters.load,
+                     tables=(filters.encoded,), saved=filters.changes),
             # Behind the offsets: it says from where on the log knows of pops better than they do.
             KeptPart(name=POP_PLACES_DOCUMENT, part=self.pop_places, when=When.FIRST_AT_ONCE,
                      load=self.pop_places.load),

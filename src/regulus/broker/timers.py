@@ -101,6 +101,10 @@ class Timers:
         self.queue_offset = self._entered_offset(check)
         self.master_offset = check.master_offset
         self._done = check.done
+        earliest_ms = book.earliest_ms
+        if check.read_ms and earliest_ms is not None and earliest_ms < self.read_ms:
+            # The clock was put back behind the note: slots before it are those that were still to come.
+            self.read_ms, self._done = earliest_ms, 0
         self._began_at = check.log_position
         if check.read_ms:
             if self._began_at == NOWHERE:

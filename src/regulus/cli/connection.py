@@ -135,6 +135,17 @@ class Moment(click.ParamType[int]):
         return moment
 
 
+class ComingMoment(Moment):
+    """A time that is still to come, as a rule: an age, which would be none, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).strip()
+        if text[-1:] in _UNIT_MS and _NUMBER.fullmatch(text[:-1]):
+            self.fail(f"{text!r} says how long and not when: write 2027-01-31T09:00 or ms since 1970 here, or "
+                      f"--delay {text.lstrip('-')}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _milliseconds(text: str) -> int:
     """Raises ValueError, OverflowError."""
     if _NUMBER.fullmatch(text):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.connection import Moment, Server, with_admin, with_server
+from regulus.cli.connection import ComingMoment, Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
 from regulus.cli.kept import kept
 from regulus.cli.options import COUNT, OFFSET, Duration, renamed
@@ -43,7 +43,7 @@ message.add_command(kept)
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
 @click.option("--delay", type=Duration(), help="Deliver it so long after it was sent: 500ms, 90s, 5m, 36h, 3d.")
-@click.option("--deliver-at", type=Moment(), help="Deliver it at this time.")
+@click.option("--deliver-at", type=ComingMoment(), help="Deliver it at this time: 2027-01-31T09:00, or ms since 1970.")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="Send to this queue.")
 @click.option("-c", "--count", type=COUNT, default=1, show_default=True,
               help="Send the message this many times.")
@@ -54,6 +54,8 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
     """Send BODY to TOPIC; without BODY, what comes on standard input."""
     if body is not None and path is not None:
         raise click.UsageError("give BODY or --file, not both")
+    if (delay is not None) + (deliver_at is not None) + (delay_level > 0) > 1:
+        raise click.UsageError("give one of --delay, --deliver-at and --delay-level")
     content = path.read_bytes() if path else body.encode() if body is not None else sys.stdin.buffer.read()
     named = {}
     for text in properties:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from regulus.client.client_instance import now_ms, steady_ms
 from regulus.client.config import KeptSendsConfig
-from regulus.client.core.kept_rules import counts, is_stored, is_worth_keeping, rest_ms
+from regulus.client.core.kept_rules import at_its_time, counts, is_stored, is_worth_keeping, rest_ms
 from regulus.client.failed_sends import FailedSend, SendAgain, SendKeeper
 from regulus.client.file_claim import FileClaim
 from regulus.client.foreign_calls import call_anywhere
@@ -142,7 +142,9 @@ class KeptSends(SendKeeper):
 
     async def __call__(self, failed: FailedSend) -> bool:
         """Keep the messages; they are on the disk when this returns. Raises SendNotKept, MessageIllegal."""
-        sends = [NewSend(failed.topic, failed.queue, batch[0].message_id, len(batch), encode(batch), str(failed.error))
+        now = now_ms()
+        sends = [NewSend(failed.topic, failed.queue, batch[0].message_id, len(batch),
+                         encode([at_its_time(message, now) for message in batch]), str(failed.error))
                  for batch in failed.batches]
         written: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._gathering.append((sends, written))

@@ -11,33 +11,30 @@ While a broker is away its sends keep their places, so that those which wait the
 """
 
 import asyncio
-import random
 from collections.abc import Iterable, Sequence
 
 from regulus.client import client_instance, recalls
 from regulus.client.client_instance import ClientInstance, RequestHandler, steady_ms
-from regulus.client.config import IsolationStrategy, ProducerConfig
-from regulus.client.core import batching, fault_isolation
-from regulus.client.core.fault_isolation import NO_ISOLATION, Outcome, brokers_to_avoid
+from regulus.client.config import ProducerConfig
+from regulus.client.core import batching
 from regulus.client.core.kept_rules import is_worth_keeping
 from regulus.client.core.message_check import check_group, check_message, check_topic
-from regulus.client.core.queue_selector import QueueSelector, RoundRobin, check_selected
+from regulus.client.core.queue_selector import QueueSelector, check_selected
 from regulus.client.core.resend import (
-    REFUSED_FIRST_MS,
-    REFUSED_MAX_MS,
-    REFUSED_MULTIPLIER,
     RETRY_CODES,
-    BackOff,
     SendBudget,
     is_worth_a_retry,
-    refused_pause_ms,
 )
 from regulus.client.core.routes import Route
 from regulus.client.core.send_course import SendCourse
 from regulus.client.failed_sends import FailedSend, OnSendFailed, SendKeeper, hand_over
 from regulus.client.gathered_sends import GatheredSends, split_result
 from regulus.client.outgoing import Outgoing
+from regulus.client.publish_routes import PublishRoutes
+from regulus.client.send_attempt import attempt
+from regulus.client.send_queues import SendQueues
 from regulus.client.send_result import SendResult, SendStatus
+from regulus.client.send_turns import SendTurns
 from regulus.client.started import Started
 from regulus.client.tasks import TaskGroup
 from regulus.client.turns import Room
@@ -49,16 +46,11 @@ from regulus.errors import (
     ConnectFailed,
     ConnectionLost,
     ConnectRefused,
-    HeaderError,
     MessageIllegal,
-    NoBroker,
     NoMaster,
-    NoRoute,
     PartlySent,
     RequestTimeout,
     RequestTooLarge,
-    Throttled,
-    TooManyRequests,
 )
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
@@ -72,8 +64,6 @@ _COMPRESS_IN_THREAD_FROM = 256 << 10
 
 _MESSAGES_A_PLACE = 2
 """So many messages of a batch take the place of one request: a batch saves a broker about half of the work."""
-_TOPICS_MAX = 1024
-"""Topics whose turns and routes are kept: a producer to ever new topics begins anew in those of long ago."""
 
 _BATCH_PLACES_MAX = 128
 """What one batch takes at most, so that two are under way however large they are."""
@@ -102,12 +92,10 @@ class Producer(Started):
         self._on_send_failed = on_send_failed
         self._instance: ClientInstance | None = None
         self._was_shut_down = False
-        self._turns: dict[str, RoundRobin] = {}
-        self._back_off = BackOff()
-        strategy = self.config.isolation_strategy
-        if strategy is IsolationStrategy.NONE and self.config.send_latency_fault_enable:
-            strategy = IsolationStrategy.LATENCY
-        self._isolation = fault_isolation.STRATEGIES[strategy]()
+        self._queues = SendQueues(self.config)
+        self._turns = SendTurns(self.config.back_pressure_for_async_send_size,
+                                self.config.back_pressure_for_async_send_num)
+        self._routes = PublishRoutes(self.config, self._turns, self._running)
         same_broker = self.config.retry_as_async_send
         self._retries = SendBudget(attempts=1 + (self.config.retry_times_when_send_async_failed if same_broker
                                                  else self.config.retry_times_when_send_failed),
@@ -118,8 +106,6 @@ class Producer(Started):
         self._tasks = TaskGroup()
         self._gathered = GatheredSends(self.config, self._send_together, self._tasks)
         self._thread_size = max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch)
-        self._under_way = Room(self.config.back_pressure_for_async_send_size)
-        self._route_seekers = Room(self.config.back_pressure_for_async_send_num)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -151,8 +137,8 @@ class Producer(Started):
             self._tasks = TaskGroup()
             return
         closed = ClientClosed(f"producer {self.group} was shut down before it was the turn of this send")
-        for room in (self._route_seekers, self._under_way, instance.connections):
-            room.turn_away(self, closed)
+        self._turns.turn_away(closed)
+        instance.connections.turn_away(self._turns, closed)
         self._gathered.send_all()
         try:
             if pending := self._tasks.all():
@@ -186,7 +172,7 @@ class Producer(Started):
         """
         check_message(message, self.config.max_message_size)
         if selector is not None:
-            queues = (await self._route(message.topic)).publish_queues
+            queues = (await self._routes.known_or_asked(message.topic)).publish_queues
             queue = check_selected(queues, selector(queues, message, argument))
         if self.config.auto_batch and timeout_ms is None:
             self._running()
@@ -242,11 +228,11 @@ class Producer(Started):
         """
         check_message(message, self.config.max_message_size)
         instance = self._running()
-        route = await self._route(message.topic)
+        route = await self._routes.known_or_asked(message.topic)
         if selector is not None:
             queue = check_selected(route.publish_queues, selector(route.publish_queues, message, argument))
         elif queue is None:
-            queue = self._turn(message.topic).select(route.publish_queues)
+            queue = self._queues.turn(message.topic).select(route.publish_queues)
         outgoing = await self._outgoing(message)
         try:
             await instance.connections.send_oneway(_master(route, queue), outgoing.command(queue, oneway=True),
@@ -260,15 +246,16 @@ class Producer(Started):
 
         Raises MessageIllegal for what is no handle of that topic; NoRoute, NoMaster; BrokerRefused, also when its time
         has come (ILLEGAL_OPERATION) or where the broker does not allow it (NO_PERMISSION, recallMessageEnable);
-        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows.
+        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows; AnswerUnreadable.
         """
-        return await recalls.recall(self._running(), await self._route(topic), self.group, recall_handle,
+        route = await self._routes.known_or_asked(topic)
+        return await recalls.recall(self._running(), route, self.group, recall_handle,
                                     self.config.send_msg_timeout if timeout_ms is None else timeout_ms)
 
     async def fetch_publish_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that take sends. Raises NoRoute, NoNameServer."""
         check_topic(topic)
-        return (await self._route(topic)).publish_queues
+        return (await self._routes.known_or_asked(topic)).publish_queues
 
     # --- what a client instance asks of its members ------------------------------------------------------------------
 
@@ -276,7 +263,7 @@ class Producer(Started):
         return None
 
     def topics(self) -> Iterable[str]:
-        return self._turns
+        return self._queues.turns
 
     def routes_changed(self) -> None:
         pass
@@ -327,7 +314,7 @@ class Producer(Started):
         course = SendCourse(topic, self._budget(message) if wanted is None else _ONE_ATTEMPT,
                             config.send_msg_timeout if timeout_ms is None else timeout_ms,
                             timeout_ms is not None or config.java_budget, steady_ms())
-        under_way = self._under_way
+        turns, queues, under_way = self._turns, self._queues, self._turns.under_way
         outgoing: Outgoing | None = None
         held: Room | None = None
         try:
@@ -335,8 +322,8 @@ class Producer(Started):
                 instance = self._running()
                 route = instance.known_route(topic)
                 if route is None or not route.publish_queues:
-                    route = await self._find_route(course)
-                queue = wanted or self._choose(route, course.last_broker)
+                    route = await self._routes.find(course)
+                queue = wanted or queues.choose(route, course.last_broker)
                 address = route.master(queue.broker_name)
                 places = instance.connections.places(address or queue.broker_name)
                 if places is not held:
@@ -344,14 +331,14 @@ class Producer(Started):
                         under_way.give_back(size)
                         held.give_back(weight)
                         held = None
-                    if not self._begin_turn(places, weight, size):
-                        await self._wait_turn(places, weight, size, course)
-                        if wanted is None and self._is_better_elsewhere(route, queue.broker_name, course):
+                    if not turns.begin(places, weight, size):
+                        await turns.wait_turn(places, weight, size, course)
+                        if wanted is None and queues.is_better_elsewhere(route, queue.broker_name, course):
                             under_way.give_back(size)
                             places.give_back(weight)
                             continue
                     held = places
-                if not self._back_off.is_idle and not await self._rest(queue.broker_name, course):
+                if not queues.back_off.is_idle and not await queues.rest(queue.broker_name, course):
                     break
                 if outgoing is None:
                     outgoing = await self._outgoing(message)
@@ -360,7 +347,7 @@ class Producer(Started):
                 if attempt_timeout <= 0:
                     break
                 try:
-                    result = await self._attempt(outgoing, address, queue, attempt_timeout, begun)
+                    result = await attempt(self._running, queues, outgoing, address, queue, attempt_timeout, begun)
                 except ClientError as error:
                     if not self._tries_again(course, error, queue.broker_name, begun):
                         if course.stored is not None:
@@ -394,126 +381,8 @@ class Producer(Started):
             raise course.failed_for_good(now) from error
         if isinstance(error, ConnectRefused) and self.config.retry_refused_connection:
             course.was_refused()
-            self._back_off.refused(broker_name, begun_ms, now)
+            self._queues.back_off.refused(broker_name, begun_ms, now)
         return isinstance(error, ConnectFailed | ConnectionLost | RequestTimeout | NoMaster)
-
-    # --- its turn ----------------------------------------------------------------------------------------------------
-
-    def _begin_turn(self, places: Room, weight: int, size: int) -> bool:
-        """False when it is not our turn yet; then nothing was taken."""
-        if places.take(weight):
-            if self._under_way.take(size):
-                return True
-            places.give_back(weight)
-        return False
-
-    async def _wait_turn(self, places: Room, weight: int, size: int, course: SendCourse) -> None:
-        """Raises TooManyRequests when the wait counts and takes all the time; ClientClosed."""
-        await self._wait(places, weight, course)
-        has_turn = False
-        try:
-            await self._wait(self._under_way, size, course)
-            has_turn = True
-        finally:
-            if not has_turn:
-                places.give_back(weight)
-
-    async def _wait(self, room: Room, size: int, course: SendCourse) -> None:
-        if room.take(size):
-            return
-        began = steady_ms()
-        if not course.counts_waits:
-            await room.wait(size, self)
-            course.stand_still(steady_ms() - began)
-            return
-        try:
-            async with asyncio.timeout(course.left_ms(began) / 1000):
-                await room.wait(size, self)
-        except TimeoutError:
-            raise TooManyRequests(f"within {course.timeout_ms} ms it was not the turn of this send to {course.topic}: "
-                                  f"as much is under way as back_pressure_for_async_send_num and "
-                                  f"back_pressure_for_async_send_size allow") from course.failure
-
-    def _is_better_elsewhere(self, route: Route, broker_name: str, course: SendCourse) -> bool:
-        """Whether the broker rests while another one does not, and this send may go there."""
-        if self._back_off.is_idle or (self.config.retry_as_async_send and course.last_broker is not None):
-            return False
-        resting = self._back_off.resting(steady_ms())
-        return broker_name in resting and any(queue.broker_name not in resting for queue in route.publish_queues)
-
-    async def _rest(self, broker_name: str, course: SendCourse) -> bool:
-        """Wait while the broker rests. False when that is longer than the time left; Throttled where it throttles.
-
-        One that throttles is not asked before; one that refuses connections may be, when the time ends before.
-        """
-        now = steady_ms()
-        wait, left = self._back_off.wait_ms(broker_name, now), course.left_ms(now)
-        if wait == 0:
-            return True
-        if not self._back_off.throttles(broker_name):
-            pause = refused_pause_ms(wait, left, has_tried=bool(course.tried))
-            if pause:
-                await asyncio.sleep(pause / 1000)
-            return pause is not None
-        if wait < left:
-            await asyncio.sleep(wait / 1000)
-            return True
-        if course.stored is not None:
-            return False
-        raise Throttled(f"{broker_name} is busy and rests for {wait} ms, longer than the {left} ms left of the "
-                        f"send's time", ResponseCode.SYSTEM_BUSY) from course.failure
-
-    # --- one attempt -------------------------------------------------------------------------------------------------
-
-    def _choose(self, route: Route, last_broker: str | None) -> MessageQueue:
-        queues = route.publish_queues
-        turn = self._turn(route.topic)
-        if last_broker is not None and self.config.retry_as_async_send:
-            return turn.select([queue for queue in queues if queue.broker_name == last_broker] or queues)
-        if last_broker is None and self._isolation is NO_ISOLATION and self._back_off.is_idle:
-            return turn.select(queues)
-        now = steady_ms()
-        tiers = list(self._isolation.tiers(route.brokers, last_broker, now))
-        resting = self._back_off.resting(now)
-        if resting:
-            tiers = [*(tier | resting for tier in tiers), resting, *tiers]
-        return turn.select(queues, brokers_to_avoid(queues, tiers))
-
-    async def _attempt(self, outgoing: Outgoing, address: str | None, queue: MessageQueue, timeout_ms: int,
-                       begun_ms: int) -> SendResult:
-        """One request.
-
-        Raises BrokerRefused, ConnectFailed, ConnectionLost, RequestTimeout, NoMaster, AnswerUnreadable; MessageIllegal.
-        """
-        broker_name = queue.broker_name
-        if address is None:
-            self._report(broker_name, Outcome.CLIENT_FAULT, begun_ms)
-            raise NoMaster(f"broker {broker_name} has no master")
-        try:
-            answer = await self._running().connections.request(address, outgoing.command(queue), timeout_ms)
-        except (ConnectFailed, ConnectionLost, RequestTimeout):
-            self._report(broker_name, Outcome.TRANSPORT_FAULT, begun_ms)
-            self._running().doubt_route(outgoing.topic)
-            raise
-        except RequestTooLarge as error:
-            raise MessageIllegal(f"the message does not fit: {error}") from error
-        try:
-            result = outgoing.result(answer, queue)
-        except HeaderError as error:
-            raise AnswerUnreadable(f"{address} stored the message and its answer cannot be read: {error}") from error
-        if result is None:
-            self._report(broker_name, Outcome.BROKER_FAULT, begun_ms)
-            if answer.code == ResponseCode.SYSTEM_BUSY and self.config.throttle_back_off:
-                self._back_off.throttled(broker_name, begun_ms, random.uniform(-1, 1))
-            raise BrokerRefused(answer.code, answer.remark, address)
-        if self._isolation is not NO_ISOLATION:
-            self._report(broker_name, Outcome.SUCCESS, begun_ms)
-        self._back_off.succeeded(broker_name)
-        return result
-
-    def _report(self, broker_name: str, outcome: Outcome, begun_ms: int) -> None:
-        now = steady_ms()
-        self._isolation.report(broker_name, outcome, now - begun_ms, now)
 
     # --- batches of concurrent sends ---------------------------------------------------------------------------------
 
@@ -544,61 +413,6 @@ class Producer(Started):
             return Outgoing.single(message, self.group, self.config, unique_keys, now)
         unique_keys.give(message, now)      # here, because the counter is this thread's
         return await self._running().packing(Outgoing.single, message, self.group, self.config, unique_keys, now)
-
-    async def _route(self, topic: str) -> Route:
-        instance = self._running()
-        route = instance.known_route(topic)
-        if route is not None and route.publish_queues:
-            return route
-        try:
-            return await instance.publish_route(topic, self.config.create_topic_key,
-                                                self.config.default_topic_queue_nums)
-        except HeaderError as error:
-            raise NoRoute(str(error)) from error
-
-    async def _find_route(self, course: SendCourse) -> Route:
-        """As `_route`, in its turn, and asking again while there is no broker at all: most that go are back soon.
-
-        Raises TooManyRequests when the name servers take all the time that is left.
-        """
-        await self._wait(self._route_seekers, 1, course)
-        try:
-            # Thousands of sends may begin in one moment. The time of the first counts from when the last has begun.
-            began = steady_ms()
-            await asyncio.sleep(0)
-            now = steady_ms()
-            if not course.counts_waits:
-                course.stand_still(now - began)
-            left = course.left_ms(now)
-            async with asyncio.timeout(left / 1000):
-                return await self._route_of_some_broker(course)
-        except TimeoutError:
-            if isinstance(course.failure, NoBroker):
-                raise course.failure from None
-            raise TooManyRequests(f"no name server told the route of {course.topic} within the {left} ms left of the "
-                                  f"send's time") from course.failure
-        finally:
-            self._route_seekers.give_back(1)
-
-    async def _route_of_some_broker(self, course: SendCourse) -> Route:
-        pause_ms = REFUSED_FIRST_MS
-        while True:
-            try:
-                return await self._route(course.topic)
-            except NoBroker as error:
-                if not self.config.retry_refused_connection:
-                    raise
-                course.failure = error
-            await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(pause_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)
-
-    def _turn(self, topic: str) -> RoundRobin:
-        turn = self._turns.get(topic)
-        if turn is None:
-            if len(self._turns) >= _TOPICS_MAX:
-                del self._turns[next(iter(self._turns))]
-            turn = self._turns[topic] = RoundRobin(random.getrandbits(30))
-        return turn
 
     def _running(self) -> ClientInstance:
         if self._instance is None:

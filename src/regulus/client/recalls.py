@@ -2,7 +2,7 @@
 
 from regulus.client.client_instance import ClientInstance
 from regulus.client.core.routes import Route
-from regulus.errors import BrokerRefused, HeaderError, MessageIllegal, NoMaster
+from regulus.errors import AnswerUnreadable, BrokerRefused, HeaderError, MessageIllegal, NoMaster
 from regulus.wire import recall_handle
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import RecallMessageRequest, RecallMessageResponse
@@ -26,4 +26,7 @@ async def recall(instance: ClientInstance, route: Route, group: str, text: str, 
     answer = await instance.connections.request(address, request, timeout_ms)
     if answer.code != ResponseCode.SUCCESS:
         raise BrokerRefused(answer.code, answer.remark, address)
-    return RecallMessageResponse.decode(answer).msg_id
+    try:
+        return RecallMessageResponse.decode(answer).msg_id
+    except HeaderError as error:
+        raise AnswerUnreadable(f"{address} took the message back and its answer cannot be read: {error}") from error

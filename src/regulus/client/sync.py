@@ -137,7 +137,7 @@ class Producer(shared_loop.Blocking):
 
         Raises MessageIllegal for what is no handle of that topic; NoRoute, NoMaster; BrokerRefused, also when its time
         has come (ILLEGAL_OPERATION) or where the broker does not allow it (NO_PERMISSION, recallMessageEnable);
-        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows.
+        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows; AnswerUnreadable.
         """
         return shared_loop.run(self._client.recall(topic, recall_handle, timeout_ms=timeout_ms))
 

@@ -219,7 +219,7 @@ class TransactionProducer(Producer):
         host, _ = parse_offset_message_id(half.offset_message_id)
         stored_at = host_text(host)
         try:
-            route = await self._route(half.topic)
+            route = await self._routes.known_or_asked(half.topic)
         except ClientError as error:
             _log.info("no route to %s, trying the address at which it was stored: %s", half, error)
             return stored_at
@@ -264,7 +264,7 @@ class TransactionProducer(Producer):
 
     async def _greet_brokers(self, topic: str) -> None:
         try:
-            await self._route(topic)
+            await self._routes.known_or_asked(topic)
         except ClientError as error:
             _log.info("the brokers of %s are not known yet: %s", topic, error)
 

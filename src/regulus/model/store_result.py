@@ -56,7 +56,9 @@ def appended_one(start: int, end: int, queue_offset: int) -> Appended:
 
 
 class GetResult(NamedTuple):
-    """`buffers` have whole records each, as slices of the log or copied, `size` bytes and `message_count` messages."""
+    """`buffers` have whole records each, as slices of the log or copied, `size` bytes and `message_count` messages.
+
+    `looked`: at how many bytes of properties a filter looked, each as often as it weighs."""
 
     status: GetStatus
     next_begin_offset: int
@@ -65,6 +67,7 @@ class GetResult(NamedTuple):
     buffers: list[bytes | memoryview]
     message_count: int
     size: int
+    looked: int = 0
 
 
 class QueueUnit(NamedTuple):

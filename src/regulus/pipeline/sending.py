@@ -35,6 +35,7 @@ _OF_A_FORMER_LIFE = (
     names.DLQ_ORIGIN_TOPIC, names.DLQ_ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES,
     names.TRANSACTION_PREPARED, names.TRANSACTION_PREPARED_QUEUE_OFFSET, names.TRANSACTION_CHECK_TIMES,
     names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS,
+    names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES, names.TIMER_DEL_UNIQUE_KEY,
     names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, REPLAY_ID, RESEND_OF)
 """Properties that a message brings along and that are not true of it when it is sent anew."""
 

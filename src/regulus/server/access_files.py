@@ -4,14 +4,17 @@
     <rocketmqHome>/conf/plain_acl.yml       the last one, to which new accounts are written
 
 A file that cannot be read stops a start. Later the accounts that held go on to hold, all of them, and the log names
-file and line: half of a change is another set of permissions.
+file and line: half of a change is another set of permissions. Therefore files are also read only when nobody has
+changed any of them between two looks: the first half of a file may lack the DENY that stands in its second.
 
 Source: PlainPermissionManager, AclFileWatchService.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from regulus.access import plain_acl
 from regulus.access.accounts import Account
@@ -35,37 +38,77 @@ Seen = dict[Path, tuple[int, int, int]]
 """By path: when the file was changed (ns), its size, which file it is."""
 
 
-class AccessFiles:
-    """Raises ConfigError, with file and line, when the accounts cannot be read. `inner` is an account beside them."""
+class _Contents(NamedTuple):
+    """What was read, and how the files looked then."""
 
-    def __init__(self, home: str, inner: Credentials | None) -> None:
+    seen: Seen
+    documents: Mapping[Path, PlainAcl]
+    rules: PlainRules
+
+
+class _Here(Executor):
+    """Does what it is given at once, for whoever has nothing else to do meanwhile."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except ConfigError as error:
+            future.set_exception(error)
+        return future
+
+
+class AccessFiles:
+    """Raises ConfigError, with file and line, when the accounts cannot be read. `inner` is an account beside them.
+
+    `reader` looks at the files and reads them after the start: 5,000 accounts take it a second.
+    """
+
+    def __init__(self, home: str, inner: Credentials | None, reader: Executor | None = None) -> None:
         root = Path(home).expanduser().absolute() / "conf"
         self._main = root / "plain_acl.yml"
         self._folder = root / "acl"
         self._inner = inner
+        self._reader = reader or _Here()
+        self._reading: Future[tuple[Seen, _Contents | None]] | None = None
         self._next_ms = 0
-        self._seen: Seen = {}
         self._told = ""
-        self._documents: dict[Path, PlainAcl] = {}
-        self.rules = self._load(self._look())
+        self._looked = self._look()
+        self._contents = self._load(self._looked, None)
+
+    @property
+    def rules(self) -> PlainRules:
+        return self._contents.rules
 
     def tick(self, steady_ms: int) -> None:
-        """Costs as many questions to the system as there are files, once in LOOK_INTERVAL_MS."""
-        if steady_ms < self._next_ms:
-            return
-        self._next_ms = steady_ms + LOOK_INTERVAL_MS
+        """Costs the same for any files: another one looks at them, once in LOOK_INTERVAL_MS."""
+        if self._reading is None and steady_ms >= self._next_ms:
+            self._next_ms = steady_ms + LOOK_INTERVAL_MS
+            self._reading = self._reader.submit(self._look_again, self._looked, self._contents)
+        if self._reading is not None and self._reading.done():
+            reading, self._reading = self._reading, None
+            self._take(reading)
+
+    def _take(self, reading: "Future[tuple[Seen, _Contents | None]]") -> None:
         try:
-            seen = self._look()
-            if seen == self._seen:
-                return
-            self.rules = self._load(seen)
+            self._looked, contents = reading.result()
         except ConfigError as error:
             if str(error) != self._told:
                 _log.error("accounts stay as they were: %s", error)
             self._told = str(error)
-        else:
-            self._told = ""
-            _log.info("accounts are read anew from %s", ", ".join(map(str, seen)))
+            return
+        if contents is not None:
+            self._contents, self._told = contents, ""
+            _log.info("accounts are read anew from %s", ", ".join(map(str, contents.seen)))
+
+    def _look_again(self, looked: Seen, contents: _Contents) -> tuple[Seen, _Contents | None]:
+        """How the files look, and what they have when that is new and nobody is writing them. Raises ConfigError."""
+        seen = self._look()
+        if seen == contents.seen or seen != looked:
+            return seen, None
+        found = self._load(seen, contents)
+        seen = self._look()
+        return seen, found if seen == found.seen else None
 
     # --- AccessDocuments ---------------------------------------------------------------------------------------------
 
@@ -74,39 +117,41 @@ class AccessFiles:
             raise ConfigError(f"{entry.access_key} is how brokers sign (innerClientAuthenticationCredentials), and no "
                               "account of a file: take another accessKey")
         path = self._path_of(entry.access_key) or self._main
-        self._save(path, self._documents.get(path, PlainAcl()).with_account(entry, now_ms))
+        self._save(path, self._contents.documents.get(path, PlainAcl()).with_account(entry, now_ms))
 
     def delete_account(self, access_key: str, now_ms: int) -> None:
         path = self._path_of(access_key)
         if path is None:
             raise ConfigError(f"there is no account {access_key}")
-        self._save(path, self._documents[path].without_account(access_key, now_ms))
+        self._save(path, self._contents.documents[path].without_account(access_key, now_ms))
 
     def update_white_addresses(self, patterns: Sequence[str], path: str | None, now_ms: int) -> None:
         """`path` comes from a peer: it must be that of a file whose accounts hold."""
-        target = Path(path) if path else self._main
-        if target != self._main and target not in self._documents:
-            raise ConfigError(f"{target} is no file of accounts: they stand in {', '.join(map(str, self._documents))}")
-        self._save(target, self._documents.get(target, PlainAcl()).with_white_addresses(patterns, now_ms))
+        target, documents = Path(path) if path else self._main, self._contents.documents
+        if target != self._main and target not in documents:
+            raise ConfigError(f"{target} is no file of accounts: they stand in {', '.join(map(str, documents))}")
+        self._save(target, documents.get(target, PlainAcl()).with_white_addresses(patterns, now_ms))
 
     def versions(self) -> tuple[DataVersion, Mapping[str, DataVersion]]:
-        by_path = {str(path): _version(acl) for path, acl in self._documents.items()}
+        by_path = {str(path): _version(acl) for path, acl in self._contents.documents.items()}
         return by_path.get(str(self._main), DataVersion()), by_path
 
     def _path_of(self, access_key: str) -> Path | None:
-        return next((path for path, acl in self._documents.items()
+        return next((path for path, acl in self._contents.documents.items()
                      if any(entry.access_key == access_key for entry in acl.accounts)), None)
 
     def _save(self, path: Path, acl: PlainAcl) -> None:
         """Other changes to the files since the last look are seen, and kept, first."""
-        if self._look() != self._seen:
+        if self._look() != self._contents.seen:
             self._next_ms = 0
             raise ConfigError("the files of accounts have just been changed by somebody else: ask again in a second")
         text = plain_acl.dump(acl).encode()
         if len(text) > plain_acl.DOCUMENT_SIZE_MAX:
             raise ConfigError(f"{path} would have {len(text)} bytes; {plain_acl.DOCUMENT_SIZE_MAX} are the most")
         disk.write_file(path, text, mode=_SECRET_MODE)
-        self.rules = self._load(self._look())
+        self._looked = self._look()
+        self._contents = self._load(self._looked, self._contents)
+        self._reading = None        # began before, and would bring back what held then
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -129,9 +174,10 @@ class AccessFiles:
         if self._main.exists():
             yield self._main
 
-    def _load(self, seen: Seen) -> PlainRules:
-        """All anew, or nothing. Raises ConfigError."""
-        documents = {path: _read(path) for path in seen}
+    def _load(self, seen: Seen, before: _Contents | None) -> _Contents:
+        """All anew but the files that did not change, or nothing. Raises ConfigError."""
+        documents = {path: before.documents[path] if before is not None and before.seen.get(path) == stamp
+                     else _read(path) for path, stamp in seen.items()}
         accounts: dict[str, Account] = {}
         for path, acl in documents.items():
             for entry in acl.accounts:
@@ -145,13 +191,12 @@ class AccessFiles:
         if not accounts:
             _log.warning("there is no account in %s: nobody but globalWhiteRemoteAddresses is let in", self._main)
         white = WhiteAddresses([pattern for acl in documents.values() for pattern in acl.white_addresses])
-        self._documents, self._seen = documents, seen
-        return PlainRules(white, accounts)
+        return _Contents(seen, documents, PlainRules(white, accounts))
 
 
-def accounts_of(home: str, inner: str) -> AccessFiles:
+def accounts_of(home: str, inner: str, reader: Executor | None = None) -> AccessFiles:
     """By settings. Raises ConfigError."""
-    return AccessFiles(home, parse_credentials(inner))
+    return AccessFiles(home, parse_credentials(inner), reader)
 
 
 def _read(path: Path) -> PlainAcl:

@@ -118,7 +118,8 @@ class BrokerServer:
                                     + _OTHER_OPEN_FILES)
         if self._config.acl_enable:
             self._accounts = accounts_of(self._config.rocketmq_home,
-                                         self._config.inner_client_authentication_credentials)
+                                         self._config.inner_client_authentication_credentials,
+                                         self._workers.line(Line.ACCOUNTS))
         bound = self._bind(self._transport_config.bind_address, self._config.listen_port)
         for_slaves: list[socket] = []
         try:
@@ -217,8 +218,8 @@ class BrokerServer:
                                         self._replication.copied_offset)
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
-        clients = self.broker.clients
-        self._events = EventLog([self._keeper.happenings, clients.happenings], [clients.faults])
+        clients, filters = self.broker.clients, self.broker.consumer_filters
+        self._events = EventLog([self._keeper.happenings, clients.happenings], [clients.faults, filters.faults])
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)

@@ -249,7 +249,7 @@ class HaServer:
         link = _Link(self, self._loop)
         if self._tls is None or self._tls.context is None:
             return link
-        door = TlsDoor(self._tls.context, link, self._doors.discard)
+        door = TlsDoor(self._tls.context, link, self._may_copy, self._doors.discard)
         if len(self._doors) < LINKS_MAX:
             self._doors.add(door)
             return door
@@ -282,13 +282,16 @@ class HaServer:
     # --- what links tell ---------------------------------------------------------------------------------------------
 
     def opened(self, link: _Link) -> None:
-        if self._allowed and not self._allowed.matches(link.host):
+        if not self._may_copy(link.host):
             link.close("its address is none of haSlaveWhiteAddresses")
             return
         if len(self._links) >= LINKS_MAX:
             link.close(f"there are {LINKS_MAX} already")
             return
         self._links[link] = None
+
+    def _may_copy(self, host: str) -> bool:
+        return not self._allowed or self._allowed.matches(host)
 
     def closed(self, link: _Link) -> None:
         if self._links.pop(link, link) is None:

@@ -184,7 +184,8 @@ class NameServer:
         """Raises ConfigError."""
         config = self._config
         if config.acl_enable:
-            accounts = accounts_of(config.rocketmq_home, config.inner_client_authentication_credentials)
+            accounts = accounts_of(config.rocketmq_home, config.inner_client_authentication_credentials,
+                                   self._workers.line(Line.ACCOUNTS))
             self._accounts = accounts
             self._door = Door(lambda: accounts.rules, access.needs_of, access.OPEN)
         elif self._rules is not None:

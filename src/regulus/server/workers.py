@@ -15,6 +15,7 @@ class Line(Enum):
     ROOM = "room"               # ahead of the writer, who makes it himself when it is not there in time
     QUEUES = "queues"           # may take seconds with thousands of them
     RETENTION = "retention"
+    ACCOUNTS = "accounts"       # files of access control, which may take a second
     CHECK = "check"             # of what a start did not look at, and building it anew
 
 

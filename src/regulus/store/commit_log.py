@@ -468,7 +468,7 @@ class CommitLog:
             gathered = self._take_run(run_file, start - run_file.start, end - start, gathered, buffers)
         if gathered:
             buffers.append(byte_runs.bytes_of_run(self._gathered, 0, gathered))
-        return GetResult(GetStatus.FOUND if count else status, offset, low, high, buffers, count, size_sum)
+        return GetResult(GetStatus.FOUND if count else status, offset, low, high, buffers, count, size_sum, looked)
 
     def _take_run(self, file: MappedFile, position: int, size: int, gathered: int,
                   buffers: list[bytes | memoryview]) -> int:

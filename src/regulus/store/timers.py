@@ -50,6 +50,7 @@ class TimerFiles:
         self.precision_ms = precision_ms
         self.check = TimerCheck()
         """What the last run knew."""
+        self.earliest_ms: int | None = None
         self._log = MappedFileQueue(root / "timerlog", file_size, MappedFilePool(MAPPED_FILES_MAX),
                                     "mappedFileSizeTimerLog")
         self._wheel_path = root / "timerwheel"
@@ -105,6 +106,7 @@ class TimerFiles:
             if record is None or record.physical_offset >= log_end:
                 return position
             slot = self.slot(record.slot_ms)
+            self.earliest_ms = min(record.slot_ms, self.earliest_ms or record.slot_ms)
             if slot.last < position:
                 self._put_slot(record.slot_ms, slot, position, record.kind)
             position += RECORD_SIZE

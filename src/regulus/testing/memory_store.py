@@ -28,6 +28,9 @@ from regulus.record.dispatch_request import DispatchRequest, request_at
 from regulus.testing.memory_timers import MemoryTimers
 from regulus.wire.ext_fields import LONG_MAX
 
+SCANNED_MAX = 800
+"""Messages that one read passes over at most, as a file store does."""
+
 _DEFAULT_RULES = StoreRules()
 
 
@@ -147,7 +150,7 @@ class MemoryStore:
         buffers: list[bytes | memoryview] = []
         size = 0
         next_offset = queue_offset
-        for unit in units[queue_offset:]:
+        for unit in units[queue_offset:queue_offset + SCANNED_MAX]:
             matches = message_filter.takes(unit.tags_code) and (
                 not message_filter.reads_properties
                 or message_filter.matches_all(message_record.decode(self._log, unit.physical_offset, False).properties))
@@ -160,7 +163,9 @@ class MemoryStore:
                 if len(buffers) >= count_max:
                     break
         status = GetStatus.FOUND if buffers else GetStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, next_offset, 0, high, buffers, len(buffers), size)
+        looked = sum(unit.size for unit in units[queue_offset:next_offset]) * message_filter.weight
+        return GetResult(status, next_offset, 0, high, buffers, len(buffers), size,
+                         looked if message_filter.reads_properties else 0)
 
     def _slice(self, start: int, size: int) -> memoryview:
         return memoryview(bytes(self._log[start:start + size]))

@@ -53,7 +53,12 @@ class MemoryTimers:
         self._slots.clear()
 
     def end_with(self, check: TimerCheck) -> None:
-        self.taken = check
+        self.take(check)
 
     def take(self, check: TimerCheck) -> None:
-        self.taken = check
+        self.taken = check._replace(timer_log_end=len(self._records) * RECORD_SIZE)
+
+    @property
+    def earliest_ms(self) -> int | None:
+        behind = self._records[self.check.timer_log_end // RECORD_SIZE:]
+        return min((record.slot_ms for record in behind), default=None)

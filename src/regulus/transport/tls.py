@@ -234,17 +234,25 @@ async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol
 class TlsDoor(asyncio.Protocol):
     """Of a port that speaks TLS alone: `behind` is made the protocol of the connection when it is encrypted."""
 
-    def __init__(self, context: ssl.SSLContext, behind: asyncio.Protocol,
+    def __init__(self, context: ssl.SSLContext, behind: asyncio.Protocol, is_welcome: Callable[[str], bool],
                  on_ended: Callable[["TlsDoor"], None]) -> None:
-        """`on_ended` hears when the handshake is over, well or not."""
+        """`is_welcome` is asked for the peer's address before anything is spent on its handshake. `on_ended` hears when
+        that is over, well or not."""
         self._context = context
         self._behind = behind
+        self._is_welcome = is_welcome
         self._on_ended = on_ended
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
+        host = str((transport.get_extra_info("peername") or ("",))[0])
+        if not self._is_welcome(host):
+            _log.warning("connection of %s closed before its TLS handshake: its address may not enter here", host)
+            self._transport.abort()
+            self._on_ended(self)
+            return
         self._transport.pause_reading()
         self._task = asyncio.get_running_loop().create_task(self._open(self._transport))
 

@@ -12,6 +12,7 @@ from regulus.errors import HeaderError
 HANDLE_SIZE_MAX = 1024
 _VERSION = "v1"
 _PARTS = 5
+_TIMESTAMP_DIGITS_MAX = 18
 
 
 class RecallHandle(NamedTuple):
@@ -31,9 +32,13 @@ def decode(text: str) -> RecallHandle:
     try:
         if len(text) > HANDLE_SIZE_MAX:
             raise ValueError
-        parts = b64decode(text, b"-_", validate=True).decode().split(" ")
-        if len(parts) < _PARTS or parts[0] != _VERSION or not parts[3].isdigit() or len(parts[3]) > 18:
+        parts = b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode().split(" ")
+        if len(parts) < _PARTS or parts[0] != _VERSION or not _is_timestamp(parts[3]):
             raise ValueError
     except ValueError:      # also of what is no base64, ASCII or UTF-8
         raise HeaderError("recall handle is invalid") from None
     return RecallHandle(parts[1], parts[2], int(parts[3]), parts[4])
+
+
+def _is_timestamp(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _TIMESTAMP_DIGITS_MAX

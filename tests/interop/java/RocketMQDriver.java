@@ -441,7 +441,7 @@ public final class RocketMQDriver {
     private void transact() throws Exception {
         String[] says = option("says", "UNKNOW").split(",");
         String[] checks = option("checks", "UNKNOW").split(",");
-        TransactionMQProducer producer = new TransactionMQProducer(option("group"));
+        TransactionMQProducer producer = new TransactionMQProducer(option("group"), hook());
         configured(producer);
         producer.setHeartbeatBrokerInterval(1000);
         producer.setTransactionListener(new TransactionListener() {

@@ -113,3 +113,9 @@ def test_a_change_that_cannot_be_is_refused(entry):
 def test_a_secret_is_in_no_repr():
     acl = PlainAcl(accounts=(ROCKETMQ,))
     assert "12345678" not in repr(acl) + repr(ROCKETMQ) + repr(ROCKETMQ.account())
+
+
+def test_a_deny_wins_over_another_entry_of_the_same_name():
+    text = "accounts:\n- accessKey: tester7\n  secretKey: secret-7\n  topicPerms: [orders=DENY, orders=PUB]\n"
+    (entry,) = parse(text, "f").accounts
+    assert entry.account().topics == {"orders": Grant.DENY | Grant.PUB}

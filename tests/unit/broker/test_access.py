@@ -8,9 +8,9 @@ from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
 from regulus.broker.access import NEEDS, NOT_ANSWERED, needs_of
 from regulus.broker.request_table import HANDLERS
 from regulus.errors import HeaderError
-from regulus.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from regulus.wire.codes import RequestCode as Code
-from regulus.wire.headers import SendMessageRequest
+from regulus.wire.headers import EndTransactionRequest, SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 PUB, SUB, GET, UPDATE = Action.PUB, Action.SUB, Action.GET, Action.UPDATE
@@ -64,6 +64,18 @@ def test_a_send_to_a_retry_topic_needs_the_group_of_the_topic():
     assert needs(Code.SEND_MESSAGE_V2, header.ext()) == (group("billing", SUB),)
 
 
+@pytest.mark.parametrize("name", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC",
+                                  "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"])
+def test_who_reads_where_messages_of_all_topics_wait_needs_all_topics(name):
+    """Delayed, half and given-up messages lie there whatever their topic is, and it may be one that is denied."""
+    assert needs(Code.PULL_MESSAGE, PULL | {"topic": name}) == (group("billing", SUB), topic(ANY_NAME, SUB))
+    assert needs(Code.BULK_PULL, BULK | {"topic": name}) == (topic(ANY_NAME, SUB),)
+    assert needs(Code.QUERY_MESSAGE, QUERY | {"topic": name}) == (topic(ANY_NAME, SUB, GET),)
+    assert needs(Code.POP_MESSAGE, POP | {"topic": name}) == (group("billing", SUB), topic(ANY_NAME, SUB))
+
+
+BULK = {"topic": "orders", "queueId": "0", "queueOffset": "0", "queueOffsetEnd": "1", "sizeMax": "1"}
+QUERY = {"topic": "orders", "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"}
 PULL = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1",
         "sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
 POP = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "maxMsgNums": "1", "invisibleTime": "1",
@@ -140,3 +152,30 @@ def test_lists_need_each_thing_that_they_name():
 def test_no_body_breaks_a_reading(code, body):
     with suppress(HeaderError):
         assert isinstance(needs(code, {}, body), tuple)
+
+
+def test_each_topic_of_consume_stats_is_needed():
+    """5.x names several at once, beside the single one."""
+    ext = {"consumerGroup": "billing", "topic": "orders", "topicList": "payments;invoices"}
+    assert needs(Code.GET_CONSUME_STATS, ext) == (group("billing", GET), topic("orders", GET), topic("payments", GET),
+                                                  topic("invoices", GET))
+
+
+def test_who_corrects_an_offset_looks_at_a_topic_and_at_another_group():
+    ext = {"topic": "orders", "compareGroup": "billing", "filterGroups": "a,b"}
+    assert needs(Code.QUERY_CORRECTION_OFFSET, ext) == (topic("orders", GET), group("billing", GET))
+
+
+def test_the_check_of_a_filter_names_a_group_and_a_topic():
+    body = CheckClientConfigBody(client_id="c", group="billing",
+                                 subscription_data=SubscriptionData.compile("orders", "*", 1))
+    assert needs(Code.CHECK_CLIENT_CONFIG, body=body.encode()) == BOTH
+
+
+@pytest.mark.parametrize(("named", "expected"), [
+    ("orders", (topic("orders", PUB),)), (None, ()), ("RMQ_SYS_TRANS_HALF_TOPIC", ())])
+def test_an_end_of_a_transaction_needs_the_topic_that_it_names(named, expected):
+    """Java's 5.x clients name the topic of all halves when they answer a check, and may not send there."""
+    end = EndTransactionRequest(producer_group="PG", tran_state_table_offset=0, commit_log_offset=0,
+                                commit_or_rollback=8, msg_id="U", topic=named)
+    assert needs(Code.END_TRANSACTION, end.ext()) == expected

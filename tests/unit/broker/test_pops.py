@@ -522,3 +522,16 @@ def test_who_wants_to_know_is_told_when_there_is_a_message():
     assert rig.ask(Code.NOTIFICATION, wanted) is None
     rig.run_to(NOW + 5_100)
     assert rig.broker.notices[1].command.ext == {"hasMsg": "false", "pollingFull": "false"}
+
+
+def test_what_a_held_pop_looks_at_counts_for_its_step():
+    rig = Rig(enable_property_filter=True)
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=0, max_msg_nums=1, invisible_time=30_000,
+                               poll_time=10_000, born_time=rig.now_ms, init_mode=0, exp="UNIQ_KEY = 'b'",
+                               exp_type="SQL92")
+    assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 0, 0, 0, rig.now_ms, HOST, HOST, 0), rig.now_ms)
+    rig.broker.message_arrived(rig.store.dispatch(10), rig.now_ms)
+    # Of the two parts of the condition.
+    assert rig.broker.held_requests.looked == 2 * rig.store.queue_units("T", 0, 0, 1)[0].size
+    assert len(rig.broker.held_requests) == 1

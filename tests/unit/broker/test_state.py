@@ -107,7 +107,7 @@ def test_an_idle_broker_wants_to_be_called_for_its_delays():
     assert broker().tick(0) == 100
 
 
-@pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset", "delayOffset"])
+@pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset", "delayOffset", "consumerFilter"])
 def test_files_of_rocketmq_4_9_8_are_read(name):
     config = Path(__file__).parents[2] / "golden" / "store-4.9.8" / "config" / f"{name}.json"
     state = broker()

@@ -216,6 +216,30 @@ def test_a_start_goes_on_where_the_last_run_was_killed():
     assert run(again, NOW + 5_000) == [f"K{number}" for number in range(300)]
 
 
+def test_after_a_kill_one_of_two_copies_that_came_stands_for_one():
+    broker = make()
+    for copy in range(2):
+        send(broker, NOW + copy, TIMER_DELIVER_MS=NOW + 3_000 + 4_000 * copy)
+    run(broker, NOW + 1)
+    broker.timers.note(NOW + 1)
+    assert run(broker, NOW + 3_000) == ["K"]
+    broker.store.timers.check = broker.store.timers.taken
+    again = make(broker.store, NOW + 6_900)
+    assert run(again, NOW + 6_900) == ["K"]
+    assert run(again, NOW + 9_000) == ["K", "K"]
+
+
+def test_what_comes_for_a_tick_that_is_just_being_done_comes_with_the_next():
+    """As where the clock was put back in the midst of it."""
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.tick(NOW + 4_000)
+    send(broker, NOW + 2_500, "late", TIMER_DELIVER_MS=NOW + 3_000)
+    assert run(broker, NOW + 6_000) == [*(f"K{number}" for number in range(300)), "late"]
+
+
 def test_a_run_that_ends_in_the_midst_of_a_tick_leaves_what_is_not_done():
     """So that RocketMQ, which does a tick as a whole, delivers the rest alone."""
     broker = make()

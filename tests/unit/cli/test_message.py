@@ -8,10 +8,14 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from regulus.broker.config import BrokerConfig
 from regulus.cli.exit_codes import exit_code
 from regulus.cli.message import message
 from regulus.cli.topic import topic
 from regulus.testing.running_server import ServerThread, small_store
+from regulus.wire import recall_handle
+
+HOUR_MS = 3_600_000
 
 
 def test_a_message_is_sent_found_four_ways_and_shown(run):
@@ -79,3 +83,42 @@ def test_a_query_tells_of_messages_that_are_damaged(tmp_path, damaged, found, to
         assert [row["offset"] for row in (json.loads(result.stdout) if result.stdout else [])] == found
         shown = call(server, message, "query", "Orders", "--key", "other")
         assert str(shown.exception) == "no message found"
+
+
+def test_a_message_that_waits_shows_its_recall_handle_and_is_taken_back_where_the_broker_allows_it(tmp_path):
+    def call(server, *arguments):
+        return CliRunner().invoke(message, arguments, env={"NAMESRV_ADDR": server.name_server_address})
+
+    with ServerThread(tmp_path, broker_config=BrokerConfig(recall_message_enable=True)) as server:
+        CliRunner().invoke(topic, ("create", "Orders", "-q", "1"), env={"NAMESRV_ADDR": server.name_server_address})
+        sent = call(server, "send", "Orders", "hello", "--delay", "36h").output
+        unique_key, handle = re.fullmatch(r"SEND_OK  (\w+)  \S+ offset 0  recall handle (\S+)\n", sent).groups()
+        waits = recall_handle.decode(handle)
+        assert (waits.topic, waits.unique_key) == ("Orders", unique_key)
+        assert 35.9 * HOUR_MS < waits.timestamp - time.time() * 1000 < 36.1 * HOUR_MS
+        assert call(server, "recall", "Orders", handle).output == f"{unique_key} will not be delivered\n"
+        assert "is no recall handle" in str(call(server, "recall", "Orders", unique_key).exception)
+        assert "recall handle" not in call(server, "send", "Orders", "at once").output
+
+
+def test_a_recall_that_is_not_allowed_says_by_what_it_would_be(run):
+    run(topic, "create", "Orders", "-q", "1")
+    sent = run(message, "send", "Orders", "hello", "--deliver-at", str(round(time.time() * 1000) + HOUR_MS))
+    refusal = run(message, "recall", "Orders", sent.split()[-1], fails=True)
+    assert "recallMessageEnable=false" in refusal
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    (("--delay", "5s", "--deliver-at", "2090-01-01"), "give one of --delay, --deliver-at and --delay-level"),
+    (("--delay", "5s", "--delay-level", "1"), "give one of --delay, --deliver-at and --delay-level"),
+    (("--deliver-at", "30m"), "write 2027-01-31T09:00 or ms since 1970 here, or --delay 30m"),
+    (("--deliver-at", "-2h"), "--delay 2h"),
+    (("--deliver-at", "1794700800"), "write ms, not seconds"),
+    (("--deliver-at", "tomorrow"), "'tomorrow' is not a time"),
+    (("--delay", "5"), "'5' is no time that something lasts"),
+    (("--delay", "-5s"), "is no time that something lasts"),
+])
+def test_times_that_are_none_or_two_are_refused(options, told):
+    result = CliRunner().invoke(message, ("send", "Orders", "x", *options), env={"NAMESRV_ADDR": "127.0.0.1:1"})
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.replace("\u2502", " ").split())

@@ -232,6 +232,28 @@ def test_with_the_blocking_client_too(broker_process, path):
             assert sum(offset.max_offset for offset in admin.topic_stats("T").values()) == 4
 
 
+async def test_a_delay_goes_on_while_its_message_is_kept(path):
+    """A reminder in an hour comes in an hour, and not an hour after the end of an outage of a day."""
+    got = []
+
+    async def send(messages, queue):
+        got.extend(messages)
+
+    kept = KeptSends(path, QUICK)
+    await kept.start(send)
+    try:
+        before = now_ms()
+        timed = Message("T", b"x", properties={"UNIQ_KEY": "U", "TIMER_DELAY_MS": "3600000"})
+        assert await kept(FailedSend([[timed]], None, AWAY))
+        after = now_ms()
+        await until(lambda: got)
+    finally:
+        await kept.shutdown()
+    [sent] = got
+    assert before + 3_600_000 <= int(sent.properties.pop("TIMER_DELIVER_MS")) <= after + 3_600_000
+    assert sent.properties == {"UNIQ_KEY": "U"}
+
+
 # --- order ------------------------------------------------------------------------------------------------------------
 
 

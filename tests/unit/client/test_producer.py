@@ -227,7 +227,7 @@ async def test_not_fully_stored_is_retried_when_asked_for_and_kept_when_that_fai
         b = await cluster.add_broker("b", refuses(ResponseCode.MESSAGE_ILLEGAL))
         async with producer_of(cluster, retry_another_broker_when_not_store_ok=True) as producer:
             queue = MessageQueue("T", "a", 0)
-            producer._turns["T"] = RoundRobin(-1)       # it is the turn of that queue
+            producer._queues.turns["T"] = RoundRobin(-1)       # it is the turn of that queue
             result = await producer.send(Message("T", b"x"))
             assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
             assert (len(a.sends()), len(b.sends())) == (1, 1)
@@ -544,7 +544,7 @@ async def test_a_send_that_need_not_wait_makes_one_future_and_no_task():
                 assert made == ["future"]
                 send.close()
             (places,) = producer._running().connections._places.values()
-            assert (places.size, producer._under_way.size) == (0, 0)
+            assert (places.size, producer._turns.under_way.size) == (0, 0)
 
 
 @in_virtual_time
@@ -608,7 +608,7 @@ async def test_a_send_that_is_cancelled_while_it_waits_for_bytes_gives_its_place
             assert places.size == 1
             first.cancel()
             await asyncio.wait([first])
-            assert (places.size, producer._under_way.size) == (0, 0)
+            assert (places.size, producer._turns.under_way.size) == (0, 0)
 
 
 @in_virtual_time
@@ -716,7 +716,7 @@ async def test_bytes_under_way_count_properties():
 
 
 async def test_a_producer_to_ever_new_topics_keeps_the_latest(monkeypatch):
-    monkeypatch.setattr("regulus.client.producer._TOPICS_MAX", 3)
+    monkeypatch.setattr("regulus.client.send_queues._TOPICS_MAX", 3)
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a")
         async with producer_of(cluster) as producer:
@@ -799,6 +799,20 @@ async def test_a_send_that_shutdown_interrupts_is_not_cancelled(is_connecting, m
             await sending
         for connection in broker.connections:
             connection.abort()
+
+
+async def test_shutdown_turns_away_those_that_wait_for_a_place_at_a_broker():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = producer_of(cluster, back_pressure_for_async_send_num=2)
+        await producer.start()
+        await connect(producer, broker)
+        sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(5)]
+        while len(broker.sends()) < 3:
+            await asyncio.sleep(0)
+        await producer.shutdown()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert ["before it was the turn of this send" in str(outcome) for outcome in outcomes] == [False] * 2 + [True] * 3
 
 
 async def test_shutdown_turns_away_those_that_wait_for_a_route():

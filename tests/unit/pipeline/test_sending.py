@@ -29,7 +29,9 @@ def test_properties_of_a_former_life_stay_behind(spark):
 
     from regulus.pipeline.sending import anew
 
-    former = {"DELAY": "3", "RETRY_TOPIC": "t", "REDRIVE_OF": "old", "TIMER_DELAY_SEC": "9", "TIMER_OUT_MS": "17"}
+    former = {"DELAY": "3", "RETRY_TOPIC": "t", "REDRIVE_OF": "old", "TIMER_DELAY_SEC": "9", "TIMER_OUT_MS": "17",
+              "TIMER_DELAY_MS": "9", "TIMER_DELIVER_MS": "9", "TIMER_ENQUEUE_MS": "9", "TIMER_DEQUEUE_MS": "9",
+              "TIMER_ROLL_TIMES": "1", "TIMER_DEL_UNIQKEY": "t+K"}
     rows = small_table(spark, [({"a": "1", **former},)], "properties map<string,string>")
     kept = rows.select(anew(F.col("properties"), REDRIVE_OF=F.lit("new")).alias("properties")).first()["properties"]
     assert kept == {"a": "1", "REDRIVE_OF": "new"}

@@ -2,15 +2,19 @@
 
 import logging
 import os
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regulus.access.accounts import Grant
 from regulus.access.credentials import Credentials
 from regulus.access.decision import Action, Allowed, Need, ResourceKind
-from regulus.access.plain_acl import AccountEntry, parse
+from regulus.access.plain_acl import DOCUMENT_SIZE_MAX, AccountEntry, PlainAcl, parse
 from regulus.errors import ConfigError
+from regulus.server import access_files
 from regulus.server.access_files import FILES_MAX, LOOK_INTERVAL_MS, AccessFiles
 
 PUB = (Need(ResourceKind.TOPIC, "orders", (Action.PUB,)),)
@@ -39,14 +43,108 @@ def may(files: AccessFiles, name: str) -> bool:
     return isinstance(files.rules.permit(name, "10.0.0.5", PUB), Allowed)
 
 
-def test_a_change_is_seen_at_the_next_look(main, tmp_path):
+def test_a_change_is_seen_when_two_looks_have_found_it(main, tmp_path):
     files = AccessFiles(str(tmp_path), None)
     files.tick(0)
     write(main, account("another"))
-    files.tick(LOOK_INTERVAL_MS - 1)
-    assert may(files, "tester7")
     files.tick(LOOK_INTERVAL_MS)
+    files.tick(2 * LOOK_INTERVAL_MS - 1)
+    assert may(files, "tester7")
+    files.tick(2 * LOOK_INTERVAL_MS)
     assert (may(files, "tester7"), may(files, "another")) == (False, True)
+
+
+def test_the_first_half_of_a_file_does_not_hold(main, tmp_path):
+    """It lacks the DENY that comes behind, and is good YAML all the same."""
+    half = "accounts:\n- accessKey: another\n  secretKey: secret-of-another\n  defaultTopicPerm: PUB\n"
+    files = AccessFiles(str(tmp_path), None)
+    write(main, half)
+    files.tick(0)
+    assert not may(files, "another")
+    write(main, half + "  topicPerms: [orders=DENY]\n")
+    for looks in (1, 2):
+        files.tick(looks * LOOK_INTERVAL_MS)
+    assert not may(files, "another")
+    invoices = (Need(ResourceKind.TOPIC, "invoices", (Action.PUB,)),)
+    assert isinstance(files.rules.permit("another", "10.0.0.5", invoices), Allowed)
+
+
+def test_what_changes_while_it_is_read_does_not_hold(main, tmp_path, monkeypatch):
+    files = AccessFiles(str(tmp_path), None)
+    write(main, account("another"))
+    files.tick(0)
+    read = access_files._read
+
+    def read_and_change(path: Path) -> PlainAcl:
+        found = read(path)
+        write(main, account("another", "orders=DENY"))
+        return found
+
+    monkeypatch.setattr(access_files, "_read", read_and_change)
+    files.tick(LOOK_INTERVAL_MS)
+    assert not may(files, "another")
+    monkeypatch.undo()
+    for looks in (2, 3):
+        files.tick(looks * LOOK_INTERVAL_MS)
+    assert (may(files, "another"), may(files, "tester7")) == (False, False)
+
+
+class Later(Executor):
+    """Does what it is given when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def work(self) -> None:
+        for future, deed in self.waiting:
+            future.set_result(deed())
+        self.waiting.clear()
+
+
+def test_files_are_looked_at_by_somebody_else_and_by_one_at_a_time(main, tmp_path):
+    reader = Later()
+    files = AccessFiles(str(tmp_path), None, reader)
+    write(main, account("another"))
+    for looks in range(5):
+        files.tick(looks * LOOK_INTERVAL_MS)
+    assert len(reader.waiting) == 1
+    reader.work()
+    files.tick(5 * LOOK_INTERVAL_MS)        # takes it
+    files.tick(6 * LOOK_INTERVAL_MS)
+    assert may(files, "tester7")
+    reader.work()
+    files.tick(7 * LOOK_INTERVAL_MS)
+    assert (may(files, "tester7"), may(files, "another")) == (False, True)
+
+
+def test_what_was_read_before_a_change_of_ours_does_not_take_it_back(main, tmp_path):
+    reader = Later()
+    files = AccessFiles(str(tmp_path), None, reader)
+    files.tick(0)
+    stale = Future()
+    stale.set_result((files._looked, files._contents))      # as of a reader that ended just now
+    files._reading = stale
+    files.update_account(AccountEntry(access_key="newcomer", secret_key="new-secret", topic_perms=("orders=PUB",)), 7)
+    files.tick(1)
+    assert may(files, "newcomer")
+
+
+def test_files_that_did_not_change_are_not_read_again(main, tmp_path, monkeypatch):
+    more = tmp_path / "conf" / "acl" / "more.yml"
+    write(more, account("another"))
+    files = AccessFiles(str(tmp_path), None)
+    read, paths = access_files._read, []
+    monkeypatch.setattr(access_files, "_read", lambda path: paths.append(path) or read(path))
+    write(main, account("tester8"))
+    for looks in (0, 1):
+        files.tick(looks * LOOK_INTERVAL_MS)
+    assert paths == [main]
+    assert (may(files, "another"), may(files, "tester8")) == (True, True)
 
 
 def test_a_broken_file_keeps_all_accounts_and_is_told_once(main, tmp_path, caplog):
@@ -60,7 +158,8 @@ def test_a_broken_file_keeps_all_accounts_and_is_told_once(main, tmp_path, caplo
     assert f"accounts stay as they were: {main}:3: this is no YAML" in caplog.text
     assert "secret-of-somebody" not in caplog.text
     write(main, account("another"))
-    files.tick(9 * LOOK_INTERVAL_MS)
+    for looks in (9, 10):
+        files.tick(looks * LOOK_INTERVAL_MS)
     assert (may(files, "tester7"), may(files, "another")) == (False, True)
 
 
@@ -70,7 +169,8 @@ def test_a_file_that_is_gone_takes_its_accounts_along(main, tmp_path):
     files = AccessFiles(str(tmp_path), None)
     assert may(files, "another")
     more.unlink()
-    files.tick(0)
+    for looks in (0, 1):
+        files.tick(looks * LOOK_INTERVAL_MS)
     assert (may(files, "another"), may(files, "tester7")) == (False, True)
 
 
@@ -117,7 +217,8 @@ def test_a_change_by_hand_is_not_overwritten(main, tmp_path):
     write(main, account("by-hand"))
     with pytest.raises(ConfigError, match="just been changed by somebody else"):
         files.update_account(AccountEntry(access_key="newcomer", secret_key="new-secret"), 7)
-    files.tick(0)
+    for looks in (0, 1):
+        files.tick(looks * LOOK_INTERVAL_MS)
     files.update_account(AccountEntry(access_key="newcomer", secret_key="new-secret"), 8)
     assert [entry.access_key for entry in parse(main.read_text(), "f").accounts] == ["by-hand", "newcomer"]
 
@@ -128,3 +229,15 @@ def test_the_brokers_own_account_cannot_be_changed_by_a_request(main, tmp_path):
         files.update_account(AccountEntry(access_key="brokers", secret_key="new-secret"), 7)
     with pytest.raises(ConfigError, match="there is no account brokers"):
         files.delete_account("brokers", 7)
+
+
+def test_no_file_gives_itself_the_account_of_the_brokers(main, tmp_path):
+    write(main, account("brokers"))
+    files = AccessFiles(str(tmp_path), Credentials("brokers", "the-real-secret"))
+    assert files.rules.secret_of("brokers") == "the-real-secret"
+
+
+def test_an_endless_file_is_not_read(main, tmp_path):
+    write(main, account("tester7") + "#" * DOCUMENT_SIZE_MAX)
+    with pytest.raises(ConfigError, match="1048576 are the most"):
+        AccessFiles(str(tmp_path), None)

@@ -427,7 +427,11 @@ class _OwnLine(Executor):
 async def test_all_work_beside_the_loop_is_done_by_the_workers_that_are_handed_in(tmp_path: Path) -> None:
     workers = OwnWorkers()
     threads = threading.active_count()
-    server = Regulus(BrokerConfig(listen_port=0, flush_disk_type=FlushDiskType.SYNC_FLUSH), store_config(tmp_path),
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(f"globalWhiteRemoteAddresses: [{HOST}]\n")
+    config = BrokerConfig(listen_port=0, flush_disk_type=FlushDiskType.SYNC_FLUSH, acl_enable=True,
+                          rocketmq_home=str(tmp_path))
+    server = Regulus(config, store_config(tmp_path),
                      NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=LOOPBACK, workers=workers)
     await server.start()
     connection = await broker_connection(server)

@@ -8,15 +8,21 @@ from pathlib import Path
 import pytest
 
 from regulus.access.credentials import Credentials, sign_as
+from regulus.access.plain_rules import PlainRules
+from regulus.access.white_addresses import WhiteAddresses
 from regulus.broker import request_table
+from regulus.broker.access import needs_of
 from regulus.broker.config import BrokerConfig
+from regulus.broker.outcome import NO_REPLY
 from regulus.errors import ConfigError
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
+from regulus.model.peer import Peer
 from regulus.model.topics import TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import master_documents
 from regulus.server.assembly import BrokerServer, Regulus
+from regulus.server.door import Door
 from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import small_store
@@ -314,3 +320,30 @@ async def test_a_broker_without_accounts_has_no_door(tmp_path):
         assert server._requests._handle is request_table.handle
     finally:
         await server.stop()
+
+
+async def test_a_send_that_was_denied_is_denied_again(server: Regulus, broker: Connection) -> None:
+    """What is kept of a connection is what it may do, not what it tried."""
+    before = stored(server)
+    for _ in range(3):
+        answer = await broker.request(send("invoices", BILLING), 5000)
+        assert answer.code == 1
+        assert "No default permission for topic:invoices" in answer.remark
+    assert stored(server) == before
+
+
+async def test_who_may_send_to_a_retry_topic_may_not_send_to_the_topic_with_the_name_of_its_group(
+        server: Regulus, broker: Connection) -> None:
+    await broker.request(send("%RETRY%billing", BILLING), 5000)
+    before = stored(server)
+    answer = await broker.request(send("billing", BILLING), 5000)
+    assert "No default permission for topic:billing" in answer.remark
+    assert stored(server) == before
+
+
+def test_a_one_way_request_that_is_denied_is_not_answered() -> None:
+    door = Door(lambda: PlainRules(WhiteAddresses(), {}), needs_of)
+    guarded = door.guard(lambda *_: pytest.fail("it was let in"))
+    peer = Peer(1, b"", b"", "10.0.0.5:1")
+    assert guarded(send("orders", BILLING, oneway=True), peer, None, 0) is NO_REPLY
+    assert guarded(send("orders", BILLING), peer, None, 0).answer.code == 1

@@ -3,16 +3,20 @@
 import asyncio
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.model.store_rules import FlushDiskType
 from regulus.server.durability import Durability
-from regulus.server.ha_server import AWAY_S_MAX, HaServer, _Link
+from regulus.server.ha_server import AWAY_S_MAX, LINKS_MAX, HaServer, _Link
+from regulus.transport.config import TransportConfig
 from regulus.wire import ha_frame
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
+from tests.certificates import Authority
 from tests.unit.server.test_durability import Written
 
 FILE_SIZE = 1 << 20
@@ -213,6 +217,26 @@ async def test_old_files_wait_for_slaves_that_are_not_too_far_behind() -> None:
             assert server.copied_offset() == needed
         server.closed(links[2])
         assert server.copied_offset() == 6 * FILE_SIZE      # it may come back
+
+
+async def test_whose_address_is_not_allowed_takes_no_handshake_of_those_that_slaves_need(tmp_path: Path) -> None:
+    """It says nothing, and would have kept one of the few places for handshakes for as long as one may take."""
+    pair = Authority(tmp_path).issue("master")
+    transport_config = TransportConfig(tls_ha_enable=True, tls_server_cert_path=str(pair.certificate),
+                                       tls_server_key_path=str(pair.key))
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        config = BrokerConfig(ha_slave_white_addresses="10.0.0.*")
+        server = HaServer(bound, Log(), config, FILE_SIZE, None, transport_config)
+        await server.start()
+        strangers = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(LINKS_MAX + 1)]
+        async with asyncio.timeout(5):
+            for reader, writer in strangers:
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                writer.close()
+        assert len(server._doors) == 0
+        await server.stop()
 
 
 @pytest.mark.parametrize(("patterns", "is_let_in"), [("", True), ("127.0.0.*", True), ("10.0.0.1;127.0.0.1", True),

@@ -285,6 +285,17 @@ async def test_nothing_older_than_tls_1_2_is_spoken(ports: Ports) -> None:
         await connect(HOST, listener.port, tls=context)
 
 
+def test_what_the_library_would_allow_is_limited_at_both_ends(tmp_path: Path) -> None:
+    """Most systems forbid old versions by themselves; that must not be what we rely on."""
+    pair = Authority(tmp_path).issue("server")
+    server = ServerTls(TlsConfig(tls_server_cert_path=str(pair.certificate), tls_server_key_path=str(pair.key))).context
+    assert server is not None
+    for context in (server, client_context(TlsConfig(tls_enable=True))):
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+        assert context.options & ssl.OP_NO_RENEGOTIATION
+        assert context.options & ssl.OP_NO_COMPRESSION
+
+
 def test_a_key_with_a_password(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue("server", password="open sesame")
 

@@ -1,5 +1,7 @@
 """Clients come and go: HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG."""
 
+from collections.abc import Generator
+
 from regulus.broker.clients import Client
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named, named_body
@@ -33,7 +35,7 @@ def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerStat
     fingerprint = heartbeat.heartbeat_fingerprint or 0
     is_sub_change = fingerprint == 0
     for consumer in heartbeat.consumer_data_set:
-        _register(consumer, client, bool(heartbeat.without_sub), broker, now_ms)
+        yield from _register(consumer, client, bool(heartbeat.without_sub), broker, now_ms)
         group = broker.clients.consumer_group(consumer.group_name)
         if group is not None and group.heartbeat_fingerprint != fingerprint:
             group.heartbeat_fingerprint = fingerprint
@@ -44,7 +46,8 @@ def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerStat
     return request.response(ResponseCode.SUCCESS, ext=header.ext())
 
 
-def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker: BrokerState, now_ms: int) -> None:
+def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker: BrokerState,
+              now_ms: int) -> Generator[None, None, None]:
     group = consumer.group_name
     settings = broker.subscription_groups.find(group, now_ms)
     if settings is None:
@@ -58,20 +61,22 @@ def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker:
         None if without_sub else consumer.subscription_data_set)
     if changed:
         broker.group_notices.note(group)
+    if not without_sub:
+        yield from broker.consumer_filters.hear(group, consumer.subscription_data_set, now_ms)
 
 
 def handle_unregister_client(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Behind the heartbeats that its connection sent before."""
-    return broker.long_answers.begin(request, peer, _unregistered(request, peer, broker), line=_line(peer))
+    return broker.long_answers.begin(request, peer, _unregistered(request, peer, broker, now_ms), line=_line(peer))
 
 
-def _unregistered(request: RemotingCommand, peer: Peer, broker: BrokerState) -> Steps:
+def _unregistered(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
     yield from ()       # all in one step, but when its turn in the line has come
     header = UnregisterClientRequest.decode(request)
     if header.producer_group:
         broker.clients.unregister_producer(header.producer_group, peer.channel)
     if header.consumer_group and broker.clients.unregister_consumer(header.consumer_group, peer.channel):
-        broker.group_notices.note(header.consumer_group)
+        broker.member_left(header.consumer_group, now_ms)
     return request.response(ResponseCode.SUCCESS)
 
 

@@ -275,9 +275,11 @@ class _Pop:
         return offset
 
     def _read(self, topic: str, queue_id: int, offset: int) -> GetResult:
-        return self._broker.store.get_message(topic, queue_id, offset, self._room,
-                                              self._broker.config.max_transfer_bytes_on_message_in_memory,
-                                              self.message_filter)
+        broker = self._broker
+        found = broker.store.get_message(topic, queue_id, offset, self._room,
+                                         broker.config.max_transfer_bytes_on_message_in_memory, self.message_filter)
+        broker.held_requests.looked += found.looked
+        return found
 
     def _note_order(self, topic: str, queue_id: int, offset: int, offsets: list[int], flag: str) -> None:
         """The group's offset stays before them."""

@@ -13,6 +13,7 @@ cdef int _COMMIT_OFFSET
 cdef int _SUSPEND
 cdef int _SUBSCRIPTION
 cdef int _LITE
+cdef object _NO_MATCHED_MESSAGE
 cdef dict _CODES
 cdef dict _REMARKS
 
@@ -26,18 +27,30 @@ cdef class _Checked:
     cdef readonly object group
     cdef readonly object topic
     cdef readonly object message_filter
+    cdef readonly object subscription
 
 
-cdef _check(RemotingCommand request, PullMessageRequest header, object broker, object now_ms)
+cdef _check(RemotingCommand request, PullMessageRequest header, object broker, object now_ms, _Checked known)
 
 cdef _check_expression(RemotingCommand request, PullMessageRequest header, object config, object group,
-                       object topic)
+                       object topic, _Checked known)
 
 cdef _check_subscription(RemotingCommand request, PullMessageRequest header, object broker, object group,
-                         object topic)
+                         object topic, _Checked known)
+
+cdef _read_again(RemotingCommand request, PullMessageRequest header, _Checked checked, object channel, object broker,
+                 object deadline_ms)
+
+@cython.locals(unread=RemotingCommand)
+cdef RemotingCommand _read(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker)
+
+cdef RemotingCommand _answer_unread(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker)
+
+cdef _find(PullMessageRequest header, _Checked checked, object broker)
 
 @cython.locals(code=cython.int)
-cdef RemotingCommand _read(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker)
+cdef RemotingCommand _answer(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker,
+                             object result)
 
 cdef int _code(object status, long long queue_offset) except -2
 

@@ -1,7 +1,8 @@
 """A consumer asks for messages: PULL_MESSAGE, LITE_PULL_MESSAGE.
 
 The answer is slices of the log, undecoded. When there is nothing yet and the client may wait, the request is held; it
-is run a second time when a message arrives or its time is up, and answered then whatever comes of it.
+is run again when a message arrives or its time is up. While its filter takes none of what arrived it waits on, behind
+that; otherwise it is answered, whatever comes of it.
 
 Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
@@ -16,8 +17,9 @@ from regulus.errors import HeaderError, StoreDamaged
 from regulus.model import permission, sys_flag
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
-from regulus.model.store_result import GetStatus
+from regulus.model.store_result import GetResult, GetStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.pull_message import (
     PullMessageRequest,
@@ -41,6 +43,7 @@ PARTED_HOLD_MS = 1000
 _SUCCESS = int(ResponseCode.SUCCESS)
 _NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
+_NO_MATCHED_MESSAGE = GetStatus.NO_MATCHED_MESSAGE
 _COMMIT_OFFSET = sys_flag.PULL_COMMIT_OFFSET
 _SUSPEND = sys_flag.PULL_SUSPEND
 _SUBSCRIPTION = sys_flag.PULL_SUBSCRIPTION
@@ -63,7 +66,7 @@ _REMARKS = {status: status.name for status in GetStatus}
 
 def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     header = decode_pull_message_request(request)
-    checked = _check(request, header, broker, now_ms)
+    checked = _check(request, header, broker, now_ms, None)
     if isinstance(checked, RemotingCommand):
         return Reply(checked)
     if header.sys_flag & _COMMIT_OFFSET and not broker.parted:
@@ -80,14 +83,17 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 
 class _Checked:
-    """What a pull needs once nothing speaks against it."""
+    """What a pull needs once nothing speaks against it. `subscription` is what its filter was made of, None where the
+    pull brought it along."""
 
-    __slots__ = ("group", "message_filter", "topic")
+    __slots__ = ("group", "message_filter", "subscription", "topic")
 
-    def __init__(self, group: SubscriptionGroupConfig, topic: TopicConfig, message_filter: Filter) -> None:
+    def __init__(self, group: SubscriptionGroupConfig, topic: TopicConfig, message_filter: Filter,
+                 subscription: SubscriptionData | None) -> None:
         self.group = group
         self.topic = topic
         self.message_filter = message_filter
+        self.subscription = subscription
 
 
 def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer,
@@ -97,24 +103,47 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
     if broker.parted:
         hold_ms = min(hold_ms, PARTED_HOLD_MS)
 
-    def resume(later_ms: int) -> RemotingCommand:
-        again = _check(request, header, broker, later_ms)
+    deadline_ms = broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX))
+    broker.held_requests.hold(_waiting(request, header, checked, peer.channel, broker, deadline_ms))
+
+
+def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, channel: int,
+             broker: BrokerState, deadline_ms: int) -> HeldRequest:
+    def resume(later_ms: int) -> RemotingCommand | None:
+        again = _check(request, header, broker, later_ms, checked)
         if isinstance(again, RemotingCommand):
             return again
         try:
-            return _read(request, header, again, broker)
+            return _read_again(request, header, again, channel, broker, deadline_ms)
         except StoreDamaged as error:
             # Whoever woke us serves others, too. The client asks again, and the server's log tells of that.
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
     place = Place(header.topic, header.queue_id, header.queue_offset)
-    broker.held_requests.hold(HeldRequest(peer.channel, (place,), checked.message_filter,
-                                          broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX)), resume))
+    return HeldRequest(channel, (place,), checked.message_filter, deadline_ms, resume)
 
 
-def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
-           now_ms: int) -> "_Checked | RemotingCommand":
-    """Whether the group may pull this queue now; a refusal tells why not."""
+def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, channel: int,
+                broker: BrokerState, deadline_ms: int) -> "RemotingCommand | None":
+    """None when nothing fits and it waits on: then it never looks again at what it looked at now."""
+    unread = _answer_unread(request, header, checked, broker)
+    if unread is not None:
+        return unread
+    result = _find(header, checked, broker)
+    broker.held_requests.looked += result.looked
+    if result.status is not _NO_MATCHED_MESSAGE or broker.steady_ms >= deadline_ms:
+        return _answer(request, header, checked, broker, result)
+    header.queue_offset = result.next_begin_offset
+    broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+    broker.held_requests.hold(_waiting(request, header, checked, channel, broker, deadline_ms),
+                              is_ready=header.queue_offset < result.max_offset)
+    return None
+
+
+def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState, now_ms: int,
+           known: "_Checked | None") -> "_Checked | RemotingCommand":
+    """Whether the group may pull this queue now; a refusal tells why not. `known` is what came of it before, whose
+    filter is good as long as it is made of the same: to make one of a condition costs much more than to look by it."""
     config = broker.config
     if not permission.is_readable(config.broker_permission):
         return _forbid(request, BROKER_FORBIDDEN, f"the broker[{config.broker_ip1 or config.broker_name}] pulling "
@@ -140,23 +169,27 @@ def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerS
                                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
     if header.sys_flag & _SUBSCRIPTION:
-        return _check_expression(request, header, config, group, topic)
-    return _check_subscription(request, header, broker, group, topic)
+        return _check_expression(request, header, config, group, topic, known)
+    return _check_subscription(request, header, broker, group, topic, known)
 
 
 def _check_expression(request: RemotingCommand, header: PullMessageRequest, config: BrokerConfig,
-                      group: SubscriptionGroupConfig, topic: TopicConfig) -> "_Checked | RemotingCommand":
+                      group: SubscriptionGroupConfig, topic: TopicConfig,
+                      known: "_Checked | None") -> "_Checked | RemotingCommand":
     """The pull brings its filter along."""
     if refusal := not_served(header.expression_type, config):
         return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+    if known is not None and known.subscription is None:
+        return _Checked(group, topic, known.message_filter, None)
     try:
-        return _Checked(group, topic, expression_filter(header.subscription, header.expression_type))
+        return _Checked(group, topic, expression_filter(header.subscription, header.expression_type), None)
     except HeaderError as error:
         return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 
 
 def _check_subscription(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
-                        group: SubscriptionGroupConfig, topic: TopicConfig) -> "_Checked | RemotingCommand":
+                        group: SubscriptionGroupConfig, topic: TopicConfig,
+                        known: "_Checked | None") -> "_Checked | RemotingCommand":
     """The filter is what the group's consumers told by heartbeat."""
     consumers = broker.clients.consumer_group(header.consumer_group)
     if consumers is None:
@@ -174,27 +207,47 @@ def _check_subscription(request: RemotingCommand, header: PullMessageRequest, br
         return request.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     if refusal := not_served(subscription.expression_type, broker.config):
         return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+    if known is not None and known.subscription is subscription:
+        return _Checked(group, topic, known.message_filter, subscription)
     try:
-        return _Checked(group, topic, subscription_filter(subscription))
+        return _Checked(group, topic, subscription_filter(subscription), subscription)
     except HeaderError as error:
         return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 
 
 def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checked,
           broker: BrokerState) -> RemotingCommand:
-    config = broker.config
+    unread = _answer_unread(request, header, checked, broker)
+    if unread is not None:
+        return unread
+    return _answer(request, header, checked, broker, _find(header, checked, broker))
+
+
+def _answer_unread(request: RemotingCommand, header: PullMessageRequest, checked: _Checked,
+                   broker: BrokerState) -> "RemotingCommand | None":
+    """Where the queue is not asked: nobody may read this log, or the group's offset was set anew."""
     if broker.parted:
         here = header.queue_offset
         return pull_message_response(request, _NOT_FOUND, broker.parted, here, here, here, MASTER_ID, ())
     reset = broker.consumer_offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
-    if reset is not None:
-        store = broker.store
-        return request.response(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, _ext(
-            checked, MASTER_ID, reset, store.min_offset(header.topic, header.queue_id),
-            store.max_offset(header.topic, header.queue_id)))
+    if reset is None:
+        return None
+    store = broker.store
+    return request.response(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, _ext(
+        checked, MASTER_ID, reset, store.min_offset(header.topic, header.queue_id),
+        store.max_offset(header.topic, header.queue_id)))
+
+
+def _find(header: PullMessageRequest, checked: _Checked, broker: BrokerState) -> GetResult:
+    config = broker.config
     count_max = max(1, min(header.max_msg_nums, config.max_transfer_count_on_message_in_memory))
-    result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
-                                      config.max_transfer_bytes_on_message_in_memory, checked.message_filter)
+    return broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
+                                    config.max_transfer_bytes_on_message_in_memory, checked.message_filter)
+
+
+def _answer(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, broker: BrokerState,
+            result: GetResult) -> RemotingCommand:
+    config = broker.config
     code = _code(result.status, header.queue_offset)
     if code == _SUCCESS:
         broker.statistics.note_get(header.consumer_group, header.topic, result.message_count, result.size)

@@ -18,7 +18,7 @@ COUNT_MAX = 10_000
 
 
 def handle_query_consume_queue(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """With a group, also its subscription; `eval` is then whether the subscription's tags want the unit."""
+    """With a group, also its subscription and filter; `eval` is then whether the subscription's tags want the unit."""
     header = QueryConsumeQueueRequest.decode(request)
     if not broker.store.has_queue(header.topic, header.queue_id):
         return refuse(request, ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
@@ -29,17 +29,26 @@ def handle_query_consume_queue(request: RemotingCommand, peer: Peer, broker: Bro
 
 def _answer(request: RemotingCommand, header: QueryConsumeQueueRequest, subscription: SubscriptionData | None,
             broker: BrokerState) -> Steps:
-    filter_data = None
-    if header.consumer_group:
-        filter_data = "null" if subscription else f"{header.consumer_group}@{header.topic} is not online!"
     body = QueryConsumeQueueResponseBody(
-        subscription_data=subscription, filter_data=filter_data,
+        subscription_data=subscription, filter_data=_filter_data(header, subscription, broker),
         max_queue_index=broker.store.max_offset(header.topic, header.queue_id),
         min_queue_index=broker.store.min_offset(header.topic, header.queue_id))
     wanted = Filter(subscription.code_set) if subscription and subscription.code_set else None
     units = broker.store.queue_units(header.topic, header.queue_id, header.index, min(header.count, COUNT_MAX))
     parts = yield from joined_in_steps(_data(unit, wanted).encode() for unit in units)
     return request.response(ResponseCode.SUCCESS, body=splice(body, "queue_data", parts))
+
+
+def _filter_data(header: QueryConsumeQueueRequest, subscription: SubscriptionData | None,
+                 broker: BrokerState) -> str | None:
+    """What is kept of a SQL92 subscription, as text; "null" for one by tags."""
+    group = header.consumer_group
+    if not group:
+        return None
+    if subscription is None:
+        return f"{group}@{header.topic} is not online!"
+    data = broker.consumer_filters.find(header.topic, group)
+    return data.text() if data is not None else "null"
 
 
 def _data(unit: QueueUnit, wanted: Filter | None) -> ConsumeQueueData:

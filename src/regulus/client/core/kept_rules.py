@@ -10,9 +10,10 @@
 
 What counts may have stored the message, so it is bounded by a number; an outage is bounded by the age alone, for it
 says nothing against the message. A topic that is unknown counts: it may be a wrong name as well as a broker that is
-away.
+away. A delay of a message counts from when it was kept, by this machine's clock.
 """
 
+from regulus.client.core.message_check import TIMER_NUMBER
 from regulus.errors import (
     AnswerUnreadable,
     ClientClosed,
@@ -24,6 +25,8 @@ from regulus.errors import (
     SendFailed,
     TooManyRequests,
 )
+from regulus.model import message_properties as names
+from regulus.model.message import Message
 from regulus.wire.codes import ResponseCode
 
 JITTER = 0.2
@@ -45,6 +48,18 @@ def counts(error: ClientError) -> bool:
     if cause.code == ResponseCode.SYSTEM_BUSY:
         return False
     return not isinstance(cause, ConnectFailed | NoBroker | NoMaster | NoNameServer | TooManyRequests)
+
+
+def at_its_time(message: Message, now_ms: int) -> Message:
+    """The message as it is kept at `now_ms`: what was to wait for so long waits until then, however late it is sent."""
+    properties = message.properties
+    for name, unit_ms in ((names.TIMER_DELAY_SEC, 1000), (names.TIMER_DELAY_MS, 1)):
+        text = properties.get(name, "")
+        if TIMER_NUMBER.fullmatch(text):
+            moment = {names.TIMER_DELIVER_MS: str(now_ms + int(text) * unit_ms)}
+            rest = {other: value for other, value in properties.items() if other not in names.TIMER_PROPERTIES}
+            return Message(message.topic, message.body, properties=rest | moment, flag=message.flag)
+    return message
 
 
 def rest_ms(failures: int, first_ms: int, longest_ms: int, jitter: float) -> int:

@@ -10,7 +10,7 @@ from regulus.model.message_properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPA
 from regulus.model.topics import NOT_SENDABLE_TOPICS, is_retry_topic, name_fault
 
 _LEVEL_DIGITS_MAX = 9
-_NUMBER = re.compile(r"-?[0-9]{1,15}")
+TIMER_NUMBER = re.compile(r"-?[0-9]{1,15}")
 RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
 
@@ -59,7 +59,7 @@ def _check_timer(message: Message) -> None:
         raise MessageIllegal(f"the message has a delay level and {', '.join(sorted(timers))}; a broker would go by the "
                              "level: give one of them")
     for name in timers:
-        if not _NUMBER.fullmatch(properties[name]):
+        if not TIMER_NUMBER.fullmatch(properties[name]):
             raise MessageIllegal(f"{name} is {properties[name]!r}; give a whole number, as a text")
 
 

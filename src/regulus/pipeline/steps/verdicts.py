@@ -9,12 +9,14 @@
 | late | | yes | one, after the limit |
 | stuck | | half, or retried and waiting beyond the limit | none |
 | dead letter | | dead letter | none |
+| recalled | | taken back while it waited for its time | none |
 | no effect | | yes, beyond the limit | none |
 | waiting | | not yet beyond the limit | none |
 | forgotten | yes, older than the log or the topic | no | none |
 | not due | yes, not due to be sent | no | none |
 
-The first that fits in the order of VERDICTS counts. Where no stubs are given nothing is lost or unmade; where no
+The first that fits in the order of VERDICTS counts. A message that was to wait is late by the time at which it was due.
+Where no stubs are given nothing is lost or unmade; where no
 effects are given a message in the log is fine.
 """
 
@@ -25,18 +27,20 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from regulus.model import message_properties as names
 from regulus.model.topics import (
     DLQ_PREFIX,
     RETRY_PREFIX,
+    TIMER_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from regulus.pipeline.steps.message_facts import business_key, home_topic, is_first_copy, keys_of, milliseconds
+from regulus.pipeline.steps.message_facts import also, business_key, home_topic, is_first_copy, keys_of, milliseconds
 
-FINE, WAITING, FORGOTTEN, NOT_DUE = "fine", "waiting", "forgotten", "not due"
+FINE, WAITING, FORGOTTEN, NOT_DUE, RECALLED = "fine", "waiting", "forgotten", "not due", "recalled"
 LOST, UNMADE, TWICE, LATE = "lost", "unmade", "twice", "late"
 STUCK, DEAD, NO_EFFECT = "stuck", "dead letter", "no effect"
-VERDICTS = (TWICE, UNMADE, LATE, DEAD, STUCK, NO_EFFECT, NOT_DUE, LOST, FORGOTTEN, WAITING, FINE)
+VERDICTS = (TWICE, UNMADE, LATE, DEAD, RECALLED, STUCK, NO_EFFECT, NOT_DUE, LOST, FORGOTTEN, WAITING, FINE)
 _RECORD = ("topic", "broker_name", "queue_id", "queue_offset", "store_time")
 BAD_VERDICTS = (LOST, UNMADE, TWICE, LATE, STUCK, DEAD, NO_EFFECT)
 
@@ -80,10 +84,11 @@ def key_verdicts(messages: DataFrame, limits: Limits, stubs: DataFrame | None = 
         "effects", F.lit(None).cast("bigint")).withColumn("applied_time", F.lit(None).cast("timestamp"))
     known = F.col("effects") if effects is None else F.coalesce("effects", F.lit(0).cast("bigint"))
     counts = ["sends", "retries", "parked", "delayed", "dead_letters", "open_halves"]
-    return keys.withColumn("effects", known).fillna(0, counts).select(
+    keys = keys.withColumn("effects", known).withColumn("asked_time", F.greatest("born_time", "due_time"))
+    return keys.fillna(0, [*counts, "recalled"]).select(
         "key", _verdict(limits).alias("verdict"), *counts, "effects", "created_time", "born_time", "stored_time",
         "last_stored_time", "applied_time",
-        F.coalesce(milliseconds("born_time", "applied_time"), milliseconds("created_time", "applied_time"))
+        F.coalesce(milliseconds("asked_time", "applied_time"), milliseconds("created_time", "applied_time"))
         .alias("latency_ms"))
 
 
@@ -171,19 +176,38 @@ def _log_by_key(messages: DataFrame, stub_keys: DataFrame | None) -> DataFrame:
         return F.count_if(test)
 
     copies = messages.where(~F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))
-    copies = _keyed(copies, stub_keys, _RECORD).groupBy("key").agg(
+    taken_back = F.col("is_taken_back")
+    copies = _keyed(_with_recalls(copies), stub_keys, _RECORD).groupBy("key").agg(
         count(is_first_copy()).alias("sends"),
         count(~waits & home.startswith(RETRY_PREFIX)).alias("retries"),
         count(waits & home.startswith(RETRY_PREFIX)).alias("parked"),
-        count(waits & ~home.startswith(RETRY_PREFIX)).alias("delayed"),
+        count(waits & ~home.startswith(RETRY_PREFIX) & ~taken_back).alias("delayed"),
+        count(taken_back).alias("recalled"),
         count(home.startswith(DLQ_PREFIX)).alias("dead_letters"),
         F.min("born_time").alias("born_time"),
         F.min("store_time").alias("stored_time"),
         F.max("store_time").alias("last_stored_time"),
+        F.min(F.when(~home.startswith(RETRY_PREFIX) & ~home.startswith(DLQ_PREFIX), F.col("deliver_time")))
+        .alias("due_time"),
         F.max("deliver_time").alias("last_due_time"))
     half = _keyed(open_halves(messages), stub_keys, ["message_id"]).groupBy("key").agg(
         F.count("*").alias("open_halves"), F.min("stored_time").alias("half_time"))
     return copies.join(half, "key", "full")
+
+
+def _with_recalls(messages: DataFrame) -> DataFrame:
+    """The rows with a column `is_taken_back`: whether one waited for its time, and its producer took it back.
+
+    A recall is a row of the timer topic too, which names the topic and the id of the other; it has no keys.
+    """
+    waits = F.col("topic") == TIMER_TOPIC
+    timers, properties = messages.where(waits), F.col("properties")
+    recalls = timers.select(properties[names.TIMER_DEL_UNIQUE_KEY].alias("taken_back")).where("taken_back IS NOT NULL")
+    own = F.concat(properties[names.REAL_TOPIC], F.lit("+"), F.col("message_id"))
+    marked = also(timers, own.alias("taken_back")).join(
+        also(recalls.distinct(), F.lit(True).alias("is_recall")), "taken_back", "left")
+    marked = also(marked, F.coalesce("is_recall", F.lit(False)).alias("is_taken_back")).drop("taken_back", "is_recall")
+    return also(messages.where(~waits), F.lit(False).alias("is_taken_back")).unionByName(marked)
 
 
 def _keyed(rows: DataFrame, stub_keys: DataFrame | None, record: Sequence[str]) -> DataFrame:
@@ -200,7 +224,8 @@ def _effects_by_key(effects: DataFrame | None) -> DataFrame | None:
 
 
 def _verdict(limits: Limits) -> Column:
-    in_log = F.greatest("sends", "retries", "parked", "delayed", "dead_letters", "open_halves") > 0
+    elsewhere = F.greatest("sends", "retries", "parked", "delayed", "dead_letters", "open_halves") > 0
+    in_log = elsewhere | (F.col("recalled") > 0)
     stub, no_effect = F.col("has_stub"), F.col("effects") == 0
     overdue = F.lit(limits.now - timedelta(milliseconds=limits.late_ms))
     last = F.greatest("last_stored_time", "last_due_time", "half_time")
@@ -212,8 +237,9 @@ def _verdict(limits: Limits) -> Column:
     return (
         F.when(F.col("effects") > 1, TWICE)
         .when(~stub & in_log, UNMADE)
-        .when(milliseconds("born_time", "applied_time") > limits.late_ms, LATE)
+        .when(milliseconds("asked_time", "applied_time") > limits.late_ms, LATE)
         .when((F.col("dead_letters") > 0) & F.coalesce(no_effect, F.lit(True)), DEAD)
+        .when(in_log & ~elsewhere & F.coalesce(no_effect, F.lit(True)), RECALLED)
         .when(in_log & F.coalesce(no_effect, F.col("sends") == 0) & tried & (last < overdue), STUCK)
         .when(in_log & no_effect & (last < overdue), NO_EFFECT)
         .when(no_log & ~F.col("is_due"), NOT_DUE)

@@ -35,7 +35,8 @@ NOT_FROM_MAP = frozenset((
     names.TRANSACTION_PREPARED, names.PRODUCER_GROUP, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME,
     names.MSG_REGION, names.TRACE_ON, names.CLUSTER, names.TRANSACTION_ID, names.TRANSACTION_CHECK_TIMES,
     names.TRANSACTION_PREPARED_QUEUE_OFFSET, names.CHECK_IMMUNITY_TIME, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS,
-    names.TIMER_DELIVER_MS, names.TIMER_OUT_MS, names.POP_CK, names.CRC32, names.INNER_NUM, names.INNER_BASE,
+    names.TIMER_DELIVER_MS, names.TIMER_OUT_MS, names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES,
+    names.TIMER_DEL_UNIQUE_KEY, names.POP_CK, names.CRC32, names.INNER_NUM, names.INNER_BASE,
     names.EXTEND_UNIQUE_INFO, names.SINK, names.SEQUENCE, names.SINK_DIGEST, DEDUP_KEY, TRANSACTION_OF_SINK))
 """Entries of the column `properties` that are left out: client and brokers write these themselves, so a copied message
 must not bring those of its first life. A delay is asked for by the column `delay_level`."""

@@ -65,6 +65,8 @@ class SendingPlan:
     """Sends under way at the same time."""
     burst: int = 1
     """Plain sends that begin at one moment."""
+    numbered: bool = False
+    """Whether a property says the number of each message."""
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -127,7 +129,8 @@ class Sender:
         elif kind < self._temper.always_fails + self._temper.fails:
             wanted = self._chance.choice((1, 1, 2))
         self._history.failures_wanted[key] = wanted
-        return sent, Message(sent.topic, key.encode(), keys=key)
+        properties = {"number": str(self._count)} if self._plan.numbered else {}
+        return sent, Message(sent.topic, key.encode(), keys=key, properties=properties)
 
     async def _send(self) -> None:
         sent, message = self._new()
@@ -243,7 +246,7 @@ class Member:
         while True:
             consumer = PushConsumer(self._name_servers, self._facts.name, self._listen, self.config)
             for topic in self._facts.topics:
-                consumer.subscribe(topic)
+                self._subscribe(consumer, topic)
             try:
                 async with consumer:
                     self._machines.trace.say(self.name, f"has joined {self._facts.name}")
@@ -257,6 +260,13 @@ class Member:
                 await asyncio.sleep(_RESTART_S)
             finally:
                 self.is_consuming = False
+
+    def _subscribe(self, consumer: PushConsumer, topic: str) -> None:
+        wanted = self._facts.wanted
+        if wanted is None:
+            consumer.subscribe(topic)
+        else:
+            consumer.subscribe(topic, " OR ".join([f"number = {number}" for number in wanted]), "SQL92")
 
     async def leave(self) -> None:
         """Whatever the consumer is at, be it its start: its application has it end."""

@@ -55,9 +55,17 @@ def everything_is_consumed(history: History) -> Iterator[str]:
         for who, done in _consumed(history, group).items():
             for topic in group.topics:
                 missing = sorted({key for key, queue, offset in in_topic[topic] if key not in done
-                                  and key not in dead and offset not in skipped.get(queue, ())})
+                                  and group.wants(key) and key not in dead and offset not in skipped.get(queue, ())})
                 if missing:
                     yield f"{who} never consumed {_some(missing)} of {topic}"
+
+
+def nothing_unwanted_is_consumed(history: History) -> Iterator[str]:
+    """No listener gets what the condition of its group does not take."""
+    for call in history.calls:
+        unwanted = [key for key in call.keys if not history.groups[call.group].wants(key)]
+        if unwanted:
+            yield f"{call.member} got {_some(unwanted)}, which {call.group} does not want"
 
 
 def _consumed(history: History, group: GroupFacts) -> dict[str, set[str]]:
@@ -280,9 +288,9 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
     behind: dict[tuple[str, MessageQueue], int] = {}
     running: dict[int, Call] = {}
     for each in history.stored:
-        if each.is_spoiled:
-            for name in history.groups:
-                ended[name, each.queue].add(each.queue_offset)
+        for group in history.groups.values():
+            if each.is_spoiled or not group.wants(each.key):
+                ended[group.name, each.queue].add(each.queue_offset)
     for event in history.events:
         if isinstance(event, Began):
             running[id(event.call)] = event.call
@@ -297,12 +305,12 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
             behind[place] = max(event.offset, behind.get(place, 0))
         elif isinstance(event, Committed):
             place = event.group, event.queue
-            group = history.groups.get(event.group)
-            if group is None or event.queue.broker_name in history.lost_tails:
+            committing = history.groups.get(event.group)
+            if committing is None or event.queue.broker_name in history.lost_tails:
                 continue
             for call in running.values():
                 if call.group == event.group and call.queue == event.queue \
-                        and event.at - call.begin_s > group.consume_timeout_s:
+                        and event.at - call.begin_s > committing.consume_timeout_s:
                     ended[place].update(call.offsets)
             first = behind.get(place, 0)
             while first in ended[place]:
@@ -370,7 +378,7 @@ def deliveries_are_prompt(history: History) -> Iterator[str]:
 
 
 CHECKS: Sequence[Check] = (
-    nothing_acknowledged_is_lost, everything_is_consumed, orderly_queues_keep_their_order,
+    nothing_acknowledged_is_lost, everything_is_consumed, nothing_unwanted_is_consumed, orderly_queues_keep_their_order,
     orderly_queues_have_one_call, suspended_queues_rest, retries_are_counted, dead_letters_are_dead,
     offsets_do_not_go_back, offsets_wait_for_what_they_cover, transactions_end_once,
     copies_are_copies, nothing_is_missed, deliveries_are_prompt)

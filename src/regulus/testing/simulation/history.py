@@ -161,6 +161,11 @@ class GroupFacts:
     """How often its listeners failed so far, by key, over all members."""
     members: set[str] = field(default_factory=set)
     """Of a broadcasting group: those that were there from the beginning to the end."""
+    wanted: range | None = None
+    """By the condition of its subscriptions, of what each sender sends, the messages with these numbers."""
+
+    def wants(self, key: str) -> bool:
+        return self.wanted is None or int(key.rpartition("-")[2]) in self.wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ class GroupPlan:
     consume_timeout_s: float = 900.0
     settings: dict[str, Any] = field(default_factory=dict)
     """Of its members."""
+    wanted: range | None = None
+    """Numbers of messages, for which its members subscribe by a SQL92 condition; they are sent `numbered`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ _FROM_THE_END = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
 _PAIRS = (*("promotion",) * 4, *("all_lose_power",) * 3, "master_is_killed", "master_loses_power", "slave_is_away",
           "link_is_parted", "disk_is_slow", "disk_fails", "cut_connections", "slow_down")
 _OF_PAIRS = (SendingPlan(count=40, over_s=18.0),) * 2
+_FILTERS = {"enable_property_filter": True}
 _MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
 
 STORIES: Mapping[str, Story] = {
@@ -135,6 +138,17 @@ STORIES: Mapping[str, Story] = {
     "short-outage": Story(about="the only broker is killed, and back before a send gives up", brokers=(1, 1),
                           sending=(SendingPlan(count=40),), faults=("short_outage",), faults_count=(2, 3),
                           promises=Promises(no_misses=True)),
+    "filters": Story(about="groups get what their conditions take, whoever is killed, cut off or without power",
+                     sending=(SendingPlan(count=40, over_s=18.0, numbered=True, batches=0.1),) * 2,
+                     groups=(GroupPlan(name="group", wanted=range(10, 16)),
+                             GroupPlan(name="rare", wanted=range(37, 40))),
+                     syncs=True, loses_power=True, temper=Temper(fails=0.15),
+                     faults=("kill_broker", "restart_broker", "cut_power", "cut_connections", "member_joins",
+                             "member_leaves", "slow_down"), broker_settings=_FILTERS),
+    "held-filters": Story(about="pulls wait while their condition takes nothing, and get at once what it takes",
+                          brokers=(1, 1), sending=(SendingPlan(count=40, over_s=18.0, numbered=True),),
+                          groups=(GroupPlan(name="group", wanted=range(20, 40, 6)),), rough_s=20.0,
+                          temper=Temper(slow=0.0), promises=Promises(delivery_max_s=2.0), broker_settings=_FILTERS),
     "spoiled": Story(about="a message that cannot be read lies among others", faults=("spoiled_message",)),
     "made-anew": Story(about="topics are deleted and made anew under members that consume them", brokers=(1, 1),
                        groups=(GroupPlan(name="broadcast", broadcasting=True, settings=_FROM_THE_END),

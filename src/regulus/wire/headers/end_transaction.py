@@ -5,6 +5,7 @@ Source: EndTransactionRequestHeader, CheckTransactionStateRequestHeader, ResumeC
 
 from dataclasses import dataclass
 
+from regulus.model.topics import TRANS_HALF_TOPIC
 from regulus.wire.ext_fields import Header, Long, spelled
 
 
@@ -21,6 +22,12 @@ class EndTransactionRequest(Header):
     transaction_id: str | None = None
     topic: str | None = None
     broker_name: str | None = spelled("bname", default=None)
+
+    @property
+    def real_topic(self) -> str | None:
+        """The topic of the transaction, where it is named: answering a check, clients of 5.x repeat the check's topic,
+        which is that of all half messages."""
+        return self.topic if self.topic and self.topic != TRANS_HALF_TOPIC else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,3 +190,34 @@ def test_a_heartbeat_does_not_wait_for_those_of_others(rig, monkeypatch):
     monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of(*[f"T{number}" for number in range(30)])) is HOLD
     assert rig.heartbeat("CG", "TopicA", channel=2, client_id="c2").code == ResponseCode.SUCCESS
+
+
+def test_the_condition_of_a_group_is_kept_until_a_day_after_its_last_consumer_left(rig):
+    for channel in (1, 2):
+        rig.heartbeat("CG", "TopicA", expression="a > 1", expression_type="SQL92", channel=channel,
+                      client_id=f"c{channel}")
+    filters = rig.broker.consumer_filters
+    rig.ask(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequest(client_id="c1", consumer_group="CG").ext())
+    assert not filters.find("TopicA", "CG").is_dead
+    rig.broker.channel_closed(2, rig.now_ms)
+    assert filters.find("TopicA", "CG").dead_time == rig.now_ms
+    rig.broker.tick(rig.now_ms + 86_399_999)
+    assert filters.find("TopicA", "CG") is not None
+    rig.broker.tick(rig.now_ms + 86_400_000)
+    assert filters.find("TopicA", "CG") is None
+
+
+def test_the_condition_of_a_group_whose_consumers_fell_silent_or_left_is_dead(rig):
+    for group in ("CG", "CG2"):
+        rig.heartbeat(group, "TopicA", expression="a > 1", expression_type="SQL92")
+    rig.ask(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequest(client_id="c1", consumer_group="CG2").ext())
+    filters = rig.broker.consumer_filters
+    assert [filters.find("TopicA", group).is_dead for group in ("CG", "CG2")] == [False, True]
+    rig.run(140_000)
+    assert filters.find("TopicA", "CG").is_dead
+
+
+def test_a_heartbeat_without_subscriptions_leaves_conditions_alive(rig):
+    rig.heartbeat("CG", "TopicA", expression="a > 1", expression_type="SQL92")
+    rig.heartbeat("CG", without_sub=True)
+    assert not rig.broker.consumer_filters.find("TopicA", "CG").is_dead

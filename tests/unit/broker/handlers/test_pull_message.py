@@ -2,6 +2,7 @@
 
 import pytest
 
+from regulus.broker import message_filter
 from regulus.broker.held_requests import HeldRequests
 from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -134,6 +135,140 @@ def test_a_held_pull_is_answered_by_what_its_condition_takes(sql_rig):
     sql_rig.send(body=b"11", properties={"UNIQ_KEY": "K11", "a": "11"})
     (answer,) = sql_rig.arrive()
     assert bodies(answer) == [b"11"]
+
+
+def wait_for(rig, condition, **fields):
+    assert rig.pull_outcome(sys_flag=SUBSCRIPTION | SUSPEND, subscription=condition, expression_type="SQL92",
+                            **{"queue_offset": 10, **fields}) is HOLD
+
+
+def send_number(rig, number):
+    rig.send(body=b"%d" % number, properties={"UNIQ_KEY": f"K{number}", "a": str(number)})
+
+
+def test_a_held_pull_waits_on_while_its_condition_takes_nothing(sql_rig):
+    wait_for(sql_rig, "a = 12")
+    for number in (10, 11):
+        send_number(sql_rig, number)
+        assert sql_rig.arrive() == []
+        assert len(sql_rig.broker.held_requests) == 1
+        size = sql_rig.broker.store.queue_units("TopicA", 0, number, 1)[0].size
+        # Of the two parts of the condition; what arrived before is not looked at again.
+        assert sql_rig.broker.held_requests.looked == 2 * size
+    send_number(sql_rig, 12)
+    (answer,) = sql_rig.arrive()
+    assert bodies(answer) == [b"12"]
+    assert PullMessageResponse.decode(answer).next_begin_offset == 13
+    assert len(sql_rig.broker.held_requests) == 0
+
+
+def test_a_held_pull_whose_time_is_up_is_told_where_to_go_on(sql_rig):
+    wait_for(sql_rig, "a = 12", suspend=15_000)
+    sql_rig.run(10_000)
+    send_number(sql_rig, 10)
+    assert sql_rig.arrive() == []
+    sql_rig.run(4_999)
+    assert sql_rig.notices() == []
+    sql_rig.run(1)
+    (answer,) = sql_rig.notices()
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert PullMessageResponse.decode(answer).next_begin_offset == 11
+    assert len(sql_rig.broker.held_requests) == 0
+
+
+def test_a_held_pull_whose_time_is_up_waits_no_longer_for_what_it_wants(rig):
+    assert rig.pull_outcome(queue_offset=3, sys_flag=SUBSCRIPTION | SUSPEND, subscription="B", suspend=15_000) is HOLD
+    rig.send(properties={"UNIQ_KEY": "K3", "TAGS": "A"})
+    assert rig.arrive() == []
+    rig.run(15_000)
+    (answer,) = rig.notices()
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert PullMessageResponse.decode(answer).next_begin_offset == 4
+
+
+def test_a_held_pull_that_met_what_it_does_not_want_goes_with_its_connection(sql_rig):
+    wait_for(sql_rig, "a = 12")
+    send_number(sql_rig, 10)
+    sql_rig.arrive()
+    sql_rig.broker.channel_closed(1, sql_rig.now_ms)
+    assert len(sql_rig.broker.held_requests) == 0
+    send_number(sql_rig, 12)
+    assert sql_rig.arrive() == []
+
+
+def test_a_held_pull_goes_on_by_the_condition_that_its_group_has_then(sql_rig):
+    sql_rig.heartbeat("CG", "TopicA", expression="a = 12", expression_type="SQL92")
+    assert sql_rig.pull_outcome(queue_offset=10) is HOLD
+    send_number(sql_rig, 10)
+    assert sql_rig.arrive() == []
+    sql_rig.heartbeat("CG", "TopicA", expression="a = 11", expression_type="SQL92", sub_version=2)
+    send_number(sql_rig, 11)
+    assert [bodies(answer) for answer in sql_rig.arrive() if answer.body] == [[b"11"]]
+
+
+def test_a_group_that_may_consume_no_more_is_told_by_the_next_message(sql_rig):
+    wait_for(sql_rig, "a = 12")
+    send_number(sql_rig, 10)
+    sql_rig.arrive()
+    sql_rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG", consume_enable=False), 0)
+    send_number(sql_rig, 11)
+    (answer,) = sql_rig.arrive()
+    assert answer.code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("is_brought", [True, False])
+def test_the_condition_of_a_held_pull_is_read_once(sql_rig, is_brought):
+    """However many others there are: no more are kept ready than CONDITIONS_CACHED_MAX."""
+    if is_brought:
+        wait_for(sql_rig, "a = 12")
+    else:
+        sql_rig.heartbeat("CG", "TopicA", expression="a = 12", expression_type="SQL92")
+        assert sql_rig.pull_outcome(queue_offset=10) is HOLD
+        sql_rig.told()
+    message_filter._condition.cache_clear()
+    for number in (10, 11, 12):
+        send_number(sql_rig, number)
+        answers = sql_rig.arrive()
+    assert bodies(answers[0]) == [b"12"]
+    assert message_filter._condition.cache_info().misses == 0
+
+
+def test_held_conditions_that_look_at_much_take_turns(sql_rig, monkeypatch):
+    monkeypatch.setattr("regulus.broker.state.HELD_LOOKED_MAX", 1)
+    for channel in range(3):
+        wait_for(sql_rig, "a = 10", channel=channel)
+    send_number(sql_rig, 10)
+    answered = [len(sql_rig.arrive())]
+    while sql_rig.broker.wants_tick:
+        sql_rig.broker.tick(sql_rig.now_ms)
+        answered.append(len(sql_rig.notices()))
+    assert answered == [1, 1, 1]
+
+
+def test_a_held_pull_that_did_not_come_to_the_end_goes_on_without_another_message(sql_rig, monkeypatch):
+    """It is not answered before: a client that is told to come again comes at once."""
+    monkeypatch.setattr("regulus.broker.state.HELD_ANSWERED_MAX", 1)
+    monkeypatch.setattr("regulus.testing.memory_store.SCANNED_MAX", 2)
+    wait_for(sql_rig, "a = 14")
+    for number in range(10, 15):
+        send_number(sql_rig, number)
+    assert sql_rig.arrive() == []
+    ticks = 0
+    while sql_rig.broker.wants_tick:
+        sql_rig.broker.tick(sql_rig.now_ms)
+        ticks += 1
+    assert ticks == 2
+    (answer,) = sql_rig.notices()
+    assert bodies(answer) == [b"14"]
+
+
+def test_one_of_many_held_conditions_looks_at_what_arrived_in_its_queue(sql_rig):
+    for queue_id in range(4):
+        wait_for(sql_rig, "a = 12", queue_id=queue_id, queue_offset=10 if queue_id == 0 else 0)
+    send_number(sql_rig, 10)
+    assert sql_rig.arrive() == []
+    assert len(sql_rig.broker.held_requests) == 4
+    assert sql_rig.broker.held_requests.looked == 2 * sql_rig.broker.store.queue_units("TopicA", 0, 10, 1)[0].size
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------

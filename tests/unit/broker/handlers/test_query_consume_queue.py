@@ -34,6 +34,14 @@ def test_with_a_group_its_subscription(rig):
     assert json.loads(units(rig, consumerGroup="None").body)["filterData"] == "None@TopicA is not online!"
 
 
+def test_with_a_group_that_subscribes_by_a_condition_its_filter(rig):
+    rig.send()
+    rig.heartbeat("CG", "TopicA", expression="a > 1", expression_type="SQL92", sub_version=3)
+    shown = json.loads(json.loads(units(rig, consumerGroup="CG").body)["filterData"])
+    assert (shown["consumerGroup"], shown["topic"], shown["expression"]) == ("CG", "TopicA", "a > 1")
+    assert (shown["clientVersion"], shown["dead"]) == (3, False)
+
+
 def test_a_queue_that_is_not_there(rig):
     response = units(rig)
     assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, "0@TopicA is not exist!")

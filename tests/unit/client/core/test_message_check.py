@@ -63,3 +63,23 @@ def test_a_body_at_the_limit_passes():
 def test_faulty_groups_are_refused(group):
     with pytest.raises(ConfigError):
         check_group(group)
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+@pytest.mark.parametrize("value", ["", "x", "1.5", "+5", " 5", "5\n", "\u0663", "1" * 16, "--5"])
+def test_a_time_that_is_no_whole_number_is_refused(name, value):
+    with pytest.raises(MessageIllegal, match=f"{name} is .*; give a whole number, as a text"):
+        check_message(Message("T", b"x", properties={name: value}), LIMIT)
+    check_message(Message("%RETRY%G", b"x", properties={name: value}), LIMIT)
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "1794700800000", "9" * 15])
+def test_a_whole_number_is_a_time_also_one_that_is_over(value):
+    check_message(Message("T", b"x", properties={"TIMER_DELIVER_MS": value}), LIMIT)
+
+
+def test_a_level_and_a_time_are_not_both_given():
+    both = {"DELAY": "3", "TIMER_DELIVER_MS": "5", "TIMER_DELAY_MS": "5"}
+    with pytest.raises(MessageIllegal, match="a delay level and TIMER_DELAY_MS, TIMER_DELIVER_MS; a broker"):
+        check_message(Message("T", b"x", properties=both), LIMIT)
+    check_message(Message("T", b"x", properties={"DELAY": "0", "TIMER_DELAY_MS": "5"}), LIMIT)

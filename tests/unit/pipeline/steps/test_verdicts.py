@@ -122,6 +122,41 @@ def test_a_delayed_message_is_not_overdue_before_it_is_due(spark: "SparkSession"
     assert verdicts(spark, [due, sent("a", 1000)], effects=none) == {"a": "no effect"}
 
 
+TIMERS = "rmq_sys_wheel_timer"
+
+
+def recall(message_id: str, home: str = "t") -> dict[str, Any]:
+    """What a broker stores when a message is taken back."""
+    return {"topic": TIMERS, "message_id": message_id, "body": b"0", "deliver_time": at(1000),
+            "properties": {"REAL_TOPIC": home, "TIMER_DEL_UNIQKEY": f"{home}+{message_id}"}}
+
+
+def test_what_was_taken_back_while_it_waited_is_recalled_and_not_stuck_or_lost(spark: "SparkSession") -> None:
+    timed = {"topic": TIMERS, "properties": {"REAL_TOPIC": "t"}, "deliver_time": at(1000)}
+    other = {**timed, "properties": {"REAL_TOPIC": "other"}}
+    rows = [sent("back", 0, **timed), recall("M-back"), sent("stuck", 0, **timed), sent("elsewhere", 0, **timed),
+            recall("M-elsewhere", "other"), sent("other", 0, **other),
+            recall("M-other", "other"), {**sent("rolled", 0, **timed)}, {**sent("rolled", 9, **timed)},
+            recall("M-rolled"), sent("again", 0, **timed), recall("M-again"), sent("again", 1000)]
+    keys = ("back", "stuck", "elsewhere", "other", "rolled", "again")
+    expected = {"back": "recalled", "stuck": "stuck", "elsewhere": "stuck", "other": "recalled", "rolled": "recalled",
+                "again": "no effect"}
+    none = effects(spark)
+    assert verdicts(spark, rows, effects=none) == expected
+    made = stubs(spark, *[(key, 0) for key in keys])
+    assert verdicts(spark, rows, stubs=made, effects=none) == expected
+    assert verdicts(spark, rows[:2], stubs=made.limit(1)) == {"back": "recalled"}
+
+
+def test_what_was_to_wait_is_late_by_when_it_was_due(spark: "SparkSession") -> None:
+    """A retry's delay is not one that was asked for."""
+    timed = {"properties": {"TIMER_OUT_MS": "9"}, "deliver_time": at(600_000)}
+    retried = {"topic": "SCHEDULE_TOPIC_XXXX", "properties": {"REAL_TOPIC": "%RETRY%g"}, "deliver_time": at(600_000)}
+    rows = [sent("due", 0, **timed), sent("late", 0, **timed), sent("retried"), {**sent("retried"), **retried}]
+    done = effects(spark, ("due", 660_000), ("late", 660_001), ("retried", 660_000))
+    assert verdicts(spark, rows, effects=done) == {"due": "fine", "late": "late", "retried": "late"}
+
+
 def test_a_half_that_was_ended_is_not_stuck(spark: "SparkSession") -> None:
     from regulus.pipeline.steps.verdicts import open_halves
 
