@@ -32,7 +32,7 @@ help:
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
 	@echo "make sink-kills  kills around the Spark sink: driver, executors, broker (SINK_KILLS=\"1 2 3\", seeds)"
 	@echo "make interop  official RocketMQ clients, brokers and tools, Spark clusters, MariaDB (needs mvn, go, node)"
-	@echo "make interop-long  promotions, reads that move, and sends over two groups of brokers, each with a kill"
+	@echo "make interop-long  promotions, reads that move, two groups of brokers, RocketMQ 5 clients (needs cargo too)"
 	@echo "make wheels   a compiled wheel for each CPython from 3.11 to 3.14 that is installed, in dist/"
 	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
 

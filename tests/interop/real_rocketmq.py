@@ -1,13 +1,14 @@
-"""The real Apache RocketMQ from Maven Central as child processes: name server and broker."""
+"""The real Apache RocketMQ from Maven Central as child processes: name server, broker and proxy."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from child_process import ChildProcess
 from ports import free_broker_port, free_ports
-from remoting_probe import await_broker, await_name_server
-from toolchain import java_classpath, tool
+from remoting_probe import await_broker, await_name_server, await_port
+from toolchain import java_classpath, proxy_libraries, tool
 
 # Java 17 closed packages that RocketMQ reaches into (direct buffers, file channels) and the reflection of fastjson.
 _OPENED = ("--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -144,3 +145,41 @@ class RealRocketMQ:
         command = java_command(self.version, self.home, main, ["-c", str(conf)], options)
         return ChildProcess(f"{name} {self.version}", command, self.home / f"{name}.log",
                             {**os.environ, "ROCKETMQ_HOME": str(self.home)}, self.home)
+
+
+class RealProxy:
+    """RocketMQ's own front for gRPC clients, 5.3.3, beside a name server and broker, or with a broker in itself."""
+
+    def __init__(self, run: Path, name_server: str, *, broker: Mapping[str, str] | None = None) -> None:
+        """`broker`: the configuration of a broker in the same process (local mode); None: cluster mode."""
+        self.home = run
+        self.port, self._remoting_port = free_ports(2)
+        self.endpoint = f"127.0.0.1:{self.port}"
+        self._name_server = name_server
+        self._broker = broker
+        self._process: ChildProcess | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        settings = {"rocketMQClusterName": "DefaultCluster", "proxyMode": "LOCAL" if self._broker else "CLUSTER",
+                    "namesrvAddr": self._name_server, "grpcServerPort": self.port,
+                    "remotingListenPort": self._remoting_port, "localServeAddr": "127.0.0.1"}
+        conf = self.home / "rmq-proxy.json"
+        conf.write_text(json.dumps(settings))
+        arguments = ["-n", self._name_server, "-pc", str(conf)]
+        if self._broker:
+            arguments += ["-bc", str(write_properties(self.home / "broker.conf", self._broker))]
+        command = java_command("5.3.3", self.home, "org.apache.rocketmq.proxy.ProxyStartup", arguments,
+                               also=[proxy_libraries()])
+        self._process = ChildProcess("ProxyStartup 5.3.3", command, self.home / "ProxyStartup.log",
+                                     {**os.environ, "ROCKETMQ_HOME": str(self.home)}, self.home)
+        await_port(self.endpoint, self._process.check_alive)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None

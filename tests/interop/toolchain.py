@@ -19,7 +19,9 @@ import regulus
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 BUILD = PROJECT / "build" / "interop"
+CLIENTS5 = HERE / "clients5"
 MAKE_TIMEOUT_S = 300        # of each tool
+RUST_TIMEOUT_S = 1200       # 250 crates are compiled, the first time
 
 JAVA_VERSIONS = ("4.9.8", "5.3.3")
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -29,8 +31,10 @@ _MENDS = {
     "mvn": "install Maven 3.8 or newer (Debian: apt install maven)",
     "go": "install Go 1.21 or newer (https://go.dev/dl)",
     "node": "install Node.js 18 or newer (Debian: apt install nodejs npm)",
+    "cargo": "install Rust 1.85 or newer (https://rustup.rs)",
     "npm": "install npm, which comes with Node.js (Debian: apt install nodejs npm)",
 }
+_OF_LONG_TESTS = {"cargo"}
 
 
 class ToolMissing(Exception):
@@ -57,12 +61,14 @@ def tool(name: str) -> str:
 def check_tools() -> None:
     """Raises ToolMissing for the first program that is not there, before anything is downloaded."""
     for name in _MENDS:
-        tool(name)
+        if name not in _OF_LONG_TESTS:
+            tool(name)
 
 
-def _run(command: Sequence[str], cwd: Path, env: dict[str, str] | None = None) -> None:
+def _run(command: Sequence[str], cwd: Path, env: dict[str, str] | None = None,
+         timeout_s: float = MAKE_TIMEOUT_S) -> None:
     try:
-        result = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=MAKE_TIMEOUT_S)
+        result = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired as problem:
         raise MakeFailed(str(problem)) from problem
     if result.returncode != 0:
@@ -154,24 +160,77 @@ def native_python() -> Path:
     """A Python in an environment of its own that holds PyPI's `rocketmq`, the binding of librocketmq."""
     requirements = HERE / "python" / "requirements.txt"
 
-    def make(directory: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(directory)], HERE)
-        _run([str(directory / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(requirements)], HERE,
-             {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    return _made("native-python", [requirements], lambda directory: _environment(directory, requirements)) / \
+        "bin" / "python"
 
-    return _made("native-python", [requirements], make) / "bin" / "python"
+
+def _environment(directory: Path, requirements: Path) -> None:
+    """A virtual environment in `directory` with what the file asks for."""
+    _run([sys.executable, "-m", "venv", str(directory)], HERE)
+    _run([str(directory / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(requirements)], HERE,
+         {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+
+
+def proxy_libraries() -> Path:
+    """Directory with the jars of RocketMQ's proxy of 5.3.3, which come before those of its broker."""
+    return java_libraries("proxy-5.3.3")
+
+
+def clients5_java() -> str:
+    """Class path of the driver of the official RocketMQ 5 client for Java."""
+    pom, source = CLIENTS5 / "java" / "pom.xml", CLIENTS5 / "java" / "Clients5Driver.java"
+
+    def make(directory: Path) -> None:
+        _run([tool("mvn"), "-q", "-B", "-f", str(pom), _COPY_DEPENDENCIES, f"-DoutputDirectory={directory}",
+              "-DincludeScope=runtime"], HERE)
+        _run([tool("javac"), "-nowarn", "-d", str(directory), "-cp", f"{directory}/*", str(source)], HERE)
+
+    directory = _made("clients5-java", [pom, source], make)
+    return f"{directory}:{directory}/*"
+
+
+def clients5_node() -> Path:
+    """The node driver beside npm's rocketmq-client-nodejs."""
+    names = ("package.json", "package-lock.json", "program.js")
+    source = CLIENTS5 / "node"
+
+    def make(directory: Path) -> None:
+        for name in names:
+            shutil.copy(source / name, directory / name)
+        _run([tool("npm"), "ci", "--no-audit", "--no-fund"], directory)
+
+    return _made("clients5-node", [source / name for name in names], make) / "program.js"
+
+
+def clients5_go() -> Path:
+    """The Go driver, built against github.com/apache/rocketmq-clients/golang/v5."""
+    source = CLIENTS5 / "go"
+
+    def make(directory: Path) -> None:
+        _run([tool("go"), "build", "-o", str(directory / "driver"), "."], source)
+
+    return _made("clients5-go", [source / name for name in ("go.mod", "go.sum", "main.go")], make) / "driver"
+
+
+def clients5_rust() -> Path:
+    """The Rust driver, built against crates.io's rocketmq. What cargo builds stays beside it for the next time."""
+    source = CLIENTS5 / "rust"
+
+    def make(directory: Path) -> None:
+        target = BUILD / "clients5-rust-target"
+        _run([tool("cargo"), "build", "--release", "--locked"], source,
+             {**os.environ, "CARGO_TARGET_DIR": str(target)}, timeout_s=RUST_TIMEOUT_S)
+        shutil.copy(target / "release" / "regulus-interop-clients5", directory / "driver")
+
+    names = ("Cargo.toml", "Cargo.lock", "src/main.rs")
+    return _made("clients5-rust", [source / name for name in names], make) / "driver"
 
 
 def grpc_python() -> Path:
     """A Python in an environment of its own that holds the official RocketMQ 5 client."""
     requirements = HERE / "python_grpc" / "requirements.txt"
-
-    def make(directory: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(directory)], HERE)
-        _run([str(directory / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(requirements)], HERE,
-             {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
-
-    return _made("grpc-python", [requirements], make) / "bin" / "python"
+    return _made("grpc-python", [requirements], lambda directory: _environment(directory, requirements)) / \
+        "bin" / "python"
 
 
 def mariadb_server() -> tuple[Path, dict[str, str]]:
@@ -210,6 +269,12 @@ def _server(program: str, what: str, debian_packages: list[str]) -> tuple[Path, 
     directory = _made(program, [], make)
     libraries = ":".join(map(str, directory.glob("usr/lib/*-linux-gnu")))
     return directory / "usr", {**os.environ, "LD_LIBRARY_PATH": libraries}
+
+
+def make_clients5() -> None:
+    """What the tests of the RocketMQ 5 clients need beyond the rest: minutes of compiling, the first time."""
+    for make in (proxy_libraries, clients5_java, clients5_node, clients5_go, clients5_rust):
+        make()
 
 
 def make_everything() -> None:
