@@ -1,8 +1,7 @@
 """The messages are those of apache/rocketmq-apis, in a pool of their own."""
 
-import importlib.util
-
 import pytest
+from tests.grpc_descriptors import compiled
 
 from regulus.wire.grpc import codes, messages
 from regulus.wire.grpc.descriptors import FILE_DESCRIPTOR_SET
@@ -41,8 +40,5 @@ def test_there_are_no_other_messages() -> None:
         messages.Nonsense      # noqa: B018
 
 
-@pytest.mark.skipif(importlib.util.find_spec("grpc_tools") is None, reason="grpcio-tools is not installed")
 def test_the_descriptors_are_compiled_from_the_definitions() -> None:
-    from tests.grpc_descriptors import compiled
-
     assert bytes.fromhex(FILE_DESCRIPTOR_SET) == compiled()
