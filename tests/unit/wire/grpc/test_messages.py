@@ -1,10 +1,10 @@
 """The messages are those of apache/rocketmq-apis, in a pool of their own."""
 
 import pytest
-from tests.grpc_descriptors import compiled
 
 from regulus.wire.grpc import codes, messages
 from regulus.wire.grpc.descriptors import FILE_DESCRIPTOR_SET
+from tests.grpc_descriptors import compiled
 
 
 def test_the_numbers_written_here_are_those_of_the_definitions() -> None:
