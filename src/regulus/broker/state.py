@@ -354,6 +354,8 @@ class BrokerState:
             self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
         if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
             self.archived_offset.follow(archive, self.store.commit_log_max_offset())
+        if (modes := documents.get(REQUEST_MODES_DOCUMENT)) is not None:
+            self.request_modes.follow(modes)
         if (users := documents.get(ACCESS_DOCUMENT)) is not None:
             self.users.follow(users)
         self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT), is_marked=OFFSET_SET_BACKS_DOCUMENT in documents)

@@ -14,7 +14,8 @@ is put back to the topic when that is over, so that its place in the log is neve
 What is done is noted now and then. After a crash the log tells what was delivered behind the last note: as many
 messages with the same key are passed by. So nothing is lost, and nothing comes twice.
 
-A slave enters and does not deliver; its master tells how far it is.
+A slave enters and does not deliver. Its master tells what is done; the slave takes that over when its own log has what
+the master's had then, so that no slot is done here whose deliveries are not.
 
 Source: TimerMessageStore.
 """
@@ -23,6 +24,7 @@ from array import array
 from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
+from typing import NamedTuple
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
@@ -63,6 +65,15 @@ _PUT_BACK = "\n"
 _SPAN_SLOTS = SLOTS // 2
 
 
+class _Told(NamedTuple):
+    """All slots before `read_ms` are done, by deliveries that lie before `log_end`; those of others lie behind
+    `began_at`."""
+
+    read_ms: int
+    began_at: int
+    log_end: int
+
+
 class Timers:
     """`progress` counts what was entered and what was done."""
 
@@ -88,6 +99,9 @@ class Timers:
         self._began_at = 0      # where the log ended then, or at a former note
         self._noted_ms = 0
         self._noted_progress = -1
+        self._last_told = (0, 0)    # of the master: what was done, and where the log here ended before it was asked
+        self._log_end = 0           # here, when the master was asked last
+        self._told: _Told | None = None
         self._came: Counter[str] = Counter()    # keys of what a crash may have made us forget
         self._came_until_ms = 0
 
@@ -106,10 +120,13 @@ class Timers:
             # The clock was put back behind the note: slots before it are those that were still to come.
             self.read_ms, self._done = earliest_ms, 0
         self._began_at = check.log_position
+        if self.config.is_slave and not check.read_ms:
+            self._began_at = 0
         if check.read_ms:
             if self._began_at == NOWHERE:
                 self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
             self._look_what_came(self._began_at, max(now_ms, self.read_ms) + precision)
+        self._last_told, self._log_end = (0, self._began_at), self._store.commit_log_max_offset()
         self._is_open = True
 
     def _entered_offset(self, check: TimerCheck) -> int:
@@ -150,8 +167,11 @@ class Timers:
         self._note(now_ms)
         self._follow_clock(now_ms)
         self._is_refused = False
+        dispatched = self._store.commit_log_max_offset() - self._store.dispatch_behind_bytes()
         is_behind = self._enter(now_ms)
         if self.config.is_slave:
+            if not is_behind and not self._is_refused:
+                self._pass_what_master_did(dispatched)
             return 0 if is_behind else POLL_MS
         if self._work is None and not self._find_slot(now_ms):
             return 0 if is_behind else self._rest_ms(now_ms)
@@ -203,10 +223,33 @@ class Timers:
             book.put_back(slot)
 
     def check(self) -> TimerCheck:
-        master_offset = self.master_offset if self.config.is_slave else self.queue_offset
+        is_slave = self.config.is_slave
+        master_offset = self.master_offset if is_slave else self.queue_offset
         return TimerCheck(read_ms=self.read_ms, queue_offset=self.queue_offset, master_offset=master_offset,
                           version_timestamp=self._now_ms, version_counter=self.progress, done=self._done,
-                          log_position=self._store.commit_log_max_offset())
+                          log_position=self._began_at if is_slave else self._store.commit_log_max_offset())
+
+    # --- a slave -----------------------------------------------------------------------------------------------------
+
+    def follow(self, told: TimerCheck, log_end: int) -> None:
+        """Hear what the master had done, and where its log ended then or a little later."""
+        before_ms, began_at = self._last_told
+        precision = self._store.timers.precision_ms
+        read_ms = told.read_ms // precision * precision
+        if read_ms > before_ms and (self._told is None or log_end < self._told.log_end):
+            self._told = _Told(read_ms, began_at, log_end)
+        self.master_offset = told.queue_offset
+        self._last_told = (read_ms, self._log_end)
+        self._log_end = self._store.commit_log_max_offset()
+
+    def _pass_what_master_did(self, entered_to: int) -> None:
+        """All that the log has up to there is entered."""
+        told = self._told
+        if told is not None and told.log_end <= entered_to:
+            self._told = None
+            if told.read_ms > self.read_ms:
+                self.read_ms, self._began_at = told.read_ms, told.began_at
+                self.progress += 1
 
     # --- entering ----------------------------------------------------------------------------------------------------
 
@@ -242,12 +285,16 @@ class Timers:
             slot_ms = first_ms
         kind = DEFAULT_KIND
         entered_ms = now_ms // precision * precision
+        stored_ms = message.store_timestamp // precision * precision   # which is the same here and at a slave
         window = self.config.timer_window_ms
-        if slot_ms - entered_ms >= window:
+        if slot_ms - stored_ms >= window:
             kind |= ROLL_KIND
             # Not so that little is left for the last time.
-            slot_ms = entered_ms + (window // 2 if slot_ms - entered_ms - window < window // 3 else window)
-            slot_ms = max(slot_ms // precision * precision, first_ms)
+            slot_ms = stored_ms + (window // 2 if slot_ms - stored_ms - window < window // 3 else window)
+            slot_ms = slot_ms // precision * precision
+            if self.config.is_slave and slot_ms < first_ms - LATE_MS:
+                return True
+            slot_ms = max(slot_ms, first_ms)
         if names.TIMER_DEL_UNIQUE_KEY in message.properties:
             kind |= DELETE_KIND
         hash_ = java_hash(message.properties.get(names.REAL_TOPIC, ""))

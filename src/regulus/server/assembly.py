@@ -25,6 +25,7 @@ from regulus.broker.state import (
 )
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.nameserver.config import NamesrvConfig
+from regulus.record.timer_units import TimerCheck
 from regulus.server.access_files import AccessFiles, accounts_of
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
 from regulus.server.deep_check_loop import DeepCheckLoop
@@ -220,7 +221,7 @@ class BrokerServer:
         self._durability = Durability(longest_wait(config, self._store_config) / 1000,
                                       watched("making visible what was flushed", self._make_visible))
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
-                                        self.broker.consumer_offsets.told,
+                                        self.broker.consumer_offsets.told, self._follow_timers,
                                         watched("making visible what was copied", self._copied),
                                         self.broker.log_compared, self._clock, self._transport_config)
         self.broker.ha_status = self._replication.status
@@ -363,6 +364,10 @@ class BrokerServer:
         ahead = self.broker.follow(documents, now_ms, is_copy=self._replication.is_copy)
         self._settle(now_ms)
         return ahead
+
+    def _follow_timers(self, told: TimerCheck, log_end: int) -> None:
+        if self._replication.is_copy:
+            self.broker.timers.follow(told, log_end)
 
     def _send_notices(self) -> None:
         while self.broker.notices:

@@ -19,14 +19,17 @@ from regulus.broker.state import (
     DELAY_OFFSET_DOCUMENT,
     OFFSET_SET_BACKS_DOCUMENT,
     OWN_DOCUMENTS,
+    REQUEST_MODES_DOCUMENT,
     SUBSCRIPTION_GROUP_DOCUMENT,
     TOPICS_DOCUMENT,
 )
 from regulus.errors import BrokerRefused, RegulusError
+from regulus.record.timer_units import TimerCheck, decode_check
 from regulus.server.kept_task import KeptTask
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, split_address
+from regulus.wire.bodies.topic_list import KVTable
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import GetDocumentRequest, GetDocumentResponse, UpdateConsumerOffsetRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -38,11 +41,12 @@ HURRY_S = 0.02
 TIMEOUT_MS = 5_000
 
 _REQUESTS = {
+    REQUEST_MODES_DOCUMENT: RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
     TOPICS_DOCUMENT: RequestCode.GET_ALL_TOPIC_CONFIG,
     SUBSCRIPTION_GROUP_DOCUMENT: RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     CONSUMER_OFFSET_DOCUMENT: RequestCode.GET_ALL_CONSUMER_OFFSET,
     DELAY_OFFSET_DOCUMENT: RequestCode.GET_ALL_DELAY_OFFSET}
-
+_NOT_OF_4_9 = (REQUEST_MODES_DOCUMENT,)
 
 _WITH_EVERY_ROUND = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT)
 """Small ones, that belong to others which have no version."""
@@ -50,14 +54,17 @@ _WITH_EVERY_ROUND = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT)
 
 class MasterDocuments:
     """`take` gets the texts of all documents, by name, and says which offsets the master lacks; what it raises is told.
-    `told` hears of each of these that the master has decided about. `inner`: how requests are signed."""
+    `told` hears of each of these that the master has decided about. `take_timers` gets what the master's timers have
+    done, and where its log ended then or a little later. `inner`: how requests are signed."""
 
     def __init__(self, take: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 transport_config: TransportConfig, inner: Credentials | None = None) -> None:
+                 take_timers: Callable[[TimerCheck, int], None], transport_config: TransportConfig,
+                 inner: Credentials | None = None) -> None:
         self._transport_config = transport_config
         self._inner = inner
         self._take = take
         self._is_told = told
+        self._take_timers = take_timers
         self._versions: dict[str, str] = {}
         self._has_own = True
         self._address = ""
@@ -92,6 +99,7 @@ class MasterDocuments:
             address = self._address
             try:
                 await self._tell(self._take(await self._ask(address)))
+                await self._ask_for_timers()
                 if self._told:
                     _log.info("topics, groups and offsets of the master at %s are known again", address)
                 self._told = ""
@@ -123,6 +131,8 @@ class MasterDocuments:
             if name in texts:
                 continue
             answer = await self._signed(self._connection, RemotingCommand.request(code))
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and name in _NOT_OF_4_9:
+                continue
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerRefused(answer.code, answer.remark)
             texts[name] = answer.body.decode("utf-8", "replace")
@@ -147,6 +157,19 @@ class MasterDocuments:
                 if name not in _WITH_EVERY_ROUND:
                     versions[name] = GetDocumentResponse.decode(answer).version
         return texts, versions
+
+    async def _ask_for_timers(self) -> None:
+        """RocketMQ 4.9's masters have none. Raises ClientError, HeaderError."""
+        if self._connection is None:
+            return
+        answer = await self._signed(self._connection, RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT))
+        if answer.code != ResponseCode.SUCCESS or not answer.body:
+            return
+        facts = await self._signed(self._connection, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        if facts.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(facts.code, facts.remark)
+        log_end = KVTable.decode(facts.body).table.get("commitLogMaxOffset", "")
+        self._take_timers(decode_check(answer.body), int(log_end))
 
     async def _tell(self, offsets: Iterable[Ahead]) -> None:
         """The master decides what it takes. Raises ClientError."""

@@ -7,6 +7,7 @@ from regulus.access.credentials import parse_credentials
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead
 from regulus.model.broker_role import BrokerRole
+from regulus.record.timer_units import TimerCheck
 from regulus.server.clock import Clock
 from regulus.server.durability import Durability
 from regulus.server.ha_client import HA_PORT_OFFSET, HaClient
@@ -47,13 +48,13 @@ def longest_wait(config: BrokerConfig, store_config: MessageStoreConfig) -> int:
 
 class Replication:
     """`bound` is a master's port for slaves, taken. A slave hands on the documents of its master to `take_documents`,
-    tells `on_copied` when its log has grown, and `on_compared` in what way the log differs from its master's: an empty
-    text when it does not."""
+    and what its timers did to `take_timers`, tells `on_copied` when its log has grown, and `on_compared` in what way
+    the log differs from its master's: an empty text when it does not."""
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
                  take_documents: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 on_copied: Callable[[], None], on_compared: Callable[[str], None], clock: Clock,
-                 transport_config: TransportConfig) -> None:
+                 take_timers: Callable[[TimerCheck, int], None], on_copied: Callable[[], None],
+                 on_compared: Callable[[str], None], clock: Clock, transport_config: TransportConfig) -> None:
         self._store = store
         self._server: HaServer | None = None
         self._client: HaClient | None = None
@@ -66,7 +67,7 @@ class Replication:
         if config.is_slave:
             self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied,
                                     self._sure, on_compared, clock, transport_config)
-            self._documents = MasterDocuments(take_documents, told, transport_config,
+            self._documents = MasterDocuments(take_documents, told, take_timers, transport_config,
                                               parse_credentials(config.inner_client_authentication_credentials))
 
     @property

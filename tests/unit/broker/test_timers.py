@@ -1,5 +1,7 @@
 """Messages that wait for a time of their own: never early, late by a tick at most, each once."""
 
+from random import Random
+
 import pytest
 
 from regulus.broker.config import BrokerConfig
@@ -8,6 +10,7 @@ from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.topics import TIMER_TOPIC, TopicConfig
+from regulus.record.timer_units import decode_check, encode_told_check
 from regulus.testing.memory_store import MemoryStore
 
 NOW = 1_700_000_000_000
@@ -292,6 +295,91 @@ def test_a_slave_enters_and_delivers_nothing_until_it_is_promoted():
     promoted = make(store, NOW + 12_000)
     assert run(promoted, NOW + 12_000) == ["K3"]
     assert run(promoted, NOW + 300_000) == ["K3", "K300"]
+
+
+def copy_log(master: MemoryStore, slave: MemoryStore, end: int) -> None:
+    """Up to there, which may be within a record: then without that."""
+    while (start := len(slave._log)) < end:
+        size = int.from_bytes(master._log[start:start + 4], "big")
+        if start + size > end:
+            break
+        slave._log += master._log[start:start + size]
+    slave.dispatch(1 << 20)
+    for queue in slave._queues:
+        slave._next_offsets[queue] = slave._queues[queue][-1].queue_offset + 1
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_promoted_slave_delivers_what_it_has_not_and_nothing_again(seed):
+    """A slave behind its master by more or less, told of the timers now and then, promoted at any moment."""
+    random = Random(seed)
+    window = random.choice([172_800, 40])
+    slave_fields = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1", "timer_roll_window_slot": window}
+    master, slave = make(timer_roll_window_slot=window), make(**slave_fields)
+    now, sent = NOW, 0
+    for _ in range(random.randrange(20, 160)):
+        now += random.randrange(100, 1_500)
+        for _ in range(random.randrange(3)):
+            send(master, now, f"K{sent}", TIMER_DELAY_SEC=random.choice([1, 2, 5, 30, 100]))
+            sent += 1
+        told = decode_check(encode_told_check(master.timers.check()))
+        run(master, now)
+        told = random.choice([told, master.timers.check()])     # what comes between the two answers
+        log_end = master.store.commit_log_max_offset()
+        copy_log(master.store, slave.store, log_end - random.choice([0, 0, 700, 3_000]))
+        if random.random() < 0.3:
+            slave.timers.follow(told, log_end)
+        if random.random() < 0.9:
+            slave.timers.tick(now)
+        if random.random() < 0.05:
+            slave.timers.stop(now)
+            slave.store.timers.kill()
+            slave = make(slave.store, now, **slave_fields)
+    log_end = len(slave.store._log)
+    has = {message.properties[names.UNIQUE_KEY] for message in slave.store.messages_holding(b"UNIQ_KEY", 0)}
+    slave.timers.stop(now)
+    slave.store.timers.kill()
+    promoted = make(slave.store, now, timer_roll_window_slot=window)
+    for _ in range(60):
+        now += 2_500
+        run(promoted, now)
+    assert len(slave.store._log) > log_end or not has
+    assert sorted(delivered(promoted)) == sorted(has)
+
+
+def test_a_promoted_slave_looks_back_no_further_than_it_was_told():
+    master, slave = make(), make(broker_role="SLAVE", broker_id=1, namesrv_addr="h:1")
+    for later in range(60):
+        send(master, NOW + later * 1_000, f"K{later}", TIMER_DELAY_SEC=2)
+        run(master, NOW + later * 1_000)
+        copy_log(master.store, slave.store, master.store.commit_log_max_offset())
+        slave.timers.tick(NOW + later * 1_000)
+        if later % 10 == 0:
+            slave.timers.follow(master.timers.check(), master.store.commit_log_max_offset())
+    check = slave.timers.check()
+    assert check.read_ms == NOW + 50_000
+    assert check.master_offset == 51
+    assert check.log_position > master.store.commit_log_max_offset() // 2
+
+
+def test_a_slave_takes_nothing_for_done_before_its_log_has_it_and_looks_back_behind_the_question_before():
+    master, slave = make(), make(broker_role="SLAVE", broker_id=1, namesrv_addr="h:1")
+    ends = [0]
+    for later in (0, 2_000, 4_000):
+        send(master, NOW + later, f"K{later}", TIMER_DELAY_SEC=1)
+        run(master, NOW + later + 1_000)
+        ends.append(master.store.commit_log_max_offset())
+        copy_log(master.store, slave.store, ends[-2])
+        slave.timers.follow(master.timers.check(), ends[-1])
+        slave.timers.tick(NOW + later + 1_000)
+        assert slave.timers.read_ms <= NOW + later
+        copy_log(master.store, slave.store, ends[-1])
+        slave.timers.tick(NOW + later + 1_000)
+        assert slave.timers.read_ms == NOW + later + 1_000
+    assert slave.timers.check().log_position == ends[0]
+    slave.timers.follow(master.timers.check()._replace(read_ms=NOW + 6_000), ends[-1])
+    slave.timers.tick(NOW + 6_000)
+    assert slave.timers.check().log_position == ends[1]
 
 
 def test_a_damaged_book_is_entered_anew_from_the_log():
