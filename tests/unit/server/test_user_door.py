@@ -230,7 +230,7 @@ async def test_no_yes_before_a_user_is_saved(server, broker, monkeypatch):
     def full(name: str, pieces: object) -> None:
         raise StoreNotWritable("no room is left")
 
-    monkeypatch.setattr(server.broker_server.store, "save_config", full)
+    monkeypatch.setattr(server.broker_server.store.configs, "save", full)
     answer = await ask(broker, Code.AUTH_CREATE_USER, {"username": "alice"}, {"password": "secret-of-alice"})
     assert answer.code != 0
     assert "no room is left" in answer.remark
