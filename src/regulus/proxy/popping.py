@@ -7,7 +7,7 @@ from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.proxy.brokers import Brokers
-from regulus.proxy.receipt_handle import PoppedOffsets, ReceiptHandle
+from regulus.proxy.receipt_handle import ReceiptHandle, with_place
 from regulus.proxy.status import checked
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -21,6 +21,7 @@ from regulus.wire.headers import (
     PopMessageResponse,
     ViewMessageByIdRequest,
 )
+from regulus.wire.popped_offsets import PoppedOffsets
 from regulus.wire.remoting_command import RemotingCommand
 
 TIMEOUT_MS = 3_000
@@ -48,14 +49,15 @@ async def pop(brokers: Brokers, broker: str, request: PopMessageRequest) -> list
 def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) -> list[Popped]:
     try:
         messages = message_record.decode_all(answer.body)
-        offsets = PoppedOffsets(PopMessageResponse.decode(answer), broker, request.topic)
+        offsets = PoppedOffsets(PopMessageResponse.decode(answer), broker)
+        handles = offsets.handles(messages, [message.properties.get(names.POP_CK) for message in messages])
     except (RecordError, HeaderError) as error:
         raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"what broker {broker} popped cannot be read: {error}") from error
-    handles = offsets.handles(messages, [message.properties.get(names.POP_CK) for message in messages])
     if request.order:
         for message in messages:
             message.reconsume_times = max(message.reconsume_times, offsets.order_count(message))
-    return [Popped(message, handle) for message, handle in zip(messages, handles, strict=True)]
+    return [Popped(message, with_place(handle, message.physical_offset))
+            for message, handle in zip(messages, handles, strict=True)]
 
 
 async def ack(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -> None:

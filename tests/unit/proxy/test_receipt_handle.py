@@ -3,9 +3,8 @@
 import pytest
 
 from regulus.errors import CallRefused
-from regulus.model.message import MessageExt
-from regulus.proxy.receipt_handle import PoppedOffsets, live, parse
-from regulus.wire.headers import PopMessageResponse
+from regulus.proxy.receipt_handle import live, parse, with_place
+from regulus.wire import receipt_handle
 
 # As the real broker 5.3.3 makes it, with the place in the log behind it.
 TEXT = "0 1795744177395 15000 2 0 broker-a 3 1 897"
@@ -41,36 +40,6 @@ def test_the_topic_in_which_a_message_lies() -> None:
     assert parse(TEXT.replace("2 0", "2 2")).real_topic("Orders", "g") == "%RETRY%g+Orders"
 
 
-def message(topic: str, queue_id: int, offset: int, physical_offset: int) -> MessageExt:
-    return MessageExt(topic, b"", {}, queue_id=queue_id, queue_offset=offset, physical_offset=physical_offset)
-
-
-def response(**fields: str) -> PopMessageResponse:
-    return PopMessageResponse(pop_time=1_000, invisible_time=60_000, revive_qid=4, rest_num=0, **fields)
-
-
-def test_handles_are_made_of_where_each_queue_begins() -> None:
-    told = response(start_offset_info="0 1 10;1 0 5", msg_offset_info="0 1 10,12;1 0 5")
-    offsets = PoppedOffsets(told, "a", "Orders")
-    messages = [message("Orders", 1, 12, 900), message("Orders", 1, 10, 800), message("%RETRY%g_Orders", 0, 5, 700)]
-    assert [each.text() for each in offsets.handles(messages, [None, None, None])] == [
-        "10 1000 60000 4 0 a 1 12 900", "10 1000 60000 4 0 a 1 10 800", "5 1000 60000 4 1 a 0 5 700"]
-
-
-def test_a_receipt_that_the_broker_sends_along_counts() -> None:
-    offsets = PoppedOffsets(response(), "a", "Orders")
-    (handle,) = offsets.handles([message("Orders", 1, 12, 900)], ["7 1 2 3 2 a 0 8"])
-    assert handle.text() == "7 1 2 3 2 a 0 8 900"
-
-
-def test_deliveries_in_order_are_counted_by_the_queue_or_by_the_message() -> None:
-    offsets = PoppedOffsets(response(order_count_info="0 1 3;0 qo1%12 5"), "a", "Orders")
-    assert offsets.order_count(message("Orders", 1, 12, 0)) == 5
-    assert offsets.order_count(message("Orders", 1, 13, 0)) == 3
-    assert offsets.order_count(message("Orders", 2, 13, 0)) == 0
-
-
-def test_an_answer_that_cannot_be_read_is_the_brokers_fault() -> None:
-    with pytest.raises(CallRefused) as refused:
-        PoppedOffsets(response(start_offset_info="nonsense"), "a", "Orders")
-    assert refused.value.code == 50001
+def test_a_brokers_receipt_gets_the_place_of_its_message() -> None:
+    handle = with_place(receipt_handle.decode("7 1 2 3 2 a 0 8"), 900)
+    assert handle == parse("7 1 2 3 2 a 0 8 900")
