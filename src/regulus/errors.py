@@ -219,6 +219,10 @@ class PartlySent(ClientError):
         self.stored = stored
 
 
+class ReceiptInvalid(ClientError):
+    """A received message is not this consumer's any more: its time is over, it is done, or it was never received so."""
+
+
 class ClientClosed(ClientError):
     """The producer, consumer or admin client is not running."""
 

@@ -17,9 +17,8 @@ from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.ordered_queue import Blocked, Call, DeadLetter, OrderedQueue, WakeAt
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.send_back import DEAD_LETTER
-from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.listener import ConsumeStatus, MessageListener
-from regulus.client.listener_workers import ListenerWorkers, Work
+from regulus.client.listener_workers import ListenerWorkers, Work, rate_bucket
 from regulus.client.send_back import IsOurs, SendBack
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
@@ -41,7 +40,7 @@ class Calls:
 
     def __init__(self, group: str, listener: MessageListener, config: PushConsumerConfig, statistics: StatisticsOf,
                  on_room: OnQueue, on_idle: OnQueue) -> None:
-        self.workers = ListenerWorkers(listener, config.consume_thread_max, self._call_ended, _bucket(config))
+        self.workers = ListenerWorkers(listener, config.consume_thread_max, self._call_ended, rate_bucket(config))
         self._group = group
         self._config = config
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
@@ -130,7 +129,7 @@ class Calls:
     # --- ends of calls -----------------------------------------------------------------------------------------------
 
     def _call_ended(self, work: Work, status: ConsumeStatus) -> None:
-        owned = work.owned
+        owned = _queue_of(work)
         messages = work.messages
         if isinstance(owned, OrderedQueue):
             self._ordered_call_ended(owned, work, status)
@@ -311,7 +310,7 @@ class Calls:
                     await self._expire(work)
 
     async def _expire(self, work: Work) -> None:
-        owned = work.owned
+        owned = _queue_of(work)
         messages = owned.held(work.messages)
         _log.warning("the listener has held %d messages of %s for more than %d ms; they are sent back", len(messages),
                      owned.queue, self._config.consume_timeout)
@@ -328,11 +327,9 @@ class Calls:
             raise error
 
 
-def _bucket(config: PushConsumerConfig) -> TokenBucket | None:
-    if not config.consume_rate_max:
-        return None
-    burst = config.consume_burst_max or max(1, int(config.consume_rate_max))
-    return TokenBucket(config.consume_rate_max, burst, steady_ms())
+def _queue_of(work: Work) -> OwnedQueue:
+    assert isinstance(work.owned, OwnedQueue)
+    return work.owned
 
 
 async def _tried(sending: Coroutine[object, object, None]) -> BaseException | None:

@@ -25,6 +25,15 @@ class ConsumeFromWhere(StrEnum):
     CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
+class MessageRequestMode(StrEnum):
+    """How a push consumer gets its messages over rocketmq://. Over grpc:// it pops. Source: MessageRequestMode."""
+
+    PULL = "PULL"
+    """The queues are divided among the instances of the group."""
+    POP = "POP"
+    """The messages are: the broker gives each to one of them, for a time."""
+
+
 class CompressType(StrEnum):
     ZLIB = "ZLIB"
     LZ4 = "LZ4"
@@ -155,6 +164,13 @@ class PushConsumerConfig(ClientConfig):
     rebalance_interval: int = 20_000
     post_subscription_when_pull: bool = False   # send the tag expression with each pull
     offset_store_path: str = ""             # of broadcasting; empty: ~/.rocketmq_offsets
+    message_request_mode: MessageRequestMode = MessageRequestMode.PULL
+    # What follows counts where messages are popped; there max_reconsume_times is the group's, or 16.
+    pop_invisible_time: int = 60_000        # for which a message is nobody else's; prolonged until consume_timeout
+    pop_batch_nums: int = 32                # of one receive
+    max_cache_message_count: int = 1024     # received and not done, of all topics; at it no more are received
+    max_cache_message_size_in_bytes: int = 64 << 20     # of their bodies; receives under way may go beyond it
+    fifo_retry_interval: int = 3_000        # of orderly consumption: until a message that failed is tried again
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -171,9 +187,30 @@ class PushConsumerConfig(ClientConfig):
                   "pull_time_delay_when_exception")
         _at_least(self, -1, "max_reconsume_times", "pull_threshold_for_topic", "pull_threshold_size_for_topic")
         _at_least(self, self.broker_suspend_max_time + 1, "consumer_timeout_when_suspend")
+        _between(self, 5_000, 300_000, "pop_invisible_time")
+        _between(self, 1, 32, "pop_batch_nums")
+        _at_least(self, 1, "max_cache_message_count", "max_cache_message_size_in_bytes", "fifo_retry_interval")
+        if self.message_request_mode is MessageRequestMode.POP and self.message_model is MessageModel.BROADCASTING:
+            raise ConfigError("message_request_mode is POP and message_model BROADCASTING: a popped message is given "
+                              "to one instance alone; set one of them otherwise")
         if self.allocate_message_queue_strategy not in STRATEGIES:
             raise ConfigError(f"allocate_message_queue_strategy is {self.allocate_message_queue_strategy!r}; "
                               f"write one of {', '.join(STRATEGIES)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleConsumerConfig(ClientConfig):
+    await_duration: int = 20_000            # how long a receive waits for a message
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET    # where a new group begins
+    request_timeout: int = 3_000            # of all else
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _between(self, 0, 300_000, "await_duration")
+        _at_least(self, 1, "request_timeout")
+        if self.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            raise ConfigError("consume_from_where is CONSUME_FROM_TIMESTAMP, which no broker knows of a group that "
+                              "pops; set the group back with `regulus group reset`")
 
 
 def _at_least(config: object, low: int, *keys: str) -> None:

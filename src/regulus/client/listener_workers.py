@@ -14,14 +14,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import index
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
 from regulus.client.client_instance import steady_ms
-from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.config import PushConsumerConfig
 from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.foreign_calls import call, call_anywhere, call_here, is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
 
 _log = logging.getLogger(__name__)
 
@@ -36,13 +38,29 @@ _NUMBERS = ("ack_index", "delay_level_when_next_consume", "suspend_current_queue
 """What a listener sets in its context."""
 
 
+class Source(Protocol):
+    """What messages come by: a queue that is owned, or messages that were popped."""
+
+    @property
+    def queue(self) -> MessageQueue: ...
+
+    @property
+    def is_given_up(self) -> bool: ...
+
+    def is_locked(self, now_ms: int) -> bool:
+        """Whether nobody else may consume it; only ordered queues need that."""
+
+    def call_withdrawn(self) -> None:
+        """Its call does not come."""
+
+
 class Work:
     """One call of the listener. `is_expiring`: it takes too long, and its messages are being sent back; `is_expired`:
     they all have been. `odd_answer`: what to say of an answer that is no ConsumeStatus."""
 
     __slots__ = ("context", "is_expired", "is_expiring", "messages", "odd_answer", "owned", "started_ms")
 
-    def __init__(self, owned: OwnedQueue, messages: list[MessageExt], consumer_group: str = "") -> None:
+    def __init__(self, owned: Source, messages: Sequence[MessageExt], consumer_group: str = "") -> None:
         self.owned = owned
         self.messages = messages
         self.context = ConsumeContext(owned.queue, consumer_group)
@@ -146,7 +164,7 @@ class ListenerWorkers:
             if self._bucket is not None and self._release_timer is None:
                 self._release(self._bucket)
 
-    def withdraw(self, owned: OwnedQueue) -> None:
+    def withdraw(self, owned: Source) -> None:
         """Begin nothing of the queue that waits for tokens: it has no result."""
         kept = deque(work for work in self._held if work.owned is not owned)
         if len(kept) < len(self._held):
@@ -294,6 +312,14 @@ class ListenerWorkers:
         finally:
             if self._finished:      # a fault with one result holds up no other
                 self._loop.call_soon(self._drain)
+
+
+def rate_bucket(config: PushConsumerConfig) -> TokenBucket | None:
+    """What keeps a listener to `consume_rate_max`; None where nothing does."""
+    if not config.consume_rate_max:
+        return None
+    burst = config.consume_burst_max or max(1, int(config.consume_rate_max))
+    return TokenBucket(config.consume_rate_max, burst, steady_ms())
 
 
 def _judged(work: Work, said: object) -> ConsumeStatus:

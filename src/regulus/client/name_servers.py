@@ -4,6 +4,7 @@ import random
 import time
 
 from regulus.client.connections import Connections
+from regulus.client.core.addresses import Protocol, split_protocol
 from regulus.client.core.resend import SendBudget
 from regulus.errors import (
     ClientClosed,
@@ -32,10 +33,12 @@ SILENT_S = 30
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """The addresses of `host:port;host:port`. Raises ConfigError."""
-    if not isinstance(text, str):
-        raise ConfigError(f"the name server address is {text!r}; write a text, host:port;host:port")
-    addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+    """The addresses of `host:port;host:port`, with or without `rocketmq://` before them. Raises ConfigError."""
+    protocol, rest = split_protocol(text)
+    if protocol is not Protocol.REMOTING:
+        raise ConfigError(f"{text} asks for {protocol}, which producers and consumers speak; what is asked for here "
+                          f"needs the name servers, {Protocol.REMOTING}://host:port;host:port")
+    addresses = tuple(part.strip() for part in rest.replace(",", ";").split(";") if part.strip())
     if not addresses:
         raise ConfigError("the name server address is empty; write host:port;host:port")
     for address in addresses:

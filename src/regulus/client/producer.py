@@ -12,11 +12,13 @@ While a broker is away its sends keep their places, so that those which wait the
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from regulus.client import client_instance, recalls
 from regulus.client.client_instance import ClientInstance, RequestHandler, steady_ms
 from regulus.client.config import ProducerConfig
 from regulus.client.core import batching
+from regulus.client.core.addresses import Protocol, split_protocol
 from regulus.client.core.kept_rules import is_worth_keeping
 from regulus.client.core.message_check import check_group, check_message, check_topic
 from regulus.client.core.queue_selector import QueueSelector, check_selected
@@ -29,6 +31,7 @@ from regulus.client.core.routes import Route
 from regulus.client.core.send_course import SendCourse
 from regulus.client.failed_sends import FailedSend, OnSendFailed, SendKeeper, hand_over
 from regulus.client.gathered_sends import GatheredSends, split_result
+from regulus.client.grpc_parts import grpc_sender
 from regulus.client.outgoing import Outgoing
 from regulus.client.publish_routes import PublishRoutes
 from regulus.client.send_attempt import attempt
@@ -52,10 +55,14 @@ from regulus.errors import (
     RequestTimeout,
     RequestTooLarge,
 )
-from regulus.model.message import Message
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_properties import SHARDING_KEY
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import ConsumerData
 from regulus.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from regulus.client.grpc.sending import GrpcSender
 
 _ONE_ATTEMPT = SendBudget(attempts=1)
 
@@ -75,8 +82,9 @@ class Producer(Started):
         async with Producer("127.0.0.1:9876", "my-group") as producer:
             result = await producer.send(Message("my-topic", b"hello"))
 
-    Any number of sends may be called at the same time. They share one connection to each broker, where
-    `back_pressure_for_async_send_num` are under way at most; the others wait for their turn, in the order of the calls.
+    The address is that of name servers, or `grpc://host:port` of a broker's gRPC port or a proxy. Any number of sends
+    may be called at the same time. They share one connection to each broker, where `back_pressure_for_async_send_num`
+    are under way at most; the others wait for their turn, in the order of the calls.
     """
 
     def __init__(self, name_server: str, group: str, config: ProducerConfig | None = None, *,
@@ -91,6 +99,7 @@ class Producer(Started):
         self._name_server = name_server
         self._on_send_failed = on_send_failed
         self._instance: ClientInstance | None = None
+        self._grpc: GrpcSender | None = None
         self._was_shut_down = False
         self._queues = SendQueues(self.config)
         self._turns = SendTurns(self.config.back_pressure_for_async_send_size,
@@ -110,19 +119,36 @@ class Producer(Started):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError for a malformed name server address, KeptFileUnusable."""
-        if self._instance is not None:
+        """Over rocketmq:// it needs no network; over grpc:// it waits until a server has told its settings. Raises
+        ConfigError for a malformed address, MissingExtra, KeptFileUnusable; ConnectFailed, BrokerRefused."""
+        if self._instance is not None or self._grpc is not None:
             return
-        instance = self._instance = client_instance.acquire(self._name_server, self.config, self)
-        if isinstance(self._on_send_failed, SendKeeper):
-            is_started = False
-            try:
+        is_started = False
+        try:
+            await self._connect()
+            if isinstance(self._on_send_failed, SendKeeper):
                 await self._on_send_failed.start(self._send_kept)
-                is_started = True
-            finally:
-                if not is_started:
-                    self._instance = None
-                    await client_instance.release(instance, self)
+            is_started = True
+        finally:
+            if not is_started:
+                await self._disconnect()
+
+    async def _connect(self) -> None:
+        protocol, rest = split_protocol(self._name_server)
+        if protocol is Protocol.REMOTING:
+            self._instance = client_instance.acquire(rest, self.config, self)
+            return
+        self._grpc = grpc_sender(rest, self.config, self._queues, self.topics, self._on_recover)
+        await self._grpc.start()
+
+    async def _disconnect(self) -> None:
+        """Another call may have come first, and who cancels this one must not keep the instance from being closed."""
+        instance, self._instance = self._instance, None
+        sender, self._grpc = self._grpc, None
+        if sender is not None:
+            await sender.close()
+        if instance is not None:
+            await client_instance.release(instance, self)
 
     async def shutdown(self) -> None:
         """Send what gathers in batches, unregister, and close connections that nobody else uses.
@@ -130,15 +156,16 @@ class Producer(Started):
         Sends that wait for their turn get ClientClosed.
         """
         instance = self._instance
-        if instance is None:
+        if instance is None and self._grpc is None:
             return
-        if instance.is_left_behind:     # in a forked child: what is under way is the parent's
+        if instance is not None and instance.is_left_behind:     # in a forked child: what is under way is the parent's
             self._instance = None
             self._tasks = TaskGroup()
             return
         closed = ClientClosed(f"producer {self.group} was shut down before it was the turn of this send")
         self._turns.turn_away(closed)
-        instance.connections.turn_away(self._turns, closed)
+        if instance is not None:
+            instance.connections.turn_away(self._turns, closed)
         self._gathered.send_all()
         try:
             if pending := self._tasks.all():
@@ -146,15 +173,12 @@ class Producer(Started):
             if isinstance(self._on_send_failed, SendKeeper):
                 await self._on_send_failed.shutdown()
         finally:
-            # Another call may have come first, and who cancels this one must not keep the instance from being closed.
-            if self._instance is instance:
-                self._instance = None
-                self._was_shut_down = True
-                await client_instance.release(instance, self)
+            self._was_shut_down = True
+            await self._disconnect()
 
     @property
     def client_id(self) -> str:
-        return self._running().client_id
+        return self._grpc.client_id if self._grpc is not None else self._running().client_id
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -171,10 +195,11 @@ class Producer(Started):
         the budget leaves no room; in their place SendKept or SendNotKept where failed sends are kept.
         """
         check_message(message, self.config.max_message_size)
+        self._check_choice(queue, selector)
         if selector is not None:
             queues = (await self._routes.known_or_asked(message.topic)).publish_queues
             queue = check_selected(queues, selector(queues, message, argument))
-        if self.config.auto_batch and timeout_ms is None:
+        if self.config.auto_batch and timeout_ms is None and self._grpc is None:
             self._running()
             future = self._gathered.add(message, queue)
             if future is not None:
@@ -189,6 +214,7 @@ class Producer(Started):
         MessageIllegal also when the messages cannot be one batch.
         """
         self._check_batch(messages)
+        self._check_choice(queue, None)
         return await self._send_or_hand_over(messages, queue, timeout_ms)
 
     async def send_in_batches(self, messages: Iterable[Message], *, size_max: int = 1 << 20) -> list[SendResult]:
@@ -215,6 +241,11 @@ class Producer(Started):
             stored += len(batch)
         return results
 
+    def _check_choice(self, queue: MessageQueue | None, selector: QueueSelector | None) -> None:
+        if self._grpc is not None and (queue is not None or selector is not None):
+            raise MessageIllegal("over grpc:// the server chooses the queue: messages with the same property "
+                                 f"{SHARDING_KEY} come in order")
+
     def _check_batch(self, messages: Sequence[Message]) -> None:
         batching.check_batch(messages)
         for message in messages:
@@ -227,6 +258,7 @@ class Producer(Started):
         Raises MessageIllegal, NoRoute, NoNameServer, ConnectFailed: what is known on this side.
         """
         check_message(message, self.config.max_message_size)
+        self._check_remoting("a send without an answer")
         instance = self._running()
         route = await self._routes.known_or_asked(message.topic)
         if selector is not None:
@@ -248,13 +280,16 @@ class Producer(Started):
         has come (ILLEGAL_OPERATION) or where the broker does not allow it (NO_PERMISSION, recallMessageEnable);
         ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows; AnswerUnreadable.
         """
+        timeout_ms = self.config.send_msg_timeout if timeout_ms is None else timeout_ms
+        if self._grpc is not None:
+            return await self._grpc.recall(topic, recall_handle, timeout_ms)
         route = await self._routes.known_or_asked(topic)
-        return await recalls.recall(self._running(), route, self.group, recall_handle,
-                                    self.config.send_msg_timeout if timeout_ms is None else timeout_ms)
+        return await recalls.recall(self._running(), route, self.group, recall_handle, timeout_ms)
 
     async def fetch_publish_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that take sends. Raises NoRoute, NoNameServer."""
         check_topic(topic)
+        self._check_remoting("to list a topic's queues")
         return (await self._routes.known_or_asked(topic)).publish_queues
 
     # --- what a client instance asks of its members ------------------------------------------------------------------
@@ -285,13 +320,13 @@ class Producer(Started):
     async def _after_failure(self, batches: Sequence[Sequence[Message]], queue: MessageQueue | None,
                              error: ClientError | MessageIllegal) -> ClientError | MessageIllegal:
         """What the caller is told: the failure, or what became of the messages instead."""
-        hook, instance = self._on_send_failed, self._instance
-        if hook is None or instance is None or isinstance(error, MessageIllegal) or not is_worth_keeping(error):
+        hook, running = self._on_send_failed, self._grpc or self._instance
+        if hook is None or running is None or isinstance(error, MessageIllegal) or not is_worth_keeping(error):
             return error
         failed = FailedSend(batches, queue, error)
         now = client_instance.now_ms()
         for message in failed.messages:
-            instance.unique_keys.give(message, now)
+            running.unique_keys.give(message, now)
         told = await hand_over(hook, failed)
         if told is not error:
             told.__cause__ = error
@@ -314,6 +349,8 @@ class Producer(Started):
         course = SendCourse(topic, self._budget(message) if wanted is None else _ONE_ATTEMPT,
                             config.send_msg_timeout if timeout_ms is None else timeout_ms,
                             timeout_ms is not None or config.java_budget, steady_ms())
+        if self._grpc is not None:
+            return await self._grpc.send([message] if isinstance(message, Message) else message, course)
         turns, queues, under_way = self._turns, self._queues, self._turns.under_way
         outgoing: Outgoing | None = None
         held: Room | None = None
@@ -413,6 +450,13 @@ class Producer(Started):
             return Outgoing.single(message, self.group, self.config, unique_keys, now)
         unique_keys.give(message, now)      # here, because the counter is this thread's
         return await self._running().packing(Outgoing.single, message, self.group, self.config, unique_keys, now)
+
+    async def _on_recover(self, message: MessageExt, transaction_id: str, target: str) -> None:
+        """A server asks for a transaction; whoever makes transactions answers."""
+
+    def _check_remoting(self, what: str) -> None:
+        if self._grpc is not None:
+            raise ClientError(f"{what} is nothing that grpc:// has; give the address of name servers, rocketmq://")
 
     def _running(self) -> ClientInstance:
         if self._instance is None:

@@ -1,6 +1,7 @@
-"""Consumes messages: pulls them, calls a listener, and keeps account of what is done.
+"""Consumes messages: pulls them, calls a listener, and keeps account of what is done; over grpc://, or where it is
+told to, it pops them instead (`popped_consumption`).
 
-The life of a message here: the `Rebalancer` says which queues are ours and `Consumption` takes them; a `QueuePuller`
+The life of a pulled message: the `Rebalancer` says which queues are ours and `Consumption` takes them; a `QueuePuller`
 pulls the message into its `OwnedQueue`; `Calls` has `ListenerWorkers` call the listener; when it succeeds, the offset
 that may be committed moves on; when it fails, the message goes back to the broker, which brings it again later from the
 group's retry topic. Offsets are stored every 5 s, so a message may come twice and must be harmless then.
@@ -18,8 +19,9 @@ from pathlib import Path
 from regulus.client import client_instance, consumer_start
 from regulus.client.calls import Calls
 from regulus.client.client_instance import ClientInstance, RequestHandler, now_ms, steady_ms
-from regulus.client.config import MessageModel, PushConsumerConfig
+from regulus.client.config import MessageModel, MessageRequestMode, PushConsumerConfig
 from regulus.client.consumption import Consumption
+from regulus.client.core.addresses import Protocol, split_protocol
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.message_check import check_group, check_topic
@@ -28,9 +30,12 @@ from regulus.client.core.process_queue import NOTHING_PUT
 from regulus.client.core.received import prepare
 from regulus.client.group_retry_limit import RetryLimit
 from regulus.client.listener import ConsumeStatus, MessageListener
-from regulus.client.listener_workers import Work
+from regulus.client.listener_workers import ListenerWorkers, Work
 from regulus.client.offset_store import BrokerOffsets, LocalOffsets, OffsetStore
+from regulus.client.popped_consumption import PoppedConsumption
 from regulus.client.rebalancer import Rebalancer
+from regulus.client.received_message import PoppedState
+from regulus.client.receivers import push_receiver
 from regulus.client.running_info import running_info
 from regulus.client.send_back import SendBack
 from regulus.client.start_offset import StartOffsets
@@ -101,6 +106,12 @@ class PushConsumer(Started):
         self._consumption: Consumption | None = None
         self._rebalancer: Rebalancer | None = None
         self._retry_limit: RetryLimit | None = None
+        self._popped: PoppedConsumption | None = None
+        self._pops = (split_protocol(name_server)[0] is Protocol.GRPC
+                      or self.config.message_request_mode is MessageRequestMode.POP)
+        if self._pops and self.config.message_model is MessageModel.BROADCASTING:
+            raise ConfigError("message_model is BROADCASTING, and over grpc:// each message is given to one instance "
+                              "alone; give the address of name servers, rocketmq://")
         self._handlers: dict[int, RequestHandler] = {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._answer_notify,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._answer_reset_offset,
@@ -119,13 +130,17 @@ class PushConsumer(Started):
         """
         check_topic(topic)
         self._subscriptions[topic] = SubscriptionData.compile(topic, expression, self._next_version(), expression_type)
-        if self._rebalancer is not None:
-            self._running().heartbeat_soon()
-            self._rebalancer.soon()
+        self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
         """Consume the topic no more. Unknown topics are fine."""
         self._subscriptions.pop(topic, None)
+        self._subscriptions_changed()
+
+    def _subscriptions_changed(self) -> None:
+        if self._popped is not None:
+            self._popped.receiver.subscriptions_changed()
+            self._popped.assign_soon()
         if self._rebalancer is not None:
             self._running().heartbeat_soon()
             self._rebalancer.soon()
@@ -138,7 +153,7 @@ class PushConsumer(Started):
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
         """
         async with self._changing:
-            if self._instance is not None:
+            if self._instance is not None or self._popped is not None:
                 return
             if not self._subscriptions:
                 raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
@@ -158,6 +173,9 @@ class PushConsumer(Started):
             joining.result()
 
     async def _join(self) -> None:
+        if self._pops:
+            await self._join_and_pop()
+            return
         clustering = self.config.message_model is MessageModel.CLUSTERING
         if clustering:
             own_retry_topic = retry_topic(self.group)
@@ -176,6 +194,16 @@ class PushConsumer(Started):
             await instance.heartbeat()
             self._consume(instance, offsets, limit)
             undo.pop_all()
+
+    async def _join_and_pop(self) -> None:
+        receiver = push_receiver(self._name_server, self, self.config, self._subscriptions.values)
+        await receiver.start()
+        self._started_ms = now_ms()
+        self._popped = popped = PoppedConsumption(self.group, self._listener, self.config, receiver,
+                                                  self._subscriptions, self.statistics, lambda: self.is_suspended)
+        receiver.consume_directly = self._consumes
+        popped.start()
+        self._tasks.supervise(self._sample_statistics, f"statistics of {self.group}")
 
     def _consume(self, instance: ClientInstance, offsets: OffsetStore, limit: RetryLimit) -> None:
         """Waits for nothing, so it is done as a whole."""
@@ -206,6 +234,13 @@ class PushConsumer(Started):
 
     async def _shut_down(self, until_ms: int) -> None:
         """Whatever ends one step early, the others follow."""
+        if self._popped is not None:
+            async with AsyncExitStack() as steps:
+                steps.callback(self._stop_using)
+                steps.push_async_callback(self._popped.close)
+                steps.push_async_callback(self._tasks.cancel)
+                await self._popped.finish(until_ms)
+            return
         if self._instance is None:
             return
         assert self._rebalancer is not None
@@ -237,19 +272,29 @@ class PushConsumer(Started):
         self.is_suspended = False
         if self._rebalancer is not None:
             self._rebalancer.soon()
+        if self._popped is not None:
+            self._popped.assign_soon()
 
     @property
     def client_id(self) -> str:
-        return self._running().client_id
+        return self._running().client_id if self._popped is None else self._popped.receiver.client_id
+
+    def message_counts(self) -> dict[PoppedState, int]:
+        """Of popped messages: those that are READY and INFLIGHT here now, and how many ended in each way since the
+        start. Raises ClientError for a consumer that pulls."""
+        if self._popped is None:
+            raise ClientClosed(f"consumer {self.group} does not pop, or is not running")
+        return self._popped.counts()
 
     def assigned_queues(self) -> list[MessageQueue]:
-        """The queues that this instance consumes now."""
+        """The queues that this instance consumes now; one that pops has none of its own."""
         return [] if self._consumption is None else sorted(self._consumption.owned)
 
     # --- what the client instance asks of its members ----------------------------------------------------------------
 
     def consumer_data(self) -> ConsumerData | None:
         return ConsumerData(group_name=self.group, message_model=self.config.message_model,
+                            consume_type="CONSUME_POP" if self._pops else "CONSUME_PASSIVELY",
                             consume_from_where=self.config.consume_from_where,
                             subscription_data_set=list(self._subscriptions.values()))
 
@@ -261,6 +306,8 @@ class PushConsumer(Started):
             self._retry_limit.routes_changed()
         if self._rebalancer is not None:
             self._rebalancer.soon()
+        if self._popped is not None:
+            self._popped.assign_soon()
 
     def request_handlers(self) -> dict[int, RequestHandler]:
         return self._handlers
@@ -339,6 +386,8 @@ class PushConsumer(Started):
 
     def running_info(self) -> ConsumerRunningInfo:
         """What an operator sees of this consumer."""
+        if self._popped is not None:
+            return self._popping_info(self._popped)
         consumption, instance = self._consuming(), self._running()
         restarts = consumption.restarts + instance.restarts + self._tasks.restarts
         if self._rebalancer is not None:
@@ -350,6 +399,13 @@ class PushConsumer(Started):
             orderly=self.config.consume_orderly, thread_count=self.config.consume_thread_max,
             subscriptions=self._subscriptions.values(), queues=consumption.owned.values(),
             statistics=self._statistics, restarts=restarts, now_ms=steady_ms())
+
+    def _popping_info(self, popped: PoppedConsumption) -> ConsumerRunningInfo:
+        return running_info(
+            name_servers=[self._name_server], started_ms=self._started_ms, orderly=popped.receiver.rules.is_orderly,
+            thread_count=self.config.consume_thread_max, subscriptions=self._subscriptions.values(), queues=(),
+            statistics=self._statistics, restarts=popped.restarts + self._tasks.restarts, now_ms=steady_ms(),
+            popped=popped.counts())
 
     async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
         header = ConsumeMessageDirectlyRequest.decode(command)
@@ -364,15 +420,14 @@ class PushConsumer(Started):
     async def consume_directly(self, message: MessageExt, queue: MessageQueue) -> ConsumeMessageDirectlyResult:
         """Call the listener once with this message; offsets and retries are not touched. Raises ClientClosed, and
         ClientError when `consume_thread_max` such calls run already."""
-        self._consuming()
-        assert self._calls is not None
+        workers = self._workers()
         if self._direct_calls >= self.config.consume_thread_max:
             raise ClientError(f"{self._direct_calls} messages are consumed directly already; ask again later")
         work = Work(OwnedQueue(queue, 0, 0), [message], self.group)
         begun = time.monotonic()
         self._direct_calls += 1
         try:
-            status, error = await self._calls.workers.call_directly(work)
+            status, error = await workers.call_directly(work)
         finally:
             self._direct_calls -= 1
         outcome = "CR_RETURN_NULL" if work.odd_answer else _DIRECT_RESULTS[status]
@@ -382,7 +437,18 @@ class PushConsumer(Started):
         return ConsumeMessageDirectlyResult(order=self.config.consume_orderly, consume_result=outcome, remark=remark,
                                             spent_time_mills=int((time.monotonic() - begun) * 1000))
 
+    async def _consumes(self, message: MessageExt) -> bool:
+        result = await self.consume_directly(message, MessageQueue(message.topic, "", message.queue_id))
+        return result.consume_result == "CR_SUCCESS"
+
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _workers(self) -> ListenerWorkers:
+        if self._popped is not None:
+            return self._popped.workers
+        self._consuming()
+        assert self._calls is not None
+        return self._calls.workers
 
     def _consuming(self) -> Consumption:
         if self._consumption is None:
@@ -404,6 +470,7 @@ class PushConsumer(Started):
         self._retry_limit = None
         self._consumption = None
         self._calls = None
+        self._popped = None
 
 
 _DIRECT_RESULTS = {

@@ -7,27 +7,32 @@ from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import MIB
 from regulus.client.core.ordered_queue import OrderedQueue
 from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.received_message import PoppedState
 from regulus.wire.bodies import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo, SubscriptionData
 
 BLOCKED_QUEUES = "PROP_BLOCKED_QUEUES"
 """Queues that stand still: their broker refuses what lies next, or, in order, their head has failed again and again."""
 
 TASKS_RESTARTED = "PROP_TASKS_RESTARTED"
+POPPED = "PROP_POPPED_"
 
 
 def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool, thread_count: int,
                  subscriptions: Iterable[SubscriptionData], queues: Collection[OwnedQueue],
-                 statistics: Mapping[str, TopicStatistics], restarts: int, now_ms: int) -> ConsumerRunningInfo:
-    """`restarts`: how often background tasks died. It and the blocked queues are properties of our own."""
+                 statistics: Mapping[str, TopicStatistics], restarts: int, now_ms: int,
+                 popped: Mapping[PoppedState, int] | None = None) -> ConsumerRunningInfo:
+    """`restarts`: how often background tasks died. It, the blocked queues and how many popped messages are in each
+    state are properties of our own."""
     properties = {
         "PROP_CLIENT_VERSION": f"V5_3_3 (Regulus, Python {platform.python_version()})",
         "PROP_CONSUMEORDERLY": "true" if orderly else "false",
         "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
-        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY" if popped is None else "CONSUME_POP",
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in name_servers),
         "PROP_THREADPOOL_CORE_SIZE": str(thread_count),
         BLOCKED_QUEUES: str(sum(map(_is_blocked, queues))),
         TASKS_RESTARTED: str(restarts),
+        **{f"{POPPED}{state}": str(count) for state, count in (popped or {}).items()},
     }
     return ConsumerRunningInfo(
         properties=properties, subscription_set=list(subscriptions),

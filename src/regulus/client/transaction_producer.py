@@ -37,6 +37,9 @@ _log = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
 
+NOWHERE = -1
+"""The physical offset of a half message whose place only the server knows."""
+
 
 class TransactionState(StrEnum):
     COMMIT = "COMMIT"
@@ -81,6 +84,8 @@ class HalfMessage(NamedTuple):
     physical_offset: int
     message_id: str
     offset_message_id: str
+    transaction_id: str = ""
+    """By which it is ended over grpc://, where its place is the server's affair."""
 
 
 class TransactionSendResult(NamedTuple):
@@ -126,7 +131,7 @@ class TransactionProducer(Producer):
     async def start(self) -> None:
         """Needs no network. Raises ConfigError for a malformed name server address, KeptFileUnusable."""
         await super().start()
-        for topic in self._topics:
+        for topic in self._topics if self._grpc is None else ():
             self._tasks.spawn(self._greet_brokers(topic), f"brokers of {topic}")
 
     # --- transactions ------------------------------------------------------------------------------------------------
@@ -169,18 +174,25 @@ class TransactionProducer(Producer):
         wire_state = _WIRE_STATES.get(state)
         if wire_state is None:
             return
+        timeout_ms = timeout_ms or self._transactions.end_transaction_timeout
+        if self._grpc is not None:
+            await self._grpc.end_transaction(
+                half.topic, half.message_id, half.transaction_id, commits=state is TransactionState.COMMIT,
+                from_check=from_check, timeout_ms=timeout_ms, broker_name=half.broker_name)
+            return
         request = EndTransactionRequest(
             producer_group=half.group, topic=half.topic, tran_state_table_offset=half.queue_offset,
             commit_log_offset=half.physical_offset, commit_or_rollback=wire_state, from_transaction_check=from_check,
             msg_id=half.message_id, transaction_id=half.message_id, broker_name=half.broker_name or None)
         await self._running().request(await self._address(half),
                                       RemotingCommand.request(RequestCode.END_TRANSACTION, request.ext()),
-                                      timeout_ms or self._transactions.end_transaction_timeout)
+                                      timeout_ms)
 
     async def _send_half(self, message: Message, queue: MessageQueue | None, immunity_s: int | None,
                          timeout_ms: int | None) -> tuple[SendResult, HalfMessage]:
         check_message(message, self.config.max_message_size)
-        self._running().unique_keys.give(message, now_ms())
+        keys = (self._grpc or self._running()).unique_keys
+        keys.give(message, now_ms())
         properties = {**message.properties, names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
         properties.pop(names.DELAY_TIME_LEVEL, None)
         if immunity_s is not None:
@@ -188,7 +200,11 @@ class TransactionProducer(Producer):
                 raise MessageIllegal(f"immunity_s is {immunity_s}; it must be 0 or more")
             properties[names.CHECK_IMMUNITY_TIME] = str(immunity_s)
         half = Message(message.topic, message.body, properties=properties, flag=message.flag)
+        self._check_choice(queue, None)
         result = await self._send(half, queue, timeout_ms)
+        if self._grpc is not None:
+            return result, HalfMessage(self.group, message.topic, result.message_queue.broker_name, result.queue_offset,
+                                       NOWHERE, result.message_id, "", result.transaction_id)
         try:
             _, physical_offset = parse_offset_message_id(result.offset_message_id)
         except ValueError as error:
@@ -241,6 +257,29 @@ class TransactionProducer(Producer):
         message, half = _question(command)
         if half.group != self.group or self is not self._answering_member():
             return None
+        said = await self._checked(message, half)
+        if said is not None:
+            await self._end_or_log(half, said, True)
+        return None
+
+    async def _on_recover(self, message: MessageExt, transaction_id: str, target: str) -> None:
+        """The same over grpc://; it is ended where it was asked."""
+        if self._check is None:
+            return
+        assert self._grpc is not None
+        half = HalfMessage(self.group, message.topic, "", message.queue_offset, NOWHERE, message.message_id, "",
+                           transaction_id)
+        said = await self._checked(message, half)
+        if said not in (None, TransactionState.UNKNOWN):
+            try:
+                await self._grpc.end_transaction(
+                    half.topic, half.message_id, transaction_id, commits=said is TransactionState.COMMIT,
+                    from_check=True, timeout_ms=self._transactions.end_transaction_timeout, target=target)
+            except ClientError as error:
+                _log.warning("%s of %s was not confirmed; the broker will ask again: %s", said, half, error)
+
+    async def _checked(self, message: MessageExt, half: HalfMessage) -> TransactionState | None:
+        """What the check callback says; None where too many of them wait."""
         if self._checks_waiting >= self._transactions.check_request_hold_max:
             _log.warning("%d checks wait already; %s is left to the next one", self._checks_waiting, half)
             return None
@@ -253,8 +292,7 @@ class TransactionProducer(Producer):
             self._checks_waiting -= 1
         if error is not None:
             _log.warning("the check of %s failed; the broker will ask again", half, exc_info=error)
-        await self._end_or_log(half, state, True)
-        return None
+        return state
 
     def _answering_member(self) -> "TransactionProducer | None":
         """A broker asks a process once, which may have several producers of the group; the first one answers."""

@@ -21,10 +21,10 @@ from regulus.proxy.received import message_id, to_message
 from regulus.proxy.renewals import Renewed
 from regulus.proxy.renewing import Renewing
 from regulus.proxy.status import status
-from regulus.proxy.times import set_ms
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
+from regulus.wire.grpc.times import set_ms
 from regulus.wire.headers import PopMessageRequest
 
 _log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from regulus.model.message import MessageExt
 from regulus.model.message_id import host_address, host_text, offset_message_id
 from regulus.proxy import topic_types
 from regulus.proxy.sending import BORN_HOST, HIDDEN, TRACE_CONTEXT
-from regulus.proxy.times import set_ms
 from regulus.wire import compression
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import DigestType, Encoding, MessageType
+from regulus.wire.grpc.times import set_ms
 
 BODY_SIZE_MAX = 64 << 20
 """Of an unpacked body; one that would be larger is handed on as it is stored."""

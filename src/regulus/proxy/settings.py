@@ -7,9 +7,9 @@ from typing import Any
 
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.proxy.config import ProxyConfig
-from regulus.proxy.times import set_ms
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Language
+from regulus.wire.grpc.times import set_ms
 
 CUSTOMIZED_BACKOFF_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """Until the next delivery, by the number of deliveries that failed."""

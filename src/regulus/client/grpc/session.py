@@ -1,0 +1,457 @@
+"""One client of RocketMQ 5 at its servers: connections, signatures, settings, heartbeats.
+
+The address is the access point. What a route names are other addresses, as a rule the same one; each is told the
+settings by a telemetry stream of its own, over which it asks what only a client knows.
+
+Source: ClientImpl, ClientSessionImpl, RpcClientImpl, Signature of rocketmq-clients.
+"""
+
+import asyncio
+import hmac
+import logging
+import os
+import platform
+import random
+import socket
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from regulus.client import unique_key
+from regulus.client.client_instance import steady_ms
+from regulus.client.config import ClientConfig
+from regulus.client.core.addresses import grpc_targets
+from regulus.client.tasks import TaskGroup
+from regulus.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ClientError,
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    NoRoute,
+    ReceiptInvalid,
+    RequestTimeout,
+    TooManyRequests,
+)
+from regulus.transport.tls import TlsConfig
+from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import ClientType, Code
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 10.0
+SETTINGS_S = 300.0
+"""Between two tellings of the settings."""
+STREAM_PAUSE_S = 1.0
+"""Until a telemetry stream that broke is opened anew."""
+SETTINGS_WITHIN_S = 10.0
+ROUTES_S = 30.0
+"""After which a route is asked for again."""
+CHANNELS_MAX = 256
+"""Addresses that routes may name."""
+MESSAGE_SIZE_MAX = 130 << 20
+METHODS = messages.method_types()
+_PYTHON = 6
+_numbers = count(1)
+
+OnCommand = Callable[[Any, str], Awaitable[Any | None]]
+"""What a server asks over the stream, and its address -> what it is answered; None: nothing."""
+
+
+class Place:
+    """A broker as a route names it, and at which address it is asked."""
+
+    __slots__ = ("broker", "is_readable", "is_writable", "queue", "target")
+
+    def __init__(self, queue: Any, target: str) -> None:
+        self.queue = queue
+        self.broker = str(queue.broker.name)
+        self.is_readable = queue.permission in (2, 4)
+        self.is_writable = queue.permission in (3, 4)
+        self.target = target
+
+
+class Session:
+    """`settings` makes what servers are told of this client; `on_command` answers what they ask."""
+
+    def __init__(self, address: str, config: ClientConfig, kind: ClientType, settings: Callable[[], Any],
+                 on_command: OnCommand, request_timeout_ms: int, heartbeat_group: str = "") -> None:
+        """Raises ConfigError for an address or a setting that gRPC cannot have."""
+        self.targets = grpc_targets(address)
+        self.client_id = _client_id(config)
+        self.told: Any = None       # the settings as the server has them
+        self.timeout_ms = request_timeout_ms
+        self._config = config
+        self._kind = kind
+        self._settings = settings
+        self._on_command = on_command
+        self._heartbeat_group = heartbeat_group
+        self._credentials = _credentials(config.tls)
+        self._channels: dict[str, Any] = {}
+        self._calls: dict[tuple[str, str], Any] = {}
+        self._streams: dict[str, asyncio.Queue[Any]] = {}
+        self._routes: dict[str, tuple[int, tuple[Place, ...]]] = {}
+        self._is_told = asyncio.Event()
+        self._refusal: ClientError | None = None
+        self._tasks = TaskGroup()
+        self._is_open = False
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Known to a server, which has told its settings. Raises ConnectFailed, BrokerRefused."""
+        self._is_open = True
+        is_started = False
+        try:
+            self._tasks.supervise(self._heartbeats, f"heartbeats of {self.client_id}")
+            self._greet(self.targets[0])
+            await self._until_told()
+            is_started = True
+        finally:
+            if not is_started:
+                await self.close()
+
+    async def _until_told(self) -> None:
+        """The first access point that answers is as good as any."""
+        deadline = steady_ms() + int(SETTINGS_WITHIN_S * 1000)
+        for target in self.targets * 2:
+            self._greet(target)
+            left_s = (deadline - steady_ms()) / 1000
+            share_s = max(0.1, left_s / len(self.targets) / 2)
+            try:
+                async with asyncio.timeout(share_s):
+                    await self._is_told.wait()
+                break
+            except TimeoutError:
+                continue
+        if self._refusal is not None:
+            raise self._refusal
+        if not self._is_told.is_set():
+            raise ConnectFailed(f"no RocketMQ 5 server answers at {', '.join(self.targets)}: start one with `regulus "
+                                "up` or `regulus proxy`, or correct the address (grpc://host:port)")
+
+    async def close(self) -> None:
+        was_open, self._is_open = self._is_open, False
+        try:
+            if was_open and self._is_told.is_set():
+                await self._say_goodbye()
+        finally:
+            await self._tasks.cancel()
+            channels = list(self._channels.values())
+            self._channels.clear()
+            self._calls.clear()
+            await asyncio.gather(*(channel.close() for channel in channels))
+
+    async def _say_goodbye(self) -> None:
+        request = messages.NotifyClientTerminationRequest()
+        if self._heartbeat_group:
+            request.group.name = self._heartbeat_group
+        for target in list(self._streams):
+            try:
+                await self._unary("NotifyClientTermination", request, target, self.timeout_ms)
+            except ClientError as error:
+                _log.info("%s was not told that this client ends: %s", target, error)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def call(self, method: str, request: Any, target: str, timeout_ms: int | None = None) -> Any:
+        """The answer, if its status is OK. Raises BrokerRefused, ReceiptInvalid, TooManyRequests, and what the
+        connection may."""
+        answer = await self._unary(method, request, target, self.timeout_ms if timeout_ms is None else timeout_ms)
+        check_status(answer.status, target)
+        return answer
+
+    async def _unary(self, method: str, request: Any, target: str, timeout_ms: int) -> Any:
+        call = self._method(method, target)
+        try:
+            return await call(request, timeout=timeout_ms / 1000, metadata=self._metadata())
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error, target, timeout_ms) from error
+        except asyncio.CancelledError:
+            if self._is_open:
+                raise
+            raise ClientClosed(f"the client was shut down before {target} answered") from None
+
+    def receive(self, request: Any, target: str, timeout_ms: int) -> AsyncIterator[Any]:
+        return self._stream_of(self._method("ReceiveMessage", target), request, target, timeout_ms)
+
+    async def _stream_of(self, call: Any, request: Any, target: str, timeout_ms: int) -> AsyncIterator[Any]:
+        try:
+            async for part in call(request, timeout=timeout_ms / 1000, metadata=self._metadata()):
+                yield part
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error, target, timeout_ms) from error
+
+    def _method(self, method: str, target: str) -> Any:
+        if not self._is_open:
+            raise ClientClosed("the client is not running; use `async with` or call start() first")
+        made = self._calls.get((target, method))
+        if made is None:
+            channel = self._channel(target)
+            request, response = METHODS[method]
+            kind = channel.unary_stream if method == "ReceiveMessage" else channel.unary_unary
+            made = self._calls[target, method] = kind(
+                f"/{messages.SERVICE}/{method}", request_serializer=request.SerializeToString,
+                response_deserializer=response.FromString)
+        return made
+
+    def _channel(self, target: str) -> Any:
+        channel = self._channels.get(target)
+        if channel is None:
+            if len(self._channels) >= CHANNELS_MAX:
+                raise ClientError(f"routes name more than {CHANNELS_MAX} addresses; {target} is one too many")
+            options = (("grpc.max_receive_message_length", MESSAGE_SIZE_MAX), ("grpc.max_send_message_length", -1),
+                       ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
+            if self._credentials is None:
+                channel = grpc.aio.insecure_channel(target, options=options)
+            else:
+                channel = grpc.aio.secure_channel(target, self._credentials, options=options)
+            self._channels[target] = channel
+        return channel
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        told = (("x-mq-client-id", self.client_id), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5.2.0"),
+                ("x-mq-protocol", "v2"), ("x-mq-request-id", str(uuid.uuid4())), ("x-mq-date-time", moment),
+                ("x-mq-namespace", ""))
+        config = self._config
+        if not config.access_key:
+            return told
+        signature = hmac.digest(config.secret_key.encode(), moment.encode(), "sha1").hex().upper()
+        authorization = (f"MQv2-HMAC-SHA1 Credential={config.access_key}, SignedHeaders=x-mq-date-time, "
+                         f"Signature={signature}")
+        return (*told, ("authorization", authorization))
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    async def route(self, topic: str) -> tuple[Place, ...]:
+        """Where the topic is; asked for again when it is older than `ROUTES_S`, and the old one counts where nobody
+        answers. Raises NoRoute, ClientError."""
+        known = self._routes.get(topic)
+        if known is not None and steady_ms() - known[0] < ROUTES_S * 1000:
+            return known[1]
+        try:
+            places = await self._ask_route(topic)
+        except NoRoute:
+            self._routes.pop(topic, None)
+            raise
+        except ClientError:
+            if known is None:
+                raise
+            return known[1]
+        self._routes[topic] = steady_ms(), places
+        for place in places:
+            self._greet(place.target)
+        return places
+
+    def forget_route(self, topic: str) -> None:
+        """It led to nobody: ask anew with the next call."""
+        self._routes.pop(topic, None)
+
+    async def _ask_route(self, topic: str) -> tuple[Place, ...]:
+        request = messages.QueryRouteRequest()
+        request.topic.name = topic
+        failure: ClientError = NoRoute(f"no server answers for topic {topic!r}")
+        for target in self.targets:
+            _set_endpoints(request.endpoints, target)
+            try:
+                answer = await self.call("QueryRoute", request, target)
+            except BrokerRefused as error:
+                if error.code == Code.TOPIC_NOT_FOUND:
+                    raise NoRoute(f"topic {topic!r} is not there: create it with `regulus topic create {topic}`"
+                                  ) from error
+                raise
+            except ClientError as error:
+                failure = error
+                continue
+            return tuple(Place(queue, _target_of(queue.broker.endpoints, target)) for queue in answer.message_queues)
+        raise failure
+
+    # --- settings, heartbeats, questions -----------------------------------------------------------------------------
+
+    def settings_changed(self) -> None:
+        """Servers are told soon."""
+        for queue in self._streams.values():
+            queue.put_nowait(self._telling())
+
+    def _telling(self) -> Any:
+        command = messages.TelemetryCommand()
+        settings = command.settings
+        settings.CopyFrom(self._settings())
+        settings.client_type = int(self._kind)
+        _set_endpoints(settings.access_point, self.targets[0])
+        settings.request_timeout.FromMilliseconds(self.timeout_ms)
+        settings.user_agent.language = _PYTHON
+        settings.user_agent.version = "5.2.0"
+        settings.user_agent.platform = platform.platform()
+        settings.user_agent.hostname = socket.gethostname()
+        return command
+
+    def _greet(self, target: str) -> None:
+        """A server that was not met before gets a stream of telemetry."""
+        if target not in self._streams and self._is_open:
+            self._streams[target] = asyncio.Queue()
+            self._tasks.supervise(lambda: self._telemetry(target), f"telemetry of {target}")
+
+    async def _telemetry(self, target: str) -> None:
+        while True:
+            try:
+                await self._one_stream(target)
+            except (ClientError, grpc.aio.AioRpcError) as error:
+                _log.info("the telemetry stream to %s broke, and is opened anew: %s", target, _words(error))
+            await asyncio.sleep(STREAM_PAUSE_S)
+
+    async def _one_stream(self, target: str) -> None:
+        request, response = METHODS["Telemetry"]
+        stream = self._channel(target).stream_stream(
+            f"/{messages.SERVICE}/Telemetry", request_serializer=request.SerializeToString,
+            response_deserializer=response.FromString)(metadata=self._metadata())
+        queue = self._streams[target] = asyncio.Queue()
+        queue.put_nowait(self._telling())
+        writing = self._tasks.spawn(_write(queue, stream), f"telemetry to {target}")
+        try:
+            while (command := await stream.read()) is not grpc.aio.EOF:
+                self._take(target, command, queue)
+        finally:
+            writing.cancel()
+            stream.cancel()
+
+    def _take(self, target: str, command: Any, queue: "asyncio.Queue[Any]") -> None:
+        if command.HasField("status") and command.status.code not in (0, Code.OK):
+            self._refusal = BrokerRefused(command.status.code, command.status.message, target)
+            self._is_told.set()
+            return
+        if command.WhichOneof("command") == "settings":
+            self.told = command.settings
+            self._refusal = None
+            self._is_told.set()
+        else:
+            self._tasks.spawn(self._answer(command, target, queue), f"question of {target}")
+
+    async def _answer(self, command: Any, target: str, queue: "asyncio.Queue[Any]") -> None:
+        answer = await self._on_command(command, target)
+        if answer is not None:
+            queue.put_nowait(answer)
+
+    async def _heartbeats(self) -> None:
+        settings_due = steady_ms() + int(SETTINGS_S * 1000)
+        while True:
+            await asyncio.sleep(HEARTBEAT_S * random.uniform(0.9, 1.0))
+            request = messages.HeartbeatRequest(client_type=int(self._kind))
+            if self._heartbeat_group:
+                request.group.name = self._heartbeat_group
+            for target in list(self._streams):
+                try:
+                    await self.call("Heartbeat", request, target)
+                except ClientError as error:
+                    _log.warning("heartbeat to %s failed: %s", target, error)
+            if steady_ms() >= settings_due:
+                self.settings_changed()
+                settings_due = steady_ms() + int(SETTINGS_S * 1000)
+
+
+async def _write(queue: "asyncio.Queue[Any]", stream: Any) -> None:
+    while True:
+        try:
+            await stream.write(await queue.get())
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return      # whoever reads it hears why
+
+
+def check_status(status: Any, target: str) -> None:
+    """Raises BrokerRefused, ReceiptInvalid, TooManyRequests for what is not OK."""
+    code = status.code
+    if code == Code.OK:
+        return
+    if code == Code.INVALID_RECEIPT_HANDLE:
+        raise ReceiptInvalid(f"{target}: {status.message or 'the receipt handle is not valid'}", code)
+    if code == Code.TOO_MANY_REQUESTS:
+        raise TooManyRequests(f"{target} asks for fewer requests: {status.message}", code)
+    raise BrokerRefused(code, status.message, target)
+
+
+def _failure(error: Any, target: str, timeout_ms: int) -> ClientError:
+    code = error.code()
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return RequestTimeout(f"{target} gave no answer within {timeout_ms} ms")
+    if code is grpc.StatusCode.UNAVAILABLE:
+        words = _words(error)
+        never_left = "connect" in words.lower() or "resolution" in words.lower()
+        return (ConnectFailed if never_left else ConnectionLost)(f"{target}: {words}")
+    if code is grpc.StatusCode.CANCELLED:
+        return ConnectionLost(f"{target}: the call was ended: {_words(error)}")
+    return ClientError(f"{target} answered {code.name}: {_words(error)}")
+
+
+def _words(error: BaseException) -> str:
+    return str(error.details() or "no reason given") if isinstance(error, grpc.aio.AioRpcError) else str(error)
+
+
+def _client_id(config: ClientConfig) -> str:
+    host = config.client_ip or unique_key.local_address()
+    name = f"{host}@{os.getpid()}@{next(_numbers)}@{time.monotonic_ns():x}"
+    return f"{name}@{config.unit_name}" if config.unit_name else name
+
+
+def _set_endpoints(endpoints: Any, target: str) -> None:
+    host, _, port = target.rpartition(":")
+    host = host.strip("[]")
+    endpoints.Clear()
+    endpoints.scheme = _scheme(host)
+    endpoints.addresses.add(host=host, port=int(port))
+
+
+def _scheme(host: str) -> int:
+    for scheme, family in ((1, socket.AF_INET), (2, socket.AF_INET6)):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return scheme
+    return 3
+
+
+def _target_of(endpoints: Any, asked: str) -> str:
+    """Any of a broker's addresses; the one that was asked where it is among them."""
+    targets = [f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}"
+               for each in endpoints.addresses]
+    return asked if asked in targets or not targets else targets[0]
+
+
+def _credentials(tls: TlsConfig) -> Any:
+    """None where nothing is encrypted. Raises ConfigError for what gRPC cannot have."""
+    if not tls.tls_enable:
+        return None
+    if not tls.tls_client_auth_server:
+        raise ConfigError("tls_client_auth_server is False, and gRPC always checks who answers: set "
+                          "tls_client_trust_cert_path to the server's certificate, or its authority's")
+    if not tls.tls_client_check_host:
+        raise ConfigError("tls_client_check_host is False, and gRPC always checks the name in the certificate: use an "
+                          "address that the certificate names")
+    if tls.tls_client_key_password:
+        raise ConfigError("tls_client_key_password is set, and gRPC reads no key that is encrypted: give it one that "
+                          "is not")
+    roots, cert, key = (_read(path, name) for path, name in (
+        (tls.tls_client_trust_cert_path, "tls_client_trust_cert_path"),
+        (tls.tls_client_cert_path, "tls_client_cert_path"), (tls.tls_client_key_path, "tls_client_key_path")))
+    if roots is None:
+        # gRPC brings roots of its own; the system's are those that all other connections go by.
+        paths = ssl.get_default_verify_paths()
+        roots = _read(paths.cafile or "", "the system's certificates")
+    return grpc.ssl_channel_credentials(roots, key, cert)
+
+
+def _read(path: str, name: str) -> bytes | None:
+    if not path:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}: {path} cannot be read: {error.strerror or error}") from error

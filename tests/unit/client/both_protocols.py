@@ -1,0 +1,56 @@
+"""A broker that is spoken to by either protocol, in this process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from regulus.broker.config import BrokerConfig
+from regulus.client.admin import Admin
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.nameserver.config import NamesrvConfig
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.embedded import RegulusWithFront
+from regulus.server.assembly import Regulus
+from regulus.testing.running_server import small_store
+from regulus.transport.config import TransportConfig
+
+HOST = "127.0.0.1"
+_TRANSPORT = TransportConfig(bind_address=HOST)
+PROTOCOLS = ("rocketmq", "grpc")
+
+
+class BothProtocols:
+    def __init__(self, server: RegulusWithFront) -> None:
+        self.server = server
+
+    @property
+    def name_server(self) -> str:
+        assert self.server.regulus.name_server is not None
+        return f"{HOST}:{self.server.regulus.name_server.port}"
+
+    def address(self, protocol: str) -> str:
+        return f"grpc://{HOST}:{self.server.front.port}" if protocol == "grpc" else f"rocketmq://{self.name_server}"
+
+    async def create_topic(self, name: str, kind: str = "NORMAL", queues: int = 1) -> None:
+        async with Admin(self.name_server) as admin:
+            await admin.create_topic(TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues,
+                                                 attributes={"message.type": kind}))
+
+    async def create_group(self, name: str, **settings: Any) -> None:
+        async with Admin(self.name_server) as admin:
+            await admin.create_group(SubscriptionGroupConfig(group_name=name, **settings))
+
+
+@asynccontextmanager
+async def both_protocols(directory: Path, proxy: dict[str, Any] | None = None, **settings: Any
+                         ) -> AsyncIterator[BothProtocols]:
+    guarded = {name: settings[name] for name in ("acl_enable", "rocketmq_home") if name in settings}
+    regulus = Regulus(BrokerConfig(listen_port=0, **settings), small_store(directory),
+                      NamesrvConfig(listen_port=0, bind_address=HOST, **guarded), transport_config=_TRANSPORT)
+    server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=0, bind_address=HOST, **(proxy or {})), _TRANSPORT)
+    await server.start()
+    try:
+        yield BothProtocols(server)
+    finally:
+        await server.stop()

@@ -1,0 +1,271 @@
+"""A push consumer that pops, against the real broker, by both protocols."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regulus import ConsumeContext, ConsumeStatus, Message, MessageExt, Producer, PushConsumer, PushConsumerConfig
+from regulus.client.config import ConsumeFromWhere, MessageModel, MessageRequestMode
+from regulus.client.received_message import PoppedState, ReceivedMessage
+from regulus.client.simple_consumer import SimpleConsumer
+from regulus.errors import ClientClosed, ConfigError
+from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
+
+OK, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[BothProtocols]:
+    async with both_protocols(tmp_path) as made:
+        await made.create_topic("orders")
+        yield made
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def config(**settings: Any) -> PushConsumerConfig:
+    return PushConsumerConfig(**{"message_request_mode": MessageRequestMode.POP, "broker_suspend_max_time": 5_000,
+                                 "consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **settings})
+
+
+async def begin_group(broker: BothProtocols, group: str = "kitchen", topic: str = "orders") -> None:
+    """A group that is new begins at the end of its queues."""
+    async with SimpleConsumer(broker.address("rocketmq"), group, {topic: "*"}) as consumer:
+        assert await consumer.receive(1, 10_000, await_duration_ms=0) == []
+
+
+async def send(broker: BothProtocols, *bodies: str, group: str = "") -> None:
+    async with Producer(broker.name_server, "senders") as producer:
+        for body in bodies:
+            await producer.send(Message("orders", body.encode(), properties={"__SHARDINGKEY": group} if group else {}))
+
+
+async def until(condition: Callable[[], bool], within_s: float = 20) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+class Listener:
+    """Answers what `says` does of a message, and notes what it was called with."""
+
+    def __init__(self, says: Callable[[ReceivedMessage], ConsumeStatus] = lambda message: OK,
+                 takes_s: float = 0) -> None:
+        self.got: list[tuple[str, int, float]] = []
+        self.at_once = self.at_once_max = 0
+        self._says = says
+        self._takes_s = takes_s
+
+    async def __call__(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        [message] = messages
+        assert isinstance(message, ReceivedMessage)
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        self.got.append((message.body.decode(), message.delivery_attempt, time.monotonic()))
+        try:
+            if self._takes_s:
+                await asyncio.sleep(self._takes_s)
+            return self._says(message)
+        finally:
+            self.at_once -= 1
+
+    @property
+    def bodies(self) -> list[str]:
+        return [body for body, _, _ in self.got]
+
+
+def consumer_of(broker: BothProtocols, protocol: str, listener: Any, **settings: Any) -> PushConsumer:
+    made = PushConsumer(broker.address(protocol), "kitchen", listener, config(**settings))
+    made.subscribe("orders")
+    return made
+
+
+async def test_messages_come_and_are_done(broker: BothProtocols, protocol: str) -> None:
+    await begin_group(broker)
+    listener = Listener()
+    async with consumer_of(broker, protocol, listener) as consumer:
+        await send(broker, *map(str, range(50)))
+        await until(lambda: consumer.message_counts()[PoppedState.COMMIT] == 50)
+        assert sorted(listener.bodies, key=int) == list(map(str, range(50)))
+        assert consumer.message_counts() == {PoppedState.READY: 0, PoppedState.INFLIGHT: 0, PoppedState.COMMIT: 50,
+                                             PoppedState.RETRY: 0, PoppedState.DEAD_LETTER: 0}
+        assert consumer.running_info().properties["PROP_POPPED_COMMIT"] == "50"
+    with pytest.raises(ClientClosed):
+        consumer.message_counts()
+
+
+async def test_a_message_that_fails_comes_again_after_its_delay(broker: BothProtocols, protocol: str) -> None:
+    await begin_group(broker)
+    listener = Listener(lambda message: OK if message.delivery_attempt == 2 else LATER)
+    async with consumer_of(broker, protocol, listener) as consumer:
+        await send(broker, "tea")
+        await until(lambda: consumer.message_counts()[PoppedState.COMMIT] == 1, within_s=25)
+    assert [(body, attempt) for body, attempt, _ in listener.got] == [("tea", 1), ("tea", 2)]
+    waited = listener.got[1][2] - listener.got[0][2]
+    step = 1.0 if protocol == "grpc" else 10.0      # the first of each ladder
+    assert step <= waited < step + 4
+
+
+async def test_after_the_last_delivery_it_is_a_dead_letter(broker: BothProtocols, protocol: str) -> None:
+    await broker.create_group("kitchen", retry_max_times=0)
+    await begin_group(broker)
+    listener = Listener(lambda message: LATER)
+    async with consumer_of(broker, protocol, listener) as consumer:
+        await send(broker, "tea")
+        await until(lambda: consumer.message_counts()[PoppedState.DEAD_LETTER] == 1)
+    assert listener.bodies == ["tea"]
+    assert [message.body for message in await dead_letters(broker)] == [b"tea"]
+
+
+async def dead_letters(broker: BothProtocols) -> list[MessageExt]:
+    from regulus import Admin, MessageQueue
+
+    async with Admin(broker.name_server) as admin:
+        pulled = await admin.pull(MessageQueue("%DLQ%kitchen", "broker-a", 0), 0)
+        return list(pulled.messages)
+
+
+async def test_a_listener_may_make_a_dead_letter_at_once(broker: BothProtocols, protocol: str) -> None:
+    await begin_group(broker)
+
+    async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        context.delay_level_when_next_consume = -1
+        return LATER
+
+    async with consumer_of(broker, protocol, listen) as consumer:
+        await send(broker, "tea")
+        await until(lambda: consumer.message_counts()[PoppedState.DEAD_LETTER] == 1)
+    assert [message.body for message in await dead_letters(broker)] == [b"tea"]
+
+
+async def test_what_takes_longer_than_the_consume_timeout_is_another_ones(broker: BothProtocols,
+                                                                          protocol: str) -> None:
+    """Also what only waited in the cache for so long."""
+    await begin_group(broker)
+    slow = Listener(takes_s=30)
+    async with consumer_of(broker, protocol, slow, consume_timeout=2_000, consume_thread_max=1,
+                           await_termination_millis_when_shutdown=1) as consumer:
+        await send(broker, "first", "second")
+        await until(lambda: consumer.message_counts()[PoppedState.RETRY] == 2, within_s=10)
+        assert slow.bodies == ["first"]
+        consumer.suspend()
+        other = Listener()
+        async with consumer_of(broker, protocol, other):
+            await until(lambda: len(other.got) == 2, within_s=25)
+        assert sorted(other.bodies) == ["first", "second"]
+        assert consumer.message_counts()[PoppedState.COMMIT] == 0
+
+
+async def test_a_message_in_work_stays_invisible_beyond_its_invisible_time(broker: BothProtocols,
+                                                                           protocol: str) -> None:
+    await begin_group(broker)
+    slow = Listener(takes_s=9)
+    async with consumer_of(broker, protocol, slow, pop_invisible_time=5_000) as consumer:
+        await send(broker, "tea")
+        await until(lambda: consumer.message_counts()[PoppedState.COMMIT] == 1, within_s=15)
+        await asyncio.sleep(2)
+    assert slow.bodies == ["tea"]
+
+
+async def test_no_more_is_received_than_the_cache_has_room_for(broker: BothProtocols, protocol: str) -> None:
+    await begin_group(broker)
+    opened = asyncio.Event()
+
+    async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        await opened.wait()
+        return OK
+
+    async with consumer_of(broker, protocol, listen, max_cache_message_count=5, consume_thread_max=2) as consumer:
+        await send(broker, *map(str, range(20)))
+        await until(lambda: consumer.message_counts()[PoppedState.READY] == 3)
+        await asyncio.sleep(0.3)
+        counts = consumer.message_counts()
+        assert (counts[PoppedState.READY], counts[PoppedState.INFLIGHT]) == (3, 2)
+        opened.set()
+        await until(lambda: consumer.message_counts()[PoppedState.COMMIT] == 20)
+
+
+async def test_what_is_left_at_the_end_is_soon_another_ones(broker: BothProtocols, protocol: str) -> None:
+    await begin_group(broker)
+    slow = Listener(takes_s=30)
+    async with consumer_of(broker, protocol, slow, consume_thread_max=1, await_termination_millis_when_shutdown=100):
+        await send(broker, "first", "second")
+        await until(lambda: len(slow.got) == 1)
+        await asyncio.sleep(0.2)
+    other = Listener()
+    async with consumer_of(broker, protocol, other):
+        await until(lambda: len(other.got) == 2, within_s=10)
+    assert sorted(other.bodies) == ["first", "second"]
+
+
+async def test_in_order_one_after_the_other_and_a_failure_holds_the_queue(broker: BothProtocols,
+                                                                          protocol: str) -> None:
+    await broker.create_group("kitchen", consume_message_orderly=True)
+    await begin_group(broker)
+    failures = iter([LATER, LATER])
+    listener = Listener(lambda message: next(failures, OK) if message.body == b"1" else OK, takes_s=0.01)
+    async with consumer_of(broker, protocol, listener, consume_orderly=True, fifo_retry_interval=300) as consumer:
+        await send(broker, *map(str, range(6)), group="table")
+        await until(lambda: consumer.message_counts()[PoppedState.COMMIT] == 6)
+    assert listener.bodies == ["0", "1", "1", "1", "2", "3", "4", "5"]
+    assert [attempt for body, attempt, _ in listener.got if body == "1"] == [1, 2, 3]
+    assert listener.at_once_max == 1
+    times = [at for body, _, at in listener.got if body == "1"]
+    assert all(0.29 <= later - earlier < 2 for earlier, later in pairwise(times))
+
+
+async def test_in_order_the_last_failure_makes_a_dead_letter_and_the_queue_goes_on(broker: BothProtocols,
+                                                                                  protocol: str) -> None:
+    await broker.create_group("kitchen", consume_message_orderly=True, retry_max_times=1)
+    await begin_group(broker)
+    listener = Listener(lambda message: LATER if message.body == b"0" else OK)
+    async with consumer_of(broker, protocol, listener, consume_orderly=True, fifo_retry_interval=50) as consumer:
+        await send(broker, "0", "1", group="table")
+        await until(lambda: consumer.message_counts()[PoppedState.COMMIT] == 1)
+    assert listener.bodies == ["0", "0", "1"]
+    assert [message.body for message in await dead_letters(broker)] == [b"0"]
+
+
+async def test_suspended_it_receives_nothing(broker: BothProtocols, protocol: str) -> None:
+    await begin_group(broker)
+    listener = Listener()
+    consumer = consumer_of(broker, protocol, listener)
+    consumer.suspend()
+    async with consumer:
+        await send(broker, "tea")
+        await asyncio.sleep(0.5)
+        assert listener.got == []
+        consumer.resume()
+        await until(lambda: listener.bodies == ["tea"])
+
+
+async def test_topics_are_added_and_left_while_it_runs(broker: BothProtocols, protocol: str) -> None:
+    await broker.create_topic("drinks")
+    await begin_group(broker)
+    await begin_group(broker, topic="drinks")
+    listener = Listener()
+    async with consumer_of(broker, protocol, listener) as consumer, Producer(broker.name_server, "senders") as producer:
+        consumer.subscribe("drinks")
+        await producer.send(Message("drinks", b"tea"))
+        await until(lambda: listener.bodies == ["tea"])
+        consumer.unsubscribe("orders")
+        await asyncio.sleep(0.2)
+        await send(broker, "nobody's")
+        await asyncio.sleep(0.5)
+        assert listener.bodies == ["tea"]
+
+
+def test_popping_and_broadcasting_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="BROADCASTING"):
+        config(message_model=MessageModel.BROADCASTING)
+    with pytest.raises(ConfigError, match="BROADCASTING"):
+        PushConsumer("grpc://127.0.0.1:8081", "kitchen", Listener(),
+                     PushConsumerConfig(message_model=MessageModel.BROADCASTING))

@@ -1,0 +1,192 @@
+"""The simple consumer against the real broker, by both protocols."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from regulus import Message, Producer
+from regulus.client.config import ConsumeFromWhere, SimpleConsumerConfig
+from regulus.client.simple_consumer import SimpleConsumer
+from regulus.errors import BrokerRefused, ClientClosed, ConfigError, ConnectFailed, MessageIllegal, ReceiptInvalid
+from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
+
+FROM_FIRST = SimpleConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, await_duration=5_000)
+SHORT = {"min_invisible_time_mills_for_recv": 10}
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[BothProtocols]:
+    async with both_protocols(tmp_path, SHORT, recall_message_enable=True) as made:
+        await made.create_topic("orders")
+        yield made
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def send(broker: BothProtocols, *bodies: bytes, tags: str = "") -> None:
+    async with Producer(broker.name_server, "senders") as producer:
+        for body in bodies:
+            await producer.send(Message("orders", body, tags=tags, keys="k1 k2", properties={"color": "red"}))
+
+
+async def begin(consumer: SimpleConsumer) -> None:
+    """A group is new at the end of its queues."""
+    assert await consumer.receive(1, 10_000, await_duration_ms=0) == []
+
+
+@pytest.mark.parametrize("sender", PROTOCOLS)
+async def test_what_is_sent_is_received_and_done_once_it_is_acknowledged(broker: BothProtocols, protocol: str,
+                                                                         sender: str) -> None:
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
+        await begin(consumer)
+        async with Producer(broker.address(sender), "senders") as producer:
+            sent = await producer.send(Message("orders", b"tea", tags="hot", keys="k1 k2", properties={"color": "red"}))
+        [message] = await consumer.receive(16, 30_000)
+        assert (message.topic, message.body, message.message_id) == ("orders", b"tea", sent.message_id)
+        assert (message.tags, message.keys, message.properties["color"]) == ("hot", "k1 k2", "red")
+        assert message.delivery_attempt == 1
+        await consumer.ack(message)
+        with pytest.raises(ReceiptInvalid, match="acknowledged already"):
+            await consumer.ack(message)
+        with pytest.raises(ReceiptInvalid, match="acknowledged already"):
+            await consumer.change_invisible_duration(message, 20_000)
+        assert await consumer.receive(16, 30_000, await_duration_ms=100) == []
+
+
+async def test_a_message_that_is_not_acknowledged_comes_again(broker: BothProtocols, protocol: str) -> None:
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
+        await begin(consumer)
+        await send(broker, b"tea")
+        [message] = await consumer.receive(16, 30_000)
+        first = message.receipt_handle
+        await consumer.change_invisible_duration(message, 1_000)    # from now on, whatever was left
+        assert message.receipt_handle != first
+        changed_at = time.monotonic()
+        again = []
+        while not again:
+            again = await consumer.receive(16, 30_000)
+        assert 0.9 <= time.monotonic() - changed_at < 5
+        assert [(each.body, each.topic, each.delivery_attempt) for each in again] == [(b"tea", "orders", 2)]
+        with pytest.raises(ReceiptInvalid, match="invisible time"):
+            await consumer.ack(message)
+        await consumer.ack(again[0])
+
+
+async def test_a_receipt_that_a_newer_one_replaced_acknowledges_nothing(broker: BothProtocols, protocol: str) -> None:
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
+        await begin(consumer)
+        await send(broker, b"tea")
+        [message] = await consumer.receive(16, 30_000)
+        first = message.receipt_handle
+        await consumer.change_invisible_duration(message, 1_500)
+        message.receipt_handle, newest = first, message.receipt_handle
+        with suppress(ReceiptInvalid):      # the broker itself says nothing of an old one
+            await consumer.ack(message)
+        again = []
+        while not again:
+            again = await consumer.receive(16, 30_000)
+        assert again[0].body == b"tea"
+        assert again[0].receipt_handle != newest
+
+
+async def test_two_consumers_of_a_group_share_its_messages_whatever_they_speak(broker: BothProtocols) -> None:
+    async with (SimpleConsumer(broker.address("grpc"), "kitchen", {"orders": "*"}, FROM_FIRST) as one,
+                SimpleConsumer(broker.address("rocketmq"), "kitchen", {"orders": "*"}, FROM_FIRST) as other):
+        await begin(one)
+        await send(broker, *(str(number).encode() for number in range(40)))
+        got: list[bytes] = []
+        while len(got) < 40:
+            for consumer in (one, other):
+                for message in await consumer.receive(8, 30_000, await_duration_ms=100):
+                    await consumer.ack(message)
+                    got.append(message.body)
+        assert sorted(got, key=int) == [str(number).encode() for number in range(40)]
+
+
+async def test_a_filter_lets_through_what_it_names(broker: BothProtocols, protocol: str) -> None:
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "hot || warm"}, FROM_FIRST) as consumer:
+        await begin(consumer)
+        await send(broker, b"ice", tags="cold")
+        await send(broker, b"tea", tags="hot")
+        [message] = await consumer.receive(16, 30_000)
+        assert message.body == b"tea"
+
+
+async def test_a_condition_that_is_none_is_refused_before_anything_is_received(broker: BothProtocols,
+                                                                               protocol: str) -> None:
+    consumer = SimpleConsumer(broker.address(protocol), "kitchen", config=FROM_FIRST)
+    consumer.subscribe("orders", "a >", "SQL92")
+    with pytest.raises(BrokerRefused):
+        async with consumer:
+            await consumer.receive(1, 10_000, await_duration_ms=0)
+
+
+async def test_a_receive_that_finds_nothing_waits_as_long_as_it_is_told(broker: BothProtocols, protocol: str) -> None:
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
+        await begin(consumer)
+        waiting = asyncio.ensure_future(consumer.receive(16, 30_000, await_duration_ms=10_000))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await send(broker, b"tea")
+        [message] = await asyncio.wait_for(waiting, 5)
+        assert message.body == b"tea"
+
+
+async def test_numbers_that_are_not_possible_are_said_so(broker: BothProtocols, protocol: str) -> None:
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
+        for count, invisible in ((0, 30_000), (33, 30_000), (1, 9_999), (1, 12 * 3_600_000 + 1)):
+            with pytest.raises(MessageIllegal, match="are possible"):
+                await consumer.receive(count, invisible)
+        await begin(consumer)
+        await send(broker, b"tea")
+        [message] = await consumer.receive(1, 10_000)
+        for duration in (-1, 12 * 3_600_000 + 1):
+            with pytest.raises(MessageIllegal, match="are possible"):
+                await consumer.change_invisible_duration(message, duration)
+
+
+async def test_a_delayed_message_comes_in_its_time_and_a_recalled_one_never(broker: BothProtocols,
+                                                                            protocol: str) -> None:
+    await broker.create_topic("later", "DELAY")
+    async with (SimpleConsumer(broker.address(protocol), "kitchen", {"later": "*"}, FROM_FIRST) as consumer,
+                Producer(broker.address(protocol), "senders") as producer):
+        await begin(consumer)
+        gone = await producer.send(Message("later", b"never", delay=timedelta(seconds=3)))
+        begun = time.monotonic()
+        await producer.send(Message("later", b"tea", delay=timedelta(seconds=2)))
+        assert await producer.recall("later", gone.recall_handle) == gone.message_id
+        messages = []
+        while not messages:
+            messages = await consumer.receive(16, 30_000)
+        assert 1.9 <= time.monotonic() - begun < 6
+        assert [message.body for message in messages] == [b"tea"]
+        assert await consumer.receive(16, 30_000, await_duration_ms=2_500) == []
+
+
+async def test_a_consumer_that_is_not_running_says_so(broker: BothProtocols, protocol: str) -> None:
+    consumer = SimpleConsumer(broker.address(protocol), "kitchen", config=FROM_FIRST)
+    with pytest.raises(ClientClosed, match="not running"):
+        await consumer.receive()
+    with pytest.raises(ConfigError, match="no subscription"):
+        await consumer.start()
+    consumer.subscribe("orders")
+    await consumer.start()
+    await consumer.start()
+    await consumer.shutdown()
+    await consumer.shutdown()
+    with pytest.raises(ClientClosed, match="not running"):
+        await consumer.receive()
+
+
+async def test_nobody_at_the_address_is_said_with_the_mend() -> None:
+    consumer = SimpleConsumer("grpc://127.0.0.1:1", "kitchen", {"orders": "*"})
+    with pytest.raises(ConnectFailed, match="regulus up"):
+        await consumer.start()
