@@ -22,9 +22,10 @@ import regulus.client
 from regulus.client.admin import Admin
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
+from regulus.client.simple_consumer import SimpleConsumer
 from regulus.client.transaction_producer import TransactionProducer
 
-FACES = (Producer, TransactionProducer, PushConsumer, Admin)
+FACES = (Producer, TransactionProducer, PushConsumer, SimpleConsumer, Admin)
 TARGET = Path(regulus.client.__file__).with_name("sync.py")
 LINE_SIZE = 120
 

@@ -14,14 +14,18 @@ if TYPE_CHECKING:
         ConsumeFromWhere,
         KeptSendsConfig,
         MessageModel,
+        MessageRequestMode,
         ProducerConfig,
         PushConsumerConfig,
+        SimpleConsumerConfig,
     )
     from regulus.client.kept_sends import KeptSends
     from regulus.client.listener import ConsumeContext, ConsumeStatus
     from regulus.client.producer import Producer
     from regulus.client.push_consumer import PushConsumer
+    from regulus.client.received_message import PoppedState, ReceivedMessage
     from regulus.client.send_result import SendResult, SendStatus
+    from regulus.client.simple_consumer import SimpleConsumer
     from regulus.client.transaction_producer import (
         HalfMessage,
         TransactionProducer,
@@ -48,12 +52,17 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "MessageRequestMode",
+    "PoppedState",
     "Producer",
     "ProducerConfig",
     "PushConsumer",
     "PushConsumerConfig",
+    "ReceivedMessage",
     "SendResult",
     "SendStatus",
+    "SimpleConsumer",
+    "SimpleConsumerConfig",
     "TlsConfig",
     "TransactionProducer",
     "TransactionProducerConfig",
@@ -75,12 +84,17 @@ _HOMES = {
     "MessageExt": "regulus.model.message",
     "MessageModel": "regulus.client.config",
     "MessageQueue": "regulus.model.message_queue",
+    "MessageRequestMode": "regulus.client.config",
+    "PoppedState": "regulus.client.received_message",
     "Producer": "regulus.client.producer",
     "ProducerConfig": "regulus.client.config",
     "PushConsumer": "regulus.client.push_consumer",
     "PushConsumerConfig": "regulus.client.config",
+    "ReceivedMessage": "regulus.client.received_message",
     "SendResult": "regulus.client.send_result",
     "SendStatus": "regulus.client.send_result",
+    "SimpleConsumer": "regulus.client.simple_consumer",
+    "SimpleConsumerConfig": "regulus.client.config",
     "TlsConfig": "regulus.transport.tls",
     "TransactionProducer": "regulus.client.transaction_producer",
     "TransactionProducerConfig": "regulus.client.transaction_producer",

@@ -6,18 +6,25 @@ from regulus.errors import AnswerUnreadable, BrokerRefused, HeaderError, Message
 from regulus.wire import recall_handle
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import RecallMessageRequest, RecallMessageResponse
+from regulus.wire.recall_handle import RecallHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 
-async def recall(instance: ClientInstance, route: Route, group: str, text: str, timeout_ms: int) -> str:
-    """The id of the message. Raises as `Producer.recall`."""
+def read(text: str, topic: str) -> RecallHandle:
+    """Raises MessageIllegal for what is no handle of the topic."""
     try:
         handle = recall_handle.decode(text)
     except HeaderError:
         raise MessageIllegal(f"{text[:100]!r} is no recall handle; the result of a send has one, when the message "
                              "waits for its time") from None
-    if handle.topic != route.topic:
-        raise MessageIllegal(f"the recall handle is of a message to {handle.topic}, not to {route.topic}")
+    if handle.topic != topic:
+        raise MessageIllegal(f"the recall handle is of a message to {handle.topic}, not to {topic}")
+    return handle
+
+
+async def recall(instance: ClientInstance, route: Route, group: str, text: str, timeout_ms: int) -> str:
+    """The id of the message. Raises as `Producer.recall`."""
+    handle = read(text, route.topic)
     address = route.master(handle.broker_name)
     if address is None:
         raise NoMaster(f"broker {handle.broker_name}, where the message waits, has no master")

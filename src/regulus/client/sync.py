@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from regulus.client import consumer_start, shared_loop
 from regulus.client.admin import Admin as AsyncioAdmin
 from regulus.client.bulk_admin import BULK_SIZE, QueueRead, QueueState
-from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
+from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig, SimpleConsumerConfig
 from regulus.client.core.queue_selector import QueueSelector
 from regulus.client.failed_sends import OnSendFailed
 from regulus.client.group_admin import GroupProgress
@@ -24,7 +24,10 @@ from regulus.client.log_admin import LOG_READ_SIZE, LogRead
 from regulus.client.message_admin import FoundMessages, Pulled
 from regulus.client.producer import Producer as AsyncioProducer
 from regulus.client.push_consumer import PushConsumer as AsyncioPushConsumer
+from regulus.client.received_message import PoppedState, ReceivedMessage
 from regulus.client.send_result import SendResult
+from regulus.client.simple_consumer import MESSAGES_MAX
+from regulus.client.simple_consumer import SimpleConsumer as AsyncioSimpleConsumer
 from regulus.client.sink_admin import SinkMark
 from regulus.client.transaction_producer import (
     Check,
@@ -70,7 +73,9 @@ class Producer(shared_loop.Blocking):
             name_server, group, config, on_send_failed=on_send_failed))
 
     def start(self) -> None:
-        """Needs no network. Raises ConfigError for a malformed name server address, KeptFileUnusable."""
+        """Over rocketmq:// it needs no network; over grpc:// it waits until a server has told its settings. Raises
+        ConfigError for a malformed address, MissingExtra, KeptFileUnusable; ConnectFailed, BrokerRefused.
+        """
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
@@ -240,8 +245,14 @@ class PushConsumer(shared_loop.Blocking):
     def client_id(self) -> str:
         return shared_loop.call(lambda: self._client.client_id)
 
+    def message_counts(self) -> dict[PoppedState, int]:
+        """Of popped messages: those that are READY and INFLIGHT here now, and how many ended in each way since the
+        start. Raises ClientError for a consumer that pulls.
+        """
+        return shared_loop.call(lambda: self._client.message_counts())
+
     def assigned_queues(self) -> list[MessageQueue]:
-        """The queues that this instance consumes now."""
+        """The queues that this instance consumes now; one that pops has none of its own."""
         return shared_loop.call(lambda: self._client.assigned_queues())
 
     def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
@@ -259,6 +270,64 @@ class PushConsumer(shared_loop.Blocking):
         ClientError when `consume_thread_max` such calls run already.
         """
         return shared_loop.run(self._client.consume_directly(message, queue))
+
+
+class SimpleConsumer(shared_loop.Blocking):
+    """Blocking `regulus.SimpleConsumer`."""
+
+    def __init__(self, address: str, group: str, subscriptions: dict[str, str] | None = None,
+                 config: SimpleConsumerConfig | None = None) -> None:
+        """Connects to nothing yet. `address` is `grpc://host:port`, or that of name servers, `rocketmq://host:port`;
+        `subscriptions` are tag expressions by their topics. Raises ConfigError, MessageIllegal, HeaderError.
+        """
+        self._client = shared_loop.call(lambda: AsyncioSimpleConsumer(address, group, subscriptions, config))
+
+    def start(self) -> None:
+        """Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may
+        not.
+        """
+        shared_loop.run(self._client.start())
+
+    def shutdown(self) -> None:
+        """Leave the group. What was received and not acknowledged is delivered again when its time is over."""
+        shared_loop.run(self._client.shutdown())
+
+    def subscribe(self, topic: str, expression: str = "*", expression_type: str = consumer_start.TAG) -> None:
+        """Receive the messages of a topic whose tag the expression names: `*`, `TagA`, `TagA || TagB`; with
+        `expression_type` SQL92 those that meet a condition. Raises MessageIllegal, HeaderError.
+        """
+        shared_loop.call(lambda: self._client.subscribe(topic, expression, expression_type))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receive the topic no more. Unknown topics are fine."""
+        shared_loop.call(lambda: self._client.unsubscribe(topic))
+
+    @property
+    def client_id(self) -> str:
+        return shared_loop.call(lambda: self._client.client_id)
+
+    def receive(self, max_message_num: int = MESSAGES_MAX, invisible_duration_ms: int = 60000, *,
+                await_duration_ms: int | None = None) -> list[ReceivedMessage]:
+        """Up to so many messages of one of the topics, each call's the next one; empty when none came within
+        `await_duration`.
+
+        Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled, or gets no answer,
+        what was on its way comes when its invisible time is over.
+        """
+        return shared_loop.run(self._client.receive(
+            max_message_num, invisible_duration_ms, await_duration_ms=await_duration_ms))
+
+    def ack(self, message: ReceivedMessage) -> None:
+        """The message is done. Raises ReceiptInvalid when it is another's by now, or done already; ClientError, after
+        which it may come again.
+        """
+        shared_loop.run(self._client.ack(message))
+
+    def change_invisible_duration(self, message: ReceivedMessage, invisible_duration_ms: int) -> None:
+        """Let the message be invisible for so long from now on: longer, to work on it, or shorter, to have it delivered
+        again soon. Its receipt becomes a new one. Raises as `ack`, and MessageIllegal.
+        """
+        shared_loop.run(self._client.change_invisible_duration(message, invisible_duration_ms))
 
 
 class Admin(shared_loop.Blocking):

@@ -20,7 +20,8 @@ class Protocol(StrEnum):
 def split_protocol(address: str) -> tuple[Protocol, str]:
     """The protocol of an address, and the rest. Raises ConfigError."""
     if not isinstance(address, str):
-        raise ConfigError(f"the address is {address!r}; write a text, host:port;host:port")
+        raise ConfigError(f"the name server address is {address!r}; write a text, host:port;host:port, or "
+                          "grpc://host:port")
     protocol, mark, rest = address.strip().partition(_MARK)
     if not mark:
         return Protocol.REMOTING, address

@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from regulus.client import unique_key
+from regulus.client import recalls, unique_key
 from regulus.client.client_instance import now_ms, steady_ms
 from regulus.client.config import ProducerConfig
 from regulus.client.core.send_course import SendCourse
@@ -25,7 +25,6 @@ from regulus.errors import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
-    MessageIllegal,
     NoRoute,
     RequestTimeout,
     TooManyRequests,
@@ -35,6 +34,9 @@ from regulus.model.message_queue import MessageQueue
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code, TransactionResolution, TransactionSource
 
+ATTEMPT_MS_MIN = 20_000
+"""What an attempt may take at least, if the send has so much time left: a server that is slow is not sent the same
+message once more."""
 _UNLIMITED = 1 << 20
 _RETRIED = (Code.INTERNAL_SERVER_ERROR, Code.PROXY_TIMEOUT, Code.HA_NOT_AVAILABLE)
 _STATUSES = {Code.OK: SendStatus.SEND_OK, Code.MASTER_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
@@ -92,6 +94,7 @@ class GrpcSender:
                 timeout_ms = course.begin_attempt(place.target, begun)
                 if timeout_ms <= 0:
                     break
+                timeout_ms = max(timeout_ms, min(course.left_ms(begun), ATTEMPT_MS_MIN))
                 try:
                     return self._result(await self._session.call("SendMessage", request, place.target, timeout_ms),
                                         batch, place, begun)
@@ -158,15 +161,10 @@ class GrpcSender:
 
     async def recall(self, topic: str, recall_handle: str, timeout_ms: int) -> str:
         """Raises as `Producer.recall`."""
+        broker = recalls.read(recall_handle, topic).broker_name
         request = messages.RecallMessageRequest(recall_handle=recall_handle)
         request.topic.name = topic
-        places = await self._places(topic)
-        try:
-            answer = await self._session.call("RecallMessage", request, places[0].target, timeout_ms)
-        except BrokerRefused as error:
-            if error.code == Code.BAD_REQUEST:
-                raise MessageIllegal(str(error)) from error
-            raise
+        answer = await self._session.call("RecallMessage", request, await self._target(topic, broker), timeout_ms)
         return str(answer.message_id)
 
     async def end_transaction(self, topic: str, message_id: str, transaction_id: str, *, commits: bool,
