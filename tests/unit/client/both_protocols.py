@@ -16,7 +16,6 @@ from regulus.testing.running_server import small_store
 from regulus.transport.config import TransportConfig
 
 HOST = "127.0.0.1"
-_TRANSPORT = TransportConfig(bind_address=HOST)
 PROTOCOLS = ("rocketmq", "grpc")
 
 
@@ -43,12 +42,13 @@ class BothProtocols:
 
 
 @asynccontextmanager
-async def both_protocols(directory: Path, proxy: dict[str, Any] | None = None, **settings: Any
-                         ) -> AsyncIterator[BothProtocols]:
+async def both_protocols(directory: Path, proxy: dict[str, Any] | None = None, tls: dict[str, Any] | None = None,
+                         **settings: Any) -> AsyncIterator[BothProtocols]:
+    transport = TransportConfig(bind_address=HOST, **(tls or {}))
     guarded = {name: settings[name] for name in ("acl_enable", "rocketmq_home") if name in settings}
     regulus = Regulus(BrokerConfig(listen_port=0, **settings), small_store(directory),
-                      NamesrvConfig(listen_port=0, bind_address=HOST, **guarded), transport_config=_TRANSPORT)
-    server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=0, bind_address=HOST, **(proxy or {})), _TRANSPORT)
+                      NamesrvConfig(listen_port=0, bind_address=HOST, **guarded), transport_config=transport)
+    server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=0, bind_address=HOST, **(proxy or {})), transport)
     await server.start()
     try:
         yield BothProtocols(server)

@@ -100,6 +100,7 @@ class Session:
         self._routes: dict[str, tuple[int, tuple[Place, ...]]] = {}
         self._is_told = asyncio.Event()
         self._refusal: ClientError | None = None
+        self._broke = "it says nothing"
         self._tasks = TaskGroup()
         self._is_open = False
 
@@ -134,8 +135,8 @@ class Session:
         if self._refusal is not None:
             raise self._refusal
         if not self._is_told.is_set():
-            raise ConnectFailed(f"no RocketMQ 5 server answers at {', '.join(self.targets)}: start one with `regulus "
-                                "up` or `regulus proxy`, or correct the address (grpc://host:port)")
+            raise ConnectFailed(f"no RocketMQ 5 server answers at {', '.join(self.targets)} ({self._broke}): start one "
+                                "with `regulus up` or `regulus proxy`, or correct the address (grpc://host:port)")
 
     async def close(self) -> None:
         was_open, self._is_open = self._is_open, False
@@ -305,7 +306,8 @@ class Session:
             try:
                 await self._one_stream(target)
             except (ClientError, grpc.aio.AioRpcError) as error:
-                _log.info("the telemetry stream to %s broke, and is opened anew: %s", target, _words(error))
+                self._broke = _words(error)
+                _log.info("the telemetry stream to %s broke, and is opened anew: %s", target, self._broke)
             await asyncio.sleep(STREAM_PAUSE_S)
 
     async def _one_stream(self, target: str) -> None:
