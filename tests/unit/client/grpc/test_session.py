@@ -83,7 +83,7 @@ async def test_tls_checks_who_answers(tmp_path: Path) -> None:
             await producer.send(Message("orders", b"tea"))
         other = make_certificate(tmp_path / "other")
         distrusting = TlsConfig(tls_enable=True, tls_client_trust_cert_path=str(other.certificate))
-        with pytest.raises(ConnectFailed, match="(?i)handshake|certificate|ssl"):
+        with pytest.raises(ConnectFailed, match=r"(?i)handshake|certificate|ssl"):
             await Producer(broker.address("grpc"), "senders", ProducerConfig(tls=distrusting)).start()
 
 
