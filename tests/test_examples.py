@@ -12,7 +12,8 @@ import pytest
 from tests.unit.client.ladder import server_with_ladder
 
 CLIENT_EXAMPLES = ("commit_and_apply_once", "keep_failed_sends", "keep_order", "look_around", "many_sends",
-                   "remind_and_recall", "retry_and_dead_letter", "send_and_consume", "transaction", "without_asyncio")
+                   "receive_for_a_time", "remind_and_recall", "retry_and_dead_letter", "send_and_consume",
+                   "transaction", "without_asyncio")
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 
 
