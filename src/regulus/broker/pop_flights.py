@@ -13,6 +13,7 @@ What an ack within ACK_FLUSH_MS says is lost where the process is killed: those 
 Source: PopBufferMergeService, AckMessageProcessor, ChangeInvisibleTimeProcessor.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from regulus.broker.config import BrokerConfig
@@ -20,7 +21,8 @@ from regulus.broker.storing import Storing
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
-from regulus.record.pop_record import CK_TAG, REVIVE_TOPIC_PREFIX, Acks, CheckpointKey, PopCheckpoint
+from regulus.model.topics import REVIVE_TOPIC_PREFIX
+from regulus.record.pop_record import CK_TAG, Acks, CheckpointKey, PopCheckpoint
 
 FLIGHTS_MAX = 100_000
 """Pops that are known here; of more, the first are left to the log."""
@@ -70,22 +72,27 @@ class PopFlights:
         self._storing = storing
         self._known_from_ms = started_ms
         """Of pops since then all are known here that have an unacknowledged message."""
-        self._flights: dict[CheckpointKey, Flight] = {}
-        self._partial: dict[CheckpointKey, Flight] = {}     # with acks that stand here alone, the oldest first
+        # Ordered ones, the oldest first: to take the first of a dict again and again passes by all that were.
+        self._flights: OrderedDict[CheckpointKey, Flight] = OrderedDict()
+        self._partial: OrderedDict[CheckpointKey, Flight] = OrderedDict()   # with acks that stand here alone
 
     def __len__(self) -> int:
         return len(self._flights)
 
     def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int) -> Appended:
         """Note a pop, whose messages may be handed out when it is stored."""
-        appended = self._storing.store(self._message(
-            checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
-            checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms), now_ms)
+        appended = self.put(checkpoint, revive_queue_id, host, now_ms)
         if appended.status is PutStatus.PUT_OK:
             self._flights[checkpoint.key] = Flight(checkpoint, revive_queue_id)
             if len(self._flights) > FLIGHTS_MAX:
                 self._let_go(next(iter(self._flights.values())), host, now_ms)
         return appended
+
+    def put(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int) -> Appended:
+        """Have its messages come at its time, though nobody has them."""
+        return self._storing.store(self._message(
+            checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
+            checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms), now_ms)
 
     def find(self, key: CheckpointKey) -> Flight | None:
         return self._flights.get(key)

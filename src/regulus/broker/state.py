@@ -331,6 +331,7 @@ class BrokerState:
     def lower_offsets(self, now_ms: int) -> None:
         """At a start, once documents and log are loaded: an offset says what was consumed of this log."""
         self.consumer_offsets.lower_to(self.store.known_max_offset, now_ms)
+        self.pop_revival.lower_done(now_ms)
         self.pop_places.pass_popped(now_ms)
 
     def follow(self, documents: Mapping[str, str], now_ms: int, *, is_copy: bool) -> list[Ahead]:
