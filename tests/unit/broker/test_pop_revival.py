@@ -34,6 +34,8 @@ def left(rig: Rig) -> list[str]:
 def test_a_revive_queue_with_more_checkpoints_than_are_kept_is_revived_to_its_end(monkeypatch):
     """Also acks count that lie behind those that are not kept yet; none of them is known in memory."""
     monkeypatch.setattr(pop_revival, "PENDING_MAX", 3)
+    monkeypatch.setattr(pop_revival, "READ_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(pop_revival, "READ_PER_TICK_MAX", 2)
     rig = Rig()
     rig.send(*[f"m{number:03}" for number in range(160)])
     popped = [rig.pop(count=2, invisible=10_000) for _ in range(80)]

@@ -4,9 +4,11 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.model.message import MessageExt
+from regulus.model.message_properties import PROPERTIES_SIZE_MAX
 from regulus.model.topics import TIMER_TOPIC
 from regulus.record import message_record
 from regulus.record.pop_record import REVIVE_GROUP
+from regulus.testing.memory_store import SCANNED_MAX
 from regulus.wire import recall_handle
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
@@ -237,6 +239,75 @@ def test_a_pop_waits_for_a_message_and_one_that_was_slower_waits_on():
     assert len(rig.broker.held_requests) == 1
     rig.run_to(NOW + 5_100)
     assert [notice.command.code for notice in rig.broker.notices] == [0, ResponseCode.POLLING_TIMEOUT]
+
+
+def held_pop(rig: Rig, poll: int = 5_000, **fields: object) -> None:
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=32, invisible_time=30_000,
+                               poll_time=poll, born_time=rig.now_ms, init_mode=0, **fields)
+    assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+
+
+def test_a_pop_with_a_filter_goes_on_by_itself_behind_what_it_passed_over():
+    """No message has to arrive for it."""
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.send(*[f"m{number}" for number in range(2 * SCANNED_MAX)], tags="red")
+    rig.send("wanted", tags="blue")
+    held_pop(rig, exp="blue", exp_type="TAG")
+    rig.run_to(NOW + 50)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["wanted"]
+
+
+def test_a_pop_with_a_filter_waits_at_the_end_of_what_it_passed_over():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.send(*[f"m{number}" for number in range(2 * SCANNED_MAX)], tags="red")
+    held_pop(rig, exp="blue", exp_type="TAG")
+    rig.run_to(NOW + 50)
+    assert not rig.broker.held_requests.has_ready
+    assert len(rig.broker.held_requests) == 1
+    rig.run_to(NOW + 5_100)
+    assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
+
+
+def test_a_damaged_queue_keeps_a_pop_from_no_other():
+    rig = Rig()
+    rig.send("a")
+    rig.send("b", queue_id=1)
+    rig.store.damaged["T", 0] = "queue 0 is torn"
+    assert bodies(rig.pop()) == ["b"]
+    answer = rig.ask(Code.POP_MESSAGE, PopMessageRequest(
+        consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000, poll_time=0, born_time=NOW,
+        init_mode=0).ext())
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "queue 0 is torn")
+    rig.store.damaged.clear()
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_a_message_that_was_passed_on_with_an_old_receipt_has_its_own():
+    rig = Rig()
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a", "POP_CK": "0 1 2 3 0 broker-b 0 0"}, 0, 0, 0, NOW,
+                                        HOST, HOST, 0), NOW)
+    rig.settle()
+    rig.pop()
+    rig.run_to(NOW + 31_000)
+    ((message, handle),) = rig.pop()
+    assert message.properties["POP_CK"] == encode(handle)
+
+
+def test_a_large_message_that_a_client_sent_to_a_retry_topic_keeps_no_other():
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    rig.run_to(NOW + 31_000)        # the retry topic is there
+    rig.broker.storing.store(MessageExt("%RETRY%G_T", b"b", {"X": "x" * (PROPERTIES_SIZE_MAX - 3)}, 0, 0, 0, NOW, HOST,
+                                        HOST, 0), NOW)
+    rig.settle()
+    assert bodies(rig.pop()) == ["a", "b"]
+    rig.run_to(NOW + 62_000)
+    assert bodies(rig.pop()) == ["a"]
+    assert [message.body for message in rig.shown("%DLQ%G")] == [b"b"]
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
