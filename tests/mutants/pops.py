@@ -8,9 +8,11 @@ _PLACES = "regulus/broker/pop_places.py"
 _ORDERS = "regulus/broker/pop_orders.py"
 _POP = "regulus/broker/handlers/pop_message.py"
 _ACK = "regulus/broker/handlers/ack_message.py"
+_OFFSETS = "regulus/broker/consumer_offsets.py"
 _RECORD = "regulus/record/pop_record.py"
 _TESTS = ("tests/unit/broker/test_pops.py",)
 _REVIVAL_TESTS = ("tests/unit/broker/test_pop_revival.py",)
+_PLACES_TESTS = ("tests/unit/broker/test_pop_places.py",)
 _RECORD_TESTS = ("tests/unit/record/test_pop_record.py",)
 
 MUTANTS = (
@@ -103,11 +105,24 @@ MUTANTS = (
     Mutant(name="acks are not written at the end of a run", path=_FLIGHTS,
            old="        while self._partial and self", new="        while False and self", tests=_TESTS),
     Mutant(name="after a kill what is in flight is handed out again", path=_PLACES,
-           old="        if is_next and behind <= self._store", new="        if False and behind <= self._store",
-           tests=_TESTS),
+           old="        if is_same and number", new="        if False and number", tests=_TESTS),
+    Mutant(name="a pop of a topic that was deleted moves the group of another", path=_PLACES,
+           old="        if is_same and number", new="        if number", tests=_PLACES_TESTS),
+    Mutant(name="after a kill a group that was not saved loses what is in flight", path=_PLACES,
+           old="self._groups.find(key.group, now_ms) is not None", new="self._groups.get(key.group) is not None",
+           tests=_PLACES_TESTS),
+    Mutant(name="after a kill a set-back that was not saved is forgotten", path=_OFFSETS,
+           old="        if number > known or (number == known", new="        if (number == known",
+           tests=_PLACES_TESTS),
+    Mutant(name="a time that was changed moves its group", path=_FLIGHTS,
+           old="MOVES_NOTHING = -1\n", new="MOVES_NOTHING = 1 << 60\n", tests=_PLACES_TESTS),
+    Mutant(name="a start reads all of a log of which nobody pops", path=_PLACES,
+           old="        return self._pops + self._store.commit_log_max_offset() // PLACE_STEP\n",
+           new="        return self._pops\n", tests=_PLACES_TESTS),
     Mutant(name="a group that was set back is set forth by a start", path=_PLACES,
-           old="known == NOT_FOUND or key.start_offset <= known < behind", new="known < behind",
-           tests=_TESTS),
+           old="        if is_same and number >= self._offsets.set_back_number(key.group, key.topic, key.queue_id) \\\n",
+           new="        number = self._offsets.set_back_number(key.group, key.topic, key.queue_id)\n"
+               "        if is_same \\\n", tests=_PLACES_TESTS),
     Mutant(name="a changed time leaves the old one", path=_ACK,
            old="    flights.ack(Acks(key, broker.config.broker_name, (header.offset,)), receipt.revive_queue_id,\n"
                "                receipt.invisible_time, host, now_ms)\n    ext", new="    ext", tests=_TESTS),

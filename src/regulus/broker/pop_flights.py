@@ -32,6 +32,9 @@ FLUSHED_PER_TICK_MAX = 128
 BEFORE_REVIVAL_MS = 1_000
 """So much before its messages are visible again, a checkpoint is in the revive topic."""
 
+MOVES_NOTHING = -1
+"""The number of set-backs of what moves no offset: another time, or a revival that is put off."""
+
 _MARKER_BODY = b"0"
 
 
@@ -79,20 +82,24 @@ class PopFlights:
     def __len__(self) -> int:
         return len(self._flights)
 
-    def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int) -> Appended:
-        """Note a pop, whose messages may be handed out when it is stored."""
-        appended = self.put(checkpoint, revive_queue_id, host, now_ms)
+    def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int,
+              set_backs: int = MOVES_NOTHING) -> Appended:
+        """Note a pop, whose messages may be handed out when it is stored. `set_backs` is the number of the offset that
+        it moves."""
+        appended = self.put(checkpoint, revive_queue_id, host, now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
             self._flights[checkpoint.key] = Flight(checkpoint, revive_queue_id)
             if len(self._flights) > FLIGHTS_MAX:
                 self._let_go(next(iter(self._flights.values())), host, now_ms)
         return appended
 
-    def put(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int) -> Appended:
+    def put(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int,
+            set_backs: int = MOVES_NOTHING) -> Appended:
         """Have its messages come at its time, though nobody has them."""
-        return self._storing.store(self._message(
-            checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
-            checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms), now_ms)
+        message = self._message(checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
+                                checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms)
+        message.properties[names.SET_BACKS] = str(set_backs)
+        return self._storing.store(message, now_ms)
 
     def find(self, key: CheckpointKey) -> Flight | None:
         return self._flights.get(key)

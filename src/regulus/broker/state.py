@@ -125,7 +125,8 @@ class BrokerState:
         self.pop_orders = PopOrders()
         self.request_modes = RequestModes(self.settings)
         self.route_asks: deque[RouteAsk] = deque()
-        self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets)
+        self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets,
+                                    self.subscription_groups)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)

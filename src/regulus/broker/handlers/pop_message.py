@@ -305,7 +305,8 @@ class _Pop:
         key = CheckpointKey(topic, header.consumer_group, queue_id, start, self._now_ms)
         checkpoint = PopCheckpoint(key=key, broker_name=broker.config.broker_name,
                                    invisible_time=header.invisible_time, offsets=tuple(offsets))
-        appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms)
+        set_backs = broker.consumer_offsets.set_back_number(header.consumer_group, topic, queue_id)
+        appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
             return True
         self._refusal = f"the pop could not be noted: {appended.remark or PutStatus(appended.status).name}"
