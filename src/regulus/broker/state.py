@@ -119,7 +119,7 @@ class BrokerState:
         self.storing = Storing(SendFacts(config, store, self.topics.facts))
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.timers = Timers(config, store, self.storing)
-        self.pop_flights = PopFlights(config, self.storing, now_ms)
+        self.pop_flights = PopFlights(config, store, self.storing, now_ms)
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
                                       self.subscription_groups, self.consumer_offsets)
         self.pop_orders = PopOrders()

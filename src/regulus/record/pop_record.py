@@ -36,6 +36,10 @@ class CheckpointKey(NamedTuple):
     start_offset: int
     pop_time: int
 
+    def unique_key(self, broker_name: str) -> str:
+        return "@".join((self.topic, str(self.queue_id), str(self.start_offset), self.group, str(self.pop_time),
+                         broker_name, CK_TAG))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopCheckpoint:
@@ -54,9 +58,7 @@ class PopCheckpoint:
 
     @property
     def unique_key(self) -> str:
-        key = self.key
-        return "@".join((key.topic, str(key.queue_id), str(key.start_offset), key.group, str(key.pop_time),
-                         self.broker_name, CK_TAG))
+        return self.key.unique_key(self.broker_name)
 
     def encode(self) -> bytes:
         key = self.key

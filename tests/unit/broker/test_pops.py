@@ -1,5 +1,7 @@
 """What is popped is one consumer's for a time, and comes again unless it was acknowledged: by a virtual clock."""
 
+import json
+
 import pytest
 
 from regulus.broker.config import BrokerConfig
@@ -24,6 +26,7 @@ from regulus.wire.headers import (
 )
 from regulus.wire.recall_handle import RecallHandle
 from regulus.wire.receipt_handle import encode
+from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import HOST, NOW, PRECISION, Rig, bodies
 
 
@@ -403,6 +406,119 @@ def test_a_group_that_was_set_back_stays_there_at_a_start():
     rig.broker.consumer_offsets.commit("G", "T", 0, 0, rig.now_ms)
     rig = rig.restarted(is_killed=True)
     assert rig.broker.consumer_offsets.query("G", "T", 0) == 0
+
+
+# --- receipts of earlier runs, and batches ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_another_time_by_a_receipt_of_an_earlier_run_brings_back_nothing_that_was_acknowledged(is_killed, count):
+    """One, some or all of the pop: a record, one for several, or what took the checkpoint out."""
+    rig = Rig()
+    rig.send(*"abc")
+    popped = rig.pop()
+    for _, handle in popped[:count]:
+        rig.ack(handle)
+    rig.run_to(NOW + 2_000)
+    rig = rig.restarted(is_killed=is_killed)
+    rig.run_to(NOW + 5_000)
+    for _, handle in popped[:count]:
+        assert rig.change(handle, 60_000).code == ResponseCode.NO_MESSAGE
+    for _, handle in popped[count:]:
+        assert rig.change(handle, 10_000).code == 0
+    rig.run_to(NOW + 16_000)
+    assert bodies(rig.pop()) == list("abc")[count:]
+    rig.run_to(NOW + 35_000)
+    assert rig.pop() == []
+
+
+def test_another_time_by_a_receipt_of_an_earlier_run_counts_once():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    rig.run_to(NOW + 1_000)
+    rig = rig.restarted()
+    assert rig.change(handle, 60_000).code == 0
+    assert rig.change(handle, 60_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 60_000)
+    assert rig.pop() == []
+    rig.run_to(NOW + 62_000)
+    assert bodies(rig.pop()) == ["a"]
+
+
+@pytest.mark.parametrize("changed", [{"pop_time": NOW - 7}, {"start_offset": 1}, {"invisible_time": 3_600_000}])
+def test_another_time_by_a_forged_receipt_of_an_earlier_run_brings_nothing(changed):
+    rig = Rig()
+    rig.send(*"ab")
+    (_, first), (_, second) = rig.pop()
+    rig.run_to(NOW + 32_000)
+    assert bodies(rig.pop()) == ["a", "b"]
+    rig = rig.restarted()
+    rig.run_to(NOW + 33_000)
+    for handle in (first, second):
+        assert rig.change(handle._replace(**changed), 1_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 40_000)
+    assert rig.pop() == []
+
+
+def batch_ack(rig: Rig, *entries: dict[str, object]) -> RemotingCommand:
+    own = {"c": "G", "t": "T", "r": "0", "so": 0, "q": 0, "rq": 1, "pt": NOW, "it": 30_000, "b": "AQ=="}
+    body = json.dumps({"brokerName": "broker-a", "acks": [own | each for each in entries]}).encode()
+    answer = rig.ask(Code.BATCH_ACK_MESSAGE, {}, body)
+    assert answer is not None
+    return answer
+
+
+HOSTILE_BATCHES = [
+    {"c": ""}, {"c": "a@b"}, {"c": "G\x02TAGS\x01ck"}, {"t": "U"}, {"t": "../x"}, {"so": -1}, {"so": 1 << 62},
+    {"so": (1 << 63) - 1}, {"pt": -1}, {"it": -1}, {"it": (1 << 63) - 1}, {"b": "AQ"}, {"b": "/" * 1_000_000},
+    {"rq": -1}, {"rq": 8}, {"q": -1}]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE_BATCHES, ids=lambda each: json.dumps(each)[:40])
+def test_a_batch_acknowledges_what_it_can_beside_what_nobody_popped(hostile):
+    rig = Rig(now_ms=NOW + 1)       # so that it asks for pops of an earlier run
+    rig.now_ms = NOW
+    rig.send("a", "b")
+    rig.pop(queue_id=0, count=1)
+    records = rig.store.commit_log_max_offset()
+    assert batch_ack(rig, hostile, {}).code == 0
+    assert len(rig.broker.pop_flights) == 0
+    assert len(rig.shown(TIMER_TOPIC)) == 2
+    assert rig.store.commit_log_max_offset() > records
+
+
+@pytest.mark.parametrize("hostile", [{"so": float("inf")}, {"pt": float("inf")}, {"it": 1.5}, {"b": [7]}],
+                         ids=lambda each: json.dumps(each)[:40])
+def test_a_batch_that_is_none_is_refused(hostile):
+    rig = Rig()
+    assert batch_ack(rig, hostile).code != 0
+
+
+def test_what_the_store_refuses_of_a_batch_keeps_no_other():
+    rig = Rig()
+    rig.send("a", "b")
+    rig.pop(queue_id=0, count=2)
+    old = {"pt": NOW - 1_000, "so": 1}       # of an earlier run, for which the store is asked
+    rig.store.refusal = "the disk is full"
+    answer = batch_ack(rig, old, {}, old, {"b": "Ag=="})
+    assert (answer.code, "the disk is full" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+    rig.store.refusal = ""
+    rig.run_to(NOW + 32_000)
+    assert rig.pop() == []
+
+
+@pytest.mark.parametrize("group", ["a@b", "G\x02X\x01y", "", "g" * 121])
+def test_a_group_that_cannot_be_is_refused(group):
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    handle = handle._replace(pop_time=NOW - 1)
+    before = rig.store.commit_log_max_offset()
+    for answer in (rig.ack(handle, group), rig.change(handle, 1_000, group)):
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert rig.store.commit_log_max_offset() == before
 
 
 # --- the log of pops is the broker's own -----------------------------------------------------------------------------
