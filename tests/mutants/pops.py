@@ -13,6 +13,7 @@ _RECORD = "regulus/record/pop_record.py"
 _TESTS = ("tests/unit/broker/test_pops.py",)
 _REVIVAL_TESTS = ("tests/unit/broker/test_pop_revival.py",)
 _PLACES_TESTS = ("tests/unit/broker/test_pop_places.py",)
+_ORDERS_TESTS = ("tests/unit/broker/test_pop_orders.py",)
 _RECORD_TESTS = ("tests/unit/record/test_pop_record.py",)
 
 MUTANTS = (
@@ -151,6 +152,25 @@ MUTANTS = (
            old="if order is None or order.pop_time != pop_time or offset not in order.offsets:\n"
                "            return None",
            new="if order is None or offset not in order.offsets:\n            return None", tests=_TESTS),
+    Mutant(name="in order, each change keeps a time of its own", path=_ORDERS,
+           old="        if self._wake_of.get((key, queue_id), free_ms + 1) <= free_ms:\n            return\n", new="",
+           tests=_ORDERS_TESTS),
+    Mutant(name="in order, times that count no more are kept", path=_ORDERS,
+           old="        if len(self._wakes) > 2 * len", new="        if False and len(self._wakes) > 2 * len",
+           tests=_ORDERS_TESTS),
+    Mutant(name="in order, a queue whose time was changed is not looked at again", path=_ORDERS,
+           old="                self._wake_at(free_ms, key, queue_id)\n", new="                pass\n",
+           tests=_ORDERS_TESTS),
+    Mutant(name="in order, what is out is forgotten", path=_ORDERS,
+           old="> UNUSED_MS_MAX and order.free_ms() <= now_ms:", new="> UNUSED_MS_MAX:", tests=_ORDERS_TESTS),
+    Mutant(name="in order, nothing is ever forgotten", path="regulus/broker/state.py",
+           old="        self.pop_orders.forget_unused(now_ms)\n", new="", tests=_ORDERS_TESTS),
+    Mutant(name="in order, what is out outlives its group", path="regulus/broker/state.py",
+           old="        for topic in self.consumer_offsets.topics_of(group):\n            self.pop_orders",
+           new="        for topic in ():\n            self.pop_orders", tests=_ORDERS_TESTS),
+    Mutant(name="in order, what is out outlives its topic", path="regulus/broker/state.py",
+           old="        for group in self.consumer_offsets.groups_of(topic):\n            self.pop_orders",
+           new="        for group in ():\n            self.pop_orders", tests=_ORDERS_TESTS),
     Mutant(name="in order, a repeated attempt is counted", path=_ORDERS,
            old="            if attempt_id and attempt_id == before.attempt_id:\n", new="            if False:\n",
            tests=_TESTS),

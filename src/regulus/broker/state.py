@@ -218,6 +218,18 @@ class BrokerState:
         tick."""
         self.held_requests.wake_queue(topic, queue_id)
 
+    def forget_topic(self, topic: str) -> None:
+        """How far groups were in a topic that is gone, and what they have out."""
+        for group in self.consumer_offsets.groups_of(topic):
+            self.pop_orders.remove(topic, group)
+        self.consumer_offsets.remove_topic(topic)
+
+    def forget_group(self, group: str, now_ms: int) -> None:
+        """The same of a group."""
+        for topic in self.consumer_offsets.topics_of(group):
+            self.pop_orders.remove(topic, group)
+        self.consumer_offsets.remove_group(group, now_ms)
+
     def pops_changed(self, topic: str, queue_id: int) -> None:
         """A queue gives messages again to those who pop in order."""
         self.held_requests.wake_queue(topic, queue_id)
@@ -248,6 +260,7 @@ class BrokerState:
 
     def _tick_pops(self, now_ms: int) -> tuple[int | None, ...]:
         host = self.own_host
+        self.pop_orders.forget_unused(now_ms)
         for topic, queue_id in self.pop_orders.take_free(now_ms):
             self.pops_changed(topic, queue_id)
         return (self.pop_orders.wait_ms(now_ms), self.pop_flights.tick(host, now_ms),
@@ -347,9 +360,9 @@ class BrokerState:
         if (epochs := documents.get(TOPIC_EPOCHS_DOCUMENT)) is not None:
             gone += self.topics.epochs.follow(epochs)
         for topic in gone:
-            self.consumer_offsets.remove_topic(topic)
+            self.forget_topic(topic)
         for group in gone_groups:
-            self.consumer_offsets.remove_group(group, now_ms)
+            self.forget_group(group, now_ms)
         ahead = self.consumer_offsets.follow(documents[CONSUMER_OFFSET_DOCUMENT],
                                              documents.get(OFFSET_SET_BACKS_DOCUMENT), now_ms) if is_copy else []
         if is_copy:

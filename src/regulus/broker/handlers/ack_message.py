@@ -131,7 +131,8 @@ def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: 
     if next_offset is None:
         return False
     broker.consumer_offsets.commit(group, topic, queue_id, next_offset, now_ms)
-    broker.pops_changed(topic, queue_id)
+    if not broker.pop_orders.is_blocked(topic, group, queue_id, None, now_ms):
+        broker.pops_changed(topic, queue_id)
     return True
 
 
