@@ -79,6 +79,21 @@ class ConsumerOffsets:
         queues = self.table.get(f"{topic}@{group}")
         return NOT_FOUND if queues is None else queues.get(queue_id, NOT_FOUND)
 
+    def set_back_number(self, group: str, topic: str, queue_id: int) -> int:
+        """Of the last set-back of an offset, also of one that is about to begin."""
+        key = f"{topic}@{group}"
+        return self.set_backs.of(key, queue_id) if queue_id in self.table.get(key, {}) else self.set_backs.removed_at
+
+    def restore(self, group: str, topic: str, queue_id: int, consumer_offset: int, number: int, now_ms: int) -> None:
+        """At a start: how far a group was when so many set-backs were known. Nothing, where it is further on by now, or
+        was set back since."""
+        key = f"{topic}@{group}"
+        known = self.set_back_number(group, topic, queue_id)
+        if number > known or (number == known and consumer_offset > self.query(group, topic, queue_id)):
+            self._put(key, group, topic, queue_id, consumer_offset, now_ms)
+            if number != known:
+                self.set_backs.put(key, queue_id, number)
+
     def queues(self, group: str, topic: str) -> dict[int, int]:
         """A copy: queue id to consumer offset."""
         return dict(self.table.get(f"{topic}@{group}", {}))

@@ -55,6 +55,7 @@ class OffsetSetBacks:
             self.put(key, queue_id, self.removed_at)
 
     def put(self, key: str, queue_id: int, number: int) -> None:
+        self._last = max(self._last, number)
         self.table.setdefault(key, {})[queue_id] = number
         self._changed(key)
 

@@ -41,6 +41,8 @@ cpdef retry_copy(MessageExt failed, str group, int queue_id, int level, bytes st
 
 cpdef dead_letter_copy(MessageExt failed, str group, bytes store_host)
 
+cpdef dead_letter_as_it_is(MessageExt failed, str group, bytes store_host)
+
 cdef dict _failed_properties(MessageExt failed)
 
 cdef MessageExt _copy(MessageExt message, str topic, int queue_id, dict properties, int reconsume_times,

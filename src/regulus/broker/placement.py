@@ -198,6 +198,11 @@ def dead_letter_copy(failed: MessageExt, group: str, store_host: bytes) -> Messa
     return _copy(failed, topics.dlq_topic(group), 0, properties, failed.reconsume_times + 1, store_host)
 
 
+def dead_letter_as_it_is(failed: MessageExt, group: str, store_host: bytes) -> MessageExt:
+    """The same of a message with no room for what is noted of others."""
+    return _copy(failed, topics.dlq_topic(group), 0, dict(failed.properties), failed.reconsume_times + 1, store_host)
+
+
 def _failed_properties(failed: MessageExt) -> dict[str, str]:
     """The properties of a failed copy with the first copy's topic and id, which all later copies keep."""
     properties = dict(failed.properties)

@@ -13,14 +13,20 @@ What an ack within ACK_FLUSH_MS says is lost where the process is killed: those 
 Source: PopBufferMergeService, AckMessageProcessor, ChangeInvisibleTimeProcessor.
 """
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.message_store import MessageStore
+from regulus.broker.placement import real_queue_id
 from regulus.broker.storing import Storing
+from regulus.errors import CorruptRecord, RecordError
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
-from regulus.record.pop_record import CK_TAG, REVIVE_TOPIC_PREFIX, Acks, CheckpointKey, PopCheckpoint
+from regulus.model.topics import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
+from regulus.record import message_record, pop_record
+from regulus.record.pop_record import ACK_TAG, BATCH_ACK_TAG, CK_TAG, LONG_MAX, Acks, CheckpointKey, PopCheckpoint
 
 FLIGHTS_MAX = 100_000
 """Pops that are known here; of more, the first are left to the log."""
@@ -29,6 +35,13 @@ ACK_FLUSH_MS = 1_000
 FLUSHED_PER_TICK_MAX = 128
 BEFORE_REVIVAL_MS = 1_000
 """So much before its messages are visible again, a checkpoint is in the revive topic."""
+
+RECALLED_MAX = 64
+"""Records of one pop: its checkpoint, and acks of each message."""
+RECALLED_BEFORE_MS = 60_000
+"""A pop's time may be so much later than that of its record."""
+MOVES_NOTHING = -1
+"""The number of set-backs of what moves no offset: another time, or a revival that is put off."""
 
 _MARKER_BODY = b"0"
 
@@ -56,6 +69,11 @@ class Flight:
     def offsets_of(self, bits: int) -> tuple[int, ...]:
         return tuple(offset for index, offset in enumerate(self.checkpoint.offsets) if bits >> index & 1)
 
+    def is_out(self, offset: int) -> bool:
+        """Whether it is of this pop and not acknowledged."""
+        bit = self.bits_of((offset,))
+        return bool(bit & ~self.acked)
+
     @property
     def is_done(self) -> bool:
         return self.acked == (1 << len(self.checkpoint.offsets)) - 1
@@ -64,36 +82,85 @@ class Flight:
 class PopFlights:
     """`host` is the address under which records of the broker itself are stored."""
 
-    def __init__(self, config: BrokerConfig, storing: Storing, started_ms: int) -> None:
+    def __init__(self, config: BrokerConfig, store: MessageStore, storing: Storing, started_ms: int) -> None:
         self.revive_topic = REVIVE_TOPIC_PREFIX + config.broker_cluster_name
         self.broker_name = config.broker_name
+        self._store = store
         self._storing = storing
         self._known_from_ms = started_ms
         """Of pops since then all are known here that have an unacknowledged message."""
-        self._flights: dict[CheckpointKey, Flight] = {}
-        self._partial: dict[CheckpointKey, Flight] = {}     # with acks that stand here alone, the oldest first
+        # Ordered ones, the oldest first: to take the first of a dict again and again passes by all that were.
+        self._flights: OrderedDict[CheckpointKey, Flight] = OrderedDict()
+        self._partial: OrderedDict[CheckpointKey, Flight] = OrderedDict()   # with acks that stand here alone
 
     def __len__(self) -> int:
         return len(self._flights)
 
-    def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int) -> Appended:
-        """Note a pop, whose messages may be handed out when it is stored."""
-        appended = self._storing.store(self._message(
-            checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
-            checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms), now_ms)
+    def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int,
+              set_backs: int = MOVES_NOTHING) -> Appended:
+        """Note a pop, whose messages may be handed out when it is stored. `set_backs` is the number of the offset that
+        it moves."""
+        appended = self.put(checkpoint, revive_queue_id, host, now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
             self._flights[checkpoint.key] = Flight(checkpoint, revive_queue_id)
             if len(self._flights) > FLIGHTS_MAX:
                 self._let_go(next(iter(self._flights.values())), host, now_ms)
         return appended
 
+    def put(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int,
+            set_backs: int = MOVES_NOTHING) -> Appended:
+        """Have its messages come at its time, though nobody has them."""
+        message = self._message(checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
+                                checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms)
+        message.properties[names.SET_BACKS] = str(set_backs)
+        return self._storing.store(message, now_ms)
+
     def find(self, key: CheckpointKey) -> Flight | None:
         return self._flights.get(key)
 
-    def may_be_in_flight(self, key: CheckpointKey, invisible_time: int, now_ms: int) -> bool:
-        """Whether a message of this pop may be neither acknowledged nor visible again."""
-        is_of_before = key.pop_time < self._known_from_ms
-        return (is_of_before or key in self._flights) and now_ms < key.pop_time + invisible_time
+    def recall(self, key: CheckpointKey, now_ms: int) -> Flight | None:
+        """A pop whose time is not over, which may be of an earlier run: it is looked up in the log by the index of
+        messages, and known from then on. None where nothing of it can be in flight, and without an index."""
+        flight = self._flights.get(key) or self._found(key)
+        if flight is None or now_ms >= flight.checkpoint.revive_time:
+            return None
+        self._flights[key] = flight
+        return flight
+
+    def _found(self, key: CheckpointKey) -> Flight | None:
+        if key.pop_time >= self._known_from_ms:
+            return None
+        flight: Flight | None = None
+        acked: set[int] = set()
+        for message in self._records_of(key):
+            if names.TIMER_DEL_UNIQUE_KEY in message.properties:
+                return None     # all is acknowledged
+            try:
+                if message.tags == CK_TAG:
+                    checkpoint = pop_record.decode_checkpoint(message.body)
+                    if checkpoint.key == key and not checkpoint.put_again_times:
+                        queue_id = real_queue_id(message.properties)
+                        flight = Flight(checkpoint, message.queue_id if queue_id < 0 else queue_id)
+                elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
+                    acks = pop_record.decode_acks(message.body)
+                    acked.update(acks.offsets if acks.key == key else ())
+            except CorruptRecord:
+                continue
+        if flight is not None:
+            flight.acked = flight.bits_of(acked)
+        return flight
+
+    def _records_of(self, key: CheckpointKey) -> Iterator[MessageExt]:
+        """What waits among the timers, and what has come, of this and perhaps of others."""
+        unique_key, begin = key.unique_key(self.broker_name), max(0, key.pop_time - RECALLED_BEFORE_MS)
+        for topic in (TIMER_TOPIC, self.revive_topic):
+            for buffer in self._store.query_message(topic, unique_key, RECALLED_MAX, begin, LONG_MAX).buffers:
+                try:
+                    message = message_record.decode(buffer)
+                except RecordError:
+                    continue
+                if self.revive_topic in (message.topic, message.properties.get(names.REAL_TOPIC)):
+                    yield message
 
     def ack(self, acks: Acks, revive_queue_id: int, invisible_time: int, host: bytes, now_ms: int) -> Appended | None:
         """None where no record is needed for it now."""
@@ -183,8 +250,9 @@ class PopFlights:
         self._known_from_ms = max(self._known_from_ms, key.pop_time + 1)
 
     def _write(self, acks: Acks, revive_queue_id: int, due_ms: int, host: bytes, now_ms: int) -> Appended:
-        return self._storing.store(self._message(acks.encode(), revive_queue_id, acks.tag, acks.unique_key, due_ms,
-                                                 host, now_ms), now_ms)
+        message = self._message(acks.encode(), revive_queue_id, acks.tag, acks.unique_key, due_ms, host, now_ms)
+        message.properties[names.KEYS] = acks.key.unique_key(acks.broker_name)      # for `recall`
+        return self._storing.store(message, now_ms)
 
     def _message(self, body: bytes, queue_id: int, tag: str, unique_key: str, due_ms: int, host: bytes,
                  now_ms: int) -> MessageExt:

@@ -10,7 +10,7 @@ this table, which is saved now and then.
 Source: ConsumerOrderInfoManager.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from regulus.errors import HeaderError
@@ -19,6 +19,10 @@ from regulus.wire.encoded_table import Pieces
 
 UNUSED_MS_MAX = 24 * 3_600_000
 """A queue from which nobody popped for so long is forgotten. Source: CLEAN_SPAN_FROM_LAST."""
+UNUSED_LOOK_MS = 3_600_000
+"""Between two looks for such queues."""
+STALE_WAKES_MAX = 1024
+"""Times that count no more, beside as many as there are queues; then they are thrown away."""
 
 
 class Counts(NamedTuple):
@@ -67,7 +71,9 @@ class PopOrders:
     def __init__(self) -> None:
         self.changes = 0
         self._table: dict[str, dict[int, _Order]] = {}      # by topic@group and queue id
-        self._wakes: list[tuple[int, str, int]] = []        # when a queue may give again, its topic and id
+        self._wakes: list[tuple[int, str, int]] = []        # when to look whether a queue gives again; a heap
+        self._wake_of: dict[tuple[str, int], int] = {}      # which of them counts
+        self._looked_ms = 0
 
     def is_blocked(self, topic: str, group: str, queue_id: int, attempt_id: str | None, now_ms: int) -> bool:
         order = self._order(topic, group, queue_id)
@@ -87,7 +93,7 @@ class PopOrders:
                 order.counts = {offset: before.counts.get(offset, 0) + 1 for offset in offsets
                                 if offset in before.offsets}
         self._table.setdefault(f"{topic}@{group}", {})[queue_id] = order
-        self._wake_at(order.free_ms(), topic, queue_id)
+        self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)
         self.changes += 1
         return Counts(order.counts, min((order.counts.get(offset, 0) for offset in offsets), default=0))
 
@@ -108,7 +114,7 @@ class PopOrders:
                 or order.is_acked(order.offsets.index(offset)) or order.visible_ms(offset) <= now_ms:
             return False
         order.visible_at[offset] = visible_ms
-        self._wake_at(order.free_ms(), topic, queue_id)
+        self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)
         self.changes += 1
         return True
 
@@ -117,22 +123,41 @@ class PopOrders:
         if self._table.get(f"{topic}@{group}", {}).pop(queue_id, None) is not None:
             self.changes += 1
 
+    def remove(self, topic: str, group: str) -> None:
+        """One of the two is gone."""
+        if self._table.pop(f"{topic}@{group}", None) is not None:
+            self.changes += 1
+
     def take_free(self, now_ms: int) -> list[tuple[str, int]]:
-        """Queues that may give again, since the last call."""
+        """Queues (topic, queue id) that give again, since the last call."""
         free = []
         while self._wakes and self._wakes[0][0] <= now_ms:
-            _, topic, queue_id = heappop(self._wakes)
-            free.append((topic, queue_id))
+            wake_ms, key, queue_id = heappop(self._wakes)
+            if self._wake_of.get((key, queue_id)) != wake_ms:
+                continue
+            del self._wake_of[key, queue_id]
+            order = self._table.get(key, {}).get(queue_id)
+            if order is None:
+                continue
+            free_ms = order.free_ms()
+            if free_ms > now_ms:
+                self._wake_at(free_ms, key, queue_id)
+            else:
+                free.append((key.partition("@")[0], queue_id))
         return free
 
     def wait_ms(self, now_ms: int) -> int | None:
         return max(0, self._wakes[0][0] - now_ms) if self._wakes else None
 
     def forget_unused(self, now_ms: int) -> None:
-        """Of queues from which nobody popped for a day, which are proportional to all."""
+        """Now and then, of queues from which nobody popped for a day and of which nothing is out: as many looks as there
+        are queues."""
+        if 0 <= now_ms - self._looked_ms < UNUSED_LOOK_MS:
+            return
+        self._looked_ms = now_ms
         for key, queues in list(self._table.items()):
             for queue_id, order in list(queues.items()):
-                if now_ms - order.last_ms > UNUSED_MS_MAX:
+                if now_ms - order.last_ms > UNUSED_MS_MAX and order.free_ms() <= now_ms:
                     del queues[queue_id]
                     self.changes += 1
             if not queues:
@@ -141,8 +166,15 @@ class PopOrders:
     def _order(self, topic: str, group: str, queue_id: int) -> _Order | None:
         return self._table.get(f"{topic}@{group}", {}).get(queue_id)
 
-    def _wake_at(self, free_ms: int, topic: str, queue_id: int) -> None:
-        heappush(self._wakes, (free_ms, topic, queue_id))
+    def _wake_at(self, free_ms: int, key: str, queue_id: int) -> None:
+        """One time for each queue: at an earlier one it is looked when the next is."""
+        if self._wake_of.get((key, queue_id), free_ms + 1) <= free_ms:
+            return
+        self._wake_of[key, queue_id] = free_ms
+        heappush(self._wakes, (free_ms, key, queue_id))
+        if len(self._wakes) > 2 * len(self._wake_of) + STALE_WAKES_MAX:
+            self._wakes = [(wake_ms, *place) for place, wake_ms in self._wake_of.items()]
+            heapify(self._wakes)
 
     # --- document ----------------------------------------------------------------------------------------------------
 
@@ -156,11 +188,10 @@ class PopOrders:
         value = fastjson.loads(text)
         try:
             for key, queues in (value.get("table") or {}).items():
-                topic = key.partition("@")[0]
                 for queue_id, fields in queues.items():
                     order = self._table.setdefault(key, {})[int(queue_id)] = _read(fields)
-                    self._wake_at(order.free_ms(), topic, int(queue_id))
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+                    self._wake_at(order.free_ms(), key, int(queue_id))
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
             raise HeaderError("this is no table of pops in order") from None
 
 

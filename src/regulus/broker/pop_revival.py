@@ -3,7 +3,11 @@
 Checkpoints and acks leave the topic of timers for the revive topic, a checkpoint a second before its time, acks at it.
 A checkpoint is decided when its time is over and all acks that were stored in time have come: the timers have passed
 that tick, and the queue was read up to what they brought. Each message that is not acknowledged is copied to the retry
-topic of its group, or to the dead letters when it has had its tries. What cannot be copied now is put back.
+topic of its group, or to the dead letters when it has had its tries, or has no room for a receipt. What cannot be
+copied now is put back.
+
+Of a queue that has more checkpoints than are kept here, the rest is passed over for the acks of those that are. When
+none of these is due any more, it is read again from the first that was not kept.
 
 The consumer offset of REVIVE_GROUP says, as RocketMQ has it, which record of a queue was done last; all before it are.
 
@@ -11,36 +15,42 @@ Source: PopReviveService.
 """
 
 from collections.abc import Iterator
+from heapq import heappop, heappush
 
 from regulus.broker.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.message_store import MessageStore
-from regulus.broker.placement import dead_letter_copy, popped_again
+from regulus.broker.placement import dead_letter_as_it_is, dead_letter_copy, popped_again
 from regulus.broker.pop_flights import PopFlights
 from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.timers import Timers
 from regulus.broker.topics import Topics
-from regulus.errors import CorruptRecord
+from regulus.errors import CorruptRecord, StoreDamaged
+from regulus.model import message_properties as names
 from regulus.model.happenings import Happenings
 from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
-from regulus.model.topics import dlq_topic
+from regulus.model.topics import SubscriptionGroupConfig, dlq_topic
 from regulus.record import pop_record
 from regulus.record.pop_record import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, CheckpointKey, PopCheckpoint
-from regulus.wire.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2
+from regulus.wire.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 
 READ_PER_TICK_MAX = 256
 """Records of one revive queue."""
+READ_AT_ONCE_MAX = 32
 REVIVED_PER_TICK_MAX = 128
 """Messages of all."""
 PENDING_MAX = 20_000
-"""Checkpoints of one queue whose time is not over; more are read when these are done."""
+"""Checkpoints of one queue that came and are not decided; the rest are taken when none of these is due."""
 POLL_MS = 100
 PUT_AGAIN_MS = (10_000, 20_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
                 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000)
 """How long what cannot be revived waits once more, by how often it did. Source: ckRewriteIntervalsInSeconds."""
 GONE = "a popped message that was not acknowledged is gone with an old file of the log, or cannot be read"
 UNREADABLE = "a record of the revive topic cannot be read"
+DAMAGED = "popped messages do not come again before a damaged queue is built anew: stop the broker and start it again"
+PUT_BACK = "a popped message that was not acknowledged waits longer: its queue or its file is damaged"
+REFUSED = "a popped message that was not acknowledged is neither for a retry nor a dead letter: see maxMessageSize"
 
 
 class _Pending:
@@ -55,10 +65,36 @@ class _Pending:
 
 
 class _Queue:
-    def __init__(self, queue_id: int, next_offset: int) -> None:
+    """All before `next_offset` was taken; of what is pending, all acks before `seen_offset` are known, which are those
+    that the timers brought until `seen_ms`."""
+
+    def __init__(self, queue_id: int) -> None:
         self.queue_id = queue_id
-        self.next_offset = next_offset
+        self.next_offset = self.seen_offset = -1    # not known yet
+        self.seen_ms = 0
+        self.awaited: tuple[int, int] | None = None     # what becomes of `seen_ms`, when that offset is seen
+        self.is_full = False            # no checkpoint is taken until none is due
         self.pending: dict[CheckpointKey, _Pending] = {}    # in the order of the queue
+        self.times: list[tuple[int, int, CheckpointKey]] = []   # the same as a heap: when it is due, its offset there
+        self.fault = ""                 # why it cannot be read
+
+    @property
+    def due(self) -> _Pending | None:
+        """The first that can be decided."""
+        return self.pending[self.times[0][2]] if self.times and self.times[0][0] <= self.seen_ms else None
+
+    def take(self, checkpoint: PopCheckpoint, queue_offset: int) -> None:
+        """One that is there already, and came twice, stays as it is."""
+        if checkpoint.key not in self.pending:
+            self.pending[checkpoint.key] = _Pending(checkpoint, queue_offset)
+            heappush(self.times, (checkpoint.revive_time, queue_offset, checkpoint.key))
+
+    def drop_first(self) -> None:
+        del self.pending[heappop(self.times)[2]]
+
+    def go_back(self) -> None:
+        """Take up again what was only passed over."""
+        self.is_full, self.seen_offset, self.seen_ms, self.awaited = False, self.next_offset, 0, None
 
 
 class PopRevival:
@@ -74,36 +110,47 @@ class PopRevival:
         self._groups = groups
         self._offsets = offsets
         self._queues: list[_Queue] = []
+        self._ticks = 0
         self._passed = (0, 0)       # what the timers had passed at the last look, and where the log ended then
         self._passed_ms = 0         # what they have passed, of which all is in the queues
 
     def tick(self, host: bytes, now_ms: int, *, is_v2: bool) -> int | None:
         """Ms until the next look, 0 when there is more to do; None when nobody pops here."""
         config = self._topics.get(self._flights.revive_topic)
-        if config is None or not any(self._store.max_offset(config.topic_name, queue_id)
+        if config is None or not any(self._store.known_max_offset(config.topic_name, queue_id)
                                      for queue_id in range(config.read_queue_nums)):
             return None
         if len(self._queues) != config.read_queue_nums:
-            self._queues = [_Queue(queue_id, self._done_offset(queue_id) + 1)
-                            for queue_id in range(config.read_queue_nums)]
+            self._queues = [_Queue(queue_id) for queue_id in range(config.read_queue_nums)]
         self._note_passed()
-        is_behind = False
-        room = REVIVED_PER_TICK_MAX
-        for queue in self._queues:
-            is_read = self._read(queue)
-            is_behind |= not is_read
-            for pending in self._due(queue, is_read):
-                if room <= 0:
-                    return 0
-                room -= len(pending.checkpoint.offsets)
-                if not self._decide(queue, pending, host, now_ms, is_v2):
-                    return POLL_MS
-            self._commit(queue, now_ms)
-        return 0 if is_behind else POLL_MS
+        first = self._ticks % len(self._queues)     # in turn, so that no queue takes all the room of the others
+        self._ticks += 1
+        room, is_behind = REVIVED_PER_TICK_MAX, False
+        for queue in self._queues[first:] + self._queues[:first]:
+            try:
+                is_behind |= self._read(queue)
+                room = self._decide_due(queue, room, host, now_ms, is_v2)
+                self._commit(queue, now_ms)
+                queue.fault = ""
+            except StoreDamaged as error:
+                if queue.fault != str(error):
+                    queue.fault = str(error)
+                    self.happenings.note(DAMAGED, queue.fault)
+        return 0 if is_behind or room <= 0 else POLL_MS
+
+    def lower_done(self, now_ms: int) -> None:
+        """At a start: of a log that was cut, no more is done than it has. What is done is the last one, where others'
+        offsets are the next."""
+        topic = self._flights.revive_topic
+        for queue_id, done in self._offsets.queues(REVIVE_GROUP, topic).items():
+            end = self._store.known_max_offset(topic, queue_id)
+            if done >= end:
+                self._offsets.commit(REVIVE_GROUP, topic, queue_id, end - 1, now_ms)
 
     def _done_offset(self, queue_id: int) -> int:
-        done = self._offsets.query(REVIVE_GROUP, self._flights.revive_topic, queue_id)
-        return max(NOT_FOUND, done, self._store.min_offset(self._flights.revive_topic, queue_id) - 1)
+        topic = self._flights.revive_topic
+        return max(NOT_FOUND, self._offsets.query(REVIVE_GROUP, topic, queue_id),
+                   self._store.min_offset(topic, queue_id) - 1)
 
     def _note_passed(self) -> None:
         """What the timers delivered is in the queues when the log is dispatched up to where it ended then."""
@@ -116,28 +163,42 @@ class PopRevival:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, queue: _Queue) -> bool:
-        """Whether all was read."""
+        """Whether there is more to read at once. Raises StoreDamaged."""
         topic = self._flights.revive_topic
-        for _ in range(READ_PER_TICK_MAX // 32):
-            if len(queue.pending) >= PENDING_MAX:
-                return False
-            units = self._store.queue_units(topic, queue.queue_id, queue.next_offset, 32)
+        if queue.next_offset < 0:
+            queue.next_offset = queue.seen_offset = self._done_offset(queue.queue_id) + 1
+        if queue.is_full and queue.due is None and len(queue.pending) < PENDING_MAX:
+            queue.go_back()
+        if queue.awaited is None:
+            queue.awaited = (self._passed_ms, self._store.max_offset(topic, queue.queue_id))
+        is_behind = True
+        for _ in range(READ_PER_TICK_MAX // READ_AT_ONCE_MAX):
+            queue.is_full |= len(queue.pending) >= PENDING_MAX
+            units = self._store.queue_units(topic, queue.queue_id, queue.seen_offset, READ_AT_ONCE_MAX)
             for unit in units:
                 message = self._store.look_message(unit.physical_offset)
                 if message is not None:
                     self._take(queue, message, unit.queue_offset)
-                queue.next_offset = unit.queue_offset + 1
+                else:
+                    self.happenings.note(UNREADABLE, f"at {unit.physical_offset} of the log")
+                queue.seen_offset = unit.queue_offset + 1
             if not units:
-                queue.next_offset = max(queue.next_offset, self._store.min_offset(topic, queue.queue_id))
-            if len(units) < 32:
-                return queue.next_offset >= self._store.max_offset(topic, queue.queue_id)
-        return False
+                queue.seen_offset = max(queue.seen_offset, self._store.min_offset(topic, queue.queue_id))
+            if not queue.is_full:
+                queue.next_offset = queue.seen_offset
+            if len(units) < READ_AT_ONCE_MAX:
+                is_behind = queue.seen_offset < self._store.max_offset(topic, queue.queue_id)
+                break
+        passed_ms, offset = queue.awaited
+        if queue.seen_offset >= offset:
+            queue.seen_ms, queue.awaited = passed_ms, None
+        return is_behind
 
     def _take(self, queue: _Queue, message: MessageExt, queue_offset: int) -> None:
         try:
             if message.tags == CK_TAG:
-                checkpoint = pop_record.decode_checkpoint(message.body)
-                queue.pending[checkpoint.key] = _Pending(checkpoint, queue_offset)
+                if not queue.is_full:
+                    queue.take(pop_record.decode_checkpoint(message.body), queue_offset)
             elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
                 acks = pop_record.decode_acks(message.body)
                 pending = queue.pending.get(acks.key)
@@ -148,10 +209,13 @@ class PopRevival:
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def _due(self, queue: _Queue, is_read: bool) -> Iterator[_Pending]:
-        if is_read:
-            yield from [pending for pending in queue.pending.values()
-                        if pending.checkpoint.revive_time <= self._passed_ms]
+    def _decide_due(self, queue: _Queue, room: int, host: bytes, now_ms: int, is_v2: bool) -> int:
+        """The room that is left for the messages of others. Raises StoreDamaged."""
+        while room > 0 and (pending := queue.due) is not None:
+            room -= len(pending.checkpoint.offsets)
+            if not self._decide(queue, pending, host, now_ms, is_v2):
+                break
+        return room
 
     def _decide(self, queue: _Queue, pending: _Pending, host: bytes, now_ms: int, is_v2: bool) -> bool:
         """False when the store takes nothing now: the checkpoint stays, without what was copied."""
@@ -160,67 +224,83 @@ class PopRevival:
         flight = self._flights.find(key)
         if flight is not None:
             pending.acked.update(flight.offsets_of(flight.acked))
-        if self._topics.get(normal_topic(key.topic, key.group)) is not None:
+        group = self._groups.get(key.group)
+        if group is not None and self._topics.get(normal_topic(key.topic, key.group)) is not None:
             for offset in checkpoint.offsets:
                 if offset in pending.acked:
                     continue
-                if not self._revive(queue, checkpoint, offset, host, now_ms, is_v2):
+                if not self._revive(queue, checkpoint, offset, group, host, now_ms, is_v2):
                     return False
                 pending.acked.add(offset)
         self._flights.take_bits(key)
-        del queue.pending[key]
+        queue.drop_first()
         return True
 
-    def _revive(self, queue: _Queue, checkpoint: PopCheckpoint, offset: int, host: bytes, now_ms: int,
-                is_v2: bool) -> bool:
+    def _revive(self, queue: _Queue, checkpoint: PopCheckpoint, offset: int, group: SubscriptionGroupConfig,
+                host: bytes, now_ms: int, is_v2: bool) -> bool:
         """False when it must be tried again."""
         key = checkpoint.key
-        units = self._store.queue_units(key.topic, key.queue_id, offset, 1)
-        if not units or units[0].queue_offset != offset:
-            self.happenings.note(GONE, f"offset {offset} of {key.topic}, queue {key.queue_id}")
-            return True
-        message = self._store.look_message(units[0].physical_offset)
+        place = f"offset {offset} of {key.topic}, queue {key.queue_id}"
+        try:
+            units = self._store.queue_units(key.topic, key.queue_id, offset, 1)
+            is_there = bool(units) and units[0].queue_offset == offset
+            message = self._store.look_message(units[0].physical_offset) if is_there else None
+        except StoreDamaged as error:
+            return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, f"{place}: {error}")
         if message is None:
-            if self._store.is_missing(units[0].physical_offset):
-                return self._put_again(queue, checkpoint, offset, host, now_ms)
-            self.happenings.note(GONE, f"offset {offset} of {key.topic}, queue {key.queue_id}")
+            if is_there and self._store.is_missing(units[0].physical_offset):
+                return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
+            self.happenings.note(GONE, place)
             return True
-        copy = self._copy(message, key, host, now_ms, is_v2)
-        if copy is None:
-            return True
-        status = self._storing.append(copy, now_ms).status
+        status = PutStatus.MESSAGE_ILLEGAL
+        for copy in self._copies(message, key, group, host, now_ms, is_v2):
+            status = self._storing.append(copy, now_ms).status
+            if status != PutStatus.MESSAGE_ILLEGAL:
+                break
         if status == PutStatus.QUEUE_DAMAGED:
-            return self._put_again(queue, checkpoint, offset, host, now_ms)
+            return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
+        if status == PutStatus.MESSAGE_ILLEGAL:
+            return self._put_again(queue, checkpoint, offset, host, now_ms, REFUSED, place)
         self.revived += status == PutStatus.PUT_OK
-        return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
+        return status == PutStatus.PUT_OK
 
-    def _copy(self, message: MessageExt, key: CheckpointKey, host: bytes, now_ms: int,
-              is_v2: bool) -> MessageExt | None:
-        """For the next try, or for the dead letters; None of a group that is gone."""
-        group = self._groups.table.get(key.group)
-        if group is None:
-            return None
+    def _copies(self, message: MessageExt, key: CheckpointKey, group: SubscriptionGroupConfig, host: bytes, now_ms: int,
+                is_v2: bool) -> Iterator[MessageExt]:
+        """What it may become, the best first: the next try, or a dead letter where it has had all, or where what is
+        noted of it has no room beside its own properties."""
         normal = normal_topic(key.topic, key.group)
-        if message.reconsume_times >= group.retry_max_times:
-            self._topics.create_if_absent(dlq_topic(key.group), 1, now_ms)
-            message.topic = normal
-            return dead_letter_copy(message, key.group, host)
-        topic = key.topic
-        if retry_flag(topic, key.group) == NORMAL:
-            topic = retry_topic_v2(normal, key.group) if is_v2 else retry_topic_v1(normal, key.group)
-        self._topics.create_if_absent(topic, 1, now_ms)
-        if self._offsets.query(key.group, topic, 0) == NOT_FOUND:
-            self._offsets.commit(key.group, topic, 0, 0, now_ms)
-        return popped_again(message, topic, key.pop_time, host)
+        if message.reconsume_times < group.retry_max_times:
+            topic = key.topic
+            if retry_flag(topic, key.group) == NORMAL:
+                topic = retry_topic_v2(normal, key.group) if is_v2 else retry_topic_v1(normal, key.group)
+            copy = popped_again(message, topic, key.pop_time, host)
+            if self._has_room(copy):
+                self._topics.create_if_absent(topic, 1, now_ms)
+                if self._offsets.query(key.group, topic, 0) == NOT_FOUND:
+                    self._offsets.commit(key.group, topic, 0, 0, now_ms)
+                yield copy
+        self._topics.create_if_absent(dlq_topic(key.group), 1, now_ms)
+        message.topic = normal
+        yield dead_letter_copy(message, key.group, host)
+        yield dead_letter_as_it_is(message, key.group, host)
 
-    def _put_again(self, queue: _Queue, checkpoint: PopCheckpoint, offset: int, host: bytes, now_ms: int) -> bool:
+    def _has_room(self, copy: MessageExt) -> bool:
+        """For the receipt that a pop adds."""
+        receipt_size = len(names.POP_CK) + 2 + size_max(self._flights.broker_name)
+        return len(names.format(copy.properties).encode()) + receipt_size <= names.PROPERTIES_SIZE_MAX
+
+    def _put_again(self, queue: _Queue, checkpoint: PopCheckpoint, offset: int, host: bytes, now_ms: int, why: str,
+                   place: str) -> bool:
         key = checkpoint.key
         wait_ms = PUT_AGAIN_MS[min(checkpoint.put_again_times, len(PUT_AGAIN_MS) - 1)]
         again = PopCheckpoint(
             key=key._replace(start_offset=offset), broker_name=checkpoint.broker_name,
-            invisible_time=now_ms - key.pop_time + wait_ms, offsets=(offset,),
+            invisible_time=max(0, now_ms + wait_ms - key.pop_time), offsets=(offset,),
             put_again_times=checkpoint.put_again_times + 1)
-        return self._flights.begin(again, queue.queue_id, host, now_ms).status is PutStatus.PUT_OK
+        if self._flights.put(again, queue.queue_id, host, now_ms).status is not PutStatus.PUT_OK:
+            return False
+        self.happenings.note(why, place)
+        return True
 
     def _commit(self, queue: _Queue, now_ms: int) -> None:
         """Up to the first checkpoint that is not decided."""

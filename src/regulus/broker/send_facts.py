@@ -40,7 +40,7 @@ class TopicFacts:
         self.put_size = put_size
         self.refusal_code = 0
         self.refusal_remark = ""
-        if name in topics.NOT_SENDABLE_TOPICS:
+        if not topics.is_sendable(name):
             self.refusal_code = int(ResponseCode.NO_PERMISSION)
             self.refusal_remark = f"Sending message to topic[{name}] is forbidden."
         elif not permission.is_writable(config.perm):

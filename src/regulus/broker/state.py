@@ -119,13 +119,14 @@ class BrokerState:
         self.storing = Storing(SendFacts(config, store, self.topics.facts))
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.timers = Timers(config, store, self.storing)
-        self.pop_flights = PopFlights(config, self.storing, now_ms)
+        self.pop_flights = PopFlights(config, store, self.storing, now_ms)
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
                                       self.subscription_groups, self.consumer_offsets)
         self.pop_orders = PopOrders()
         self.request_modes = RequestModes(self.settings)
         self.route_asks: deque[RouteAsk] = deque()
-        self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets)
+        self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets,
+                                    self.subscription_groups)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
@@ -217,6 +218,18 @@ class BrokerState:
         tick."""
         self.held_requests.wake_queue(topic, queue_id)
 
+    def forget_topic(self, topic: str) -> None:
+        """How far groups were in a topic that is gone, and what they have out."""
+        for group in self.consumer_offsets.groups_of(topic):
+            self.pop_orders.remove(topic, group)
+        self.consumer_offsets.remove_topic(topic)
+
+    def forget_group(self, group: str, now_ms: int) -> None:
+        """The same of a group."""
+        for topic in self.consumer_offsets.topics_of(group):
+            self.pop_orders.remove(topic, group)
+        self.consumer_offsets.remove_group(group, now_ms)
+
     def pops_changed(self, topic: str, queue_id: int) -> None:
         """A queue gives messages again to those who pop in order."""
         self.held_requests.wake_queue(topic, queue_id)
@@ -247,6 +260,7 @@ class BrokerState:
 
     def _tick_pops(self, now_ms: int) -> tuple[int | None, ...]:
         host = self.own_host
+        self.pop_orders.forget_unused(now_ms)
         for topic, queue_id in self.pop_orders.take_free(now_ms):
             self.pops_changed(topic, queue_id)
         return (self.pop_orders.wait_ms(now_ms), self.pop_flights.tick(host, now_ms),
@@ -331,6 +345,7 @@ class BrokerState:
     def lower_offsets(self, now_ms: int) -> None:
         """At a start, once documents and log are loaded: an offset says what was consumed of this log."""
         self.consumer_offsets.lower_to(self.store.known_max_offset, now_ms)
+        self.pop_revival.lower_done(now_ms)
         self.pop_places.pass_popped(now_ms)
 
     def follow(self, documents: Mapping[str, str], now_ms: int, *, is_copy: bool) -> list[Ahead]:
@@ -345,9 +360,9 @@ class BrokerState:
         if (epochs := documents.get(TOPIC_EPOCHS_DOCUMENT)) is not None:
             gone += self.topics.epochs.follow(epochs)
         for topic in gone:
-            self.consumer_offsets.remove_topic(topic)
+            self.forget_topic(topic)
         for group in gone_groups:
-            self.consumer_offsets.remove_group(group, now_ms)
+            self.forget_group(group, now_ms)
         ahead = self.consumer_offsets.follow(documents[CONSUMER_OFFSET_DOCUMENT],
                                              documents.get(OFFSET_SET_BACKS_DOCUMENT), now_ms) if is_copy else []
         if is_copy:

@@ -231,7 +231,7 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
         _topic(topics.TRANS_CHECK_MAX_TIME_TOPIC, 1),
         _topic(f"{cluster}_{topics.REPLY_TOPIC_SUFFIX}", 1),
         _topic(topics.TIMER_TOPIC, 1),
-        _topic(f"{topics.SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}", REVIVE_QUEUE_NUMS),
+        _topic(topics.REVIVE_TOPIC_PREFIX + cluster, REVIVE_QUEUE_NUMS),
         _topic(f"{topics.SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{config.broker_name}", 1),
     ]
     if config.auto_create_topic_enable:

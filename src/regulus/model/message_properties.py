@@ -65,6 +65,9 @@ SEQUENCE = "SEQ"
 SINK_DIGEST = "SINK_DIGEST"
 """Ours, of a request alone: the digest of what that writer sent in this batch before, `wire.row_digest`."""
 
+SET_BACKS = "SET_BACKS"
+"""Ours: the number of the last set-back of the consumer offset that a pop moved; -1 of what moved none."""
+
 # Under private names these two may be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR
 _PROPERTY_END = PROPERTY_SEPARATOR

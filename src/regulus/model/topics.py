@@ -22,6 +22,8 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+REVIVE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
+"""Before the name of the cluster: what was popped."""
 REPLY_TOPIC_SUFFIX = "REPLY_TOPIC"
 
 TOPIC_SIZE_MAX = 127
@@ -61,6 +63,12 @@ def is_retry_topic(topic: str) -> bool:
 
 def is_dlq_topic(topic: str) -> bool:
     return topic.startswith(DLQ_PREFIX)
+
+
+def is_sendable(topic: str) -> bool:
+    """Whether clients may put messages there, or take back what waits for it: not where brokers note what they must
+    not forget. RocketMQ lets them write into the log of pops."""
+    return topic not in NOT_SENDABLE_TOPICS and not topic.startswith(REVIVE_TOPIC_PREFIX)
 
 
 def is_internal(topic: str) -> bool:

@@ -17,14 +17,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from regulus.errors import CorruptRecord
+from regulus.model.topics import is_storable, name_fault
 
 CK_TAG = "ck"
 ACK_TAG = "ack"
 BATCH_ACK_TAG = "bAck"
-REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 MESSAGES_MAX = 32
 """Of one checkpoint."""
+LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+"""Of an offset, and of a time."""
 
 
 class CheckpointKey(NamedTuple):
@@ -33,6 +35,10 @@ class CheckpointKey(NamedTuple):
     queue_id: int
     start_offset: int
     pop_time: int
+
+    def unique_key(self, broker_name: str) -> str:
+        return "@".join((self.topic, str(self.queue_id), str(self.start_offset), self.group, str(self.pop_time),
+                         broker_name, CK_TAG))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +58,7 @@ class PopCheckpoint:
 
     @property
     def unique_key(self) -> str:
-        key = self.key
-        return "@".join((key.topic, str(key.queue_id), str(key.start_offset), key.group, str(key.pop_time),
-                         self.broker_name, CK_TAG))
+        return self.key.unique_key(self.broker_name)
 
     def encode(self) -> bytes:
         key = self.key
@@ -101,17 +105,20 @@ def decode_checkpoint(body: bytes) -> PopCheckpoint:
     """Raises CorruptRecord."""
     value = _decoded(body)
     try:
-        start, count = int(value["so"]), int(value["n"])
+        key = _key(value)
+        count = _number(value["n"], MESSAGES_MAX)
         differences = value.get("d") or range(count)
-        offsets = tuple(start + int(each) for each in differences)[:count]
+        bits = value.get("bm") or 0
         again = str(value.get("rp") or 0)
-        bits = int(value.get("bm") or 0)
-        if not 0 <= count <= MESSAGES_MAX:
+        if len(differences) > MESSAGES_MAX or type(bits) is not int:
             raise ValueError
-        return PopCheckpoint(
-            key=_key(value), broker_name=str(value.get("bn") or ""), invisible_time=int(value["it"]),
-            offsets=tuple(each for index, each in enumerate(offsets) if not bits >> index & 1),
-            put_again_times=int(again) if again.isdigit() else 0)
+        offsets = [_number(key.start_offset + _number(each)) for each in differences][:count]
+        checkpoint = PopCheckpoint(
+            key=key, broker_name=str(value.get("bn") or ""), invisible_time=_number(value["it"]),
+            offsets=tuple(offset for index, offset in enumerate(offsets) if not bits >> index & 1),
+            put_again_times=int(again) if again.isascii() and again.isdigit() and len(again) < 10 else 0)
+        _number(checkpoint.revive_time)
+        return checkpoint
     except (KeyError, TypeError, ValueError):
         raise CorruptRecord(f"this is no checkpoint of a pop: {body[:200]!r}", 0) from None
 
@@ -120,14 +127,28 @@ def decode_acks(body: bytes) -> Acks:
     """Of either kind. Raises CorruptRecord."""
     value = _decoded(body)
     try:
-        offsets = tuple(int(each) for each in value["aol"]) if "aol" in value else (int(value["ao"]),)
-        return Acks(_key(value), str(value.get("bn") or ""), offsets)
+        offsets = value["aol"] if "aol" in value else [value["ao"]]
+        if len(offsets) > MESSAGES_MAX:
+            raise ValueError
+        return Acks(_key(value), str(value.get("bn") or ""), tuple([_number(each) for each in offsets]))
     except (KeyError, TypeError, ValueError):
         raise CorruptRecord(f"this is no acknowledgement of a pop: {body[:200]!r}", 0) from None
 
 
 def _key(value: dict[str, Any]) -> CheckpointKey:
-    return CheckpointKey(str(value["t"]), str(value["c"]), int(value["q"]), int(value["so"]), int(value["pt"]))
+    """What stands there names a place in the store, and a retry topic."""
+    topic, group, queue_id = value["t"], value["c"], _number(value["q"])
+    if type(topic) is not str or type(group) is not str \
+            or not is_storable(topic, queue_id) or name_fault(group, "group"):
+        raise ValueError
+    return CheckpointKey(topic, group, queue_id, _number(value["so"]), _number(value["pt"]))
+
+
+def _number(value: object, greatest: int = LONG_MAX) -> int:
+    """Raises ValueError for what is no whole number of ours: JSON has infinite ones, and of any length."""
+    if type(value) is not int or not 0 <= value <= greatest:
+        raise ValueError
+    return value
 
 
 def _encoded(value: dict[str, Any]) -> bytes:

@@ -135,8 +135,7 @@ class MemoryStore:
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
                     message_filter: Filter) -> GetResult:
-        if (topic, queue_id) in self.damaged:
-            raise StoreDamaged(self.damaged[topic, queue_id])
+        self._check(topic, queue_id)
         if (topic, queue_id) not in self._queues:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
         units = self._queues[topic, queue_id]
@@ -171,13 +170,19 @@ class MemoryStore:
         return memoryview(bytes(self._log[start:start + size]))
 
     def min_offset(self, topic: str, queue_id: int) -> int:
+        self._check(topic, queue_id)
         return 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
+        self._check(topic, queue_id)
         return len(self._queues.get((topic, queue_id), ()))
 
     def known_max_offset(self, topic: str, queue_id: int) -> int:
-        return self.max_offset(topic, queue_id)
+        return len(self._queues.get((topic, queue_id), ()))
+
+    def _check(self, topic: str, queue_id: int) -> None:
+        if (topic, queue_id) in self.damaged:
+            raise StoreDamaged(self.damaged[topic, queue_id])
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
         units = self._queues.get((topic, queue_id), [])
@@ -192,6 +197,7 @@ class MemoryStore:
         return message_record.decode(self._log, unit.physical_offset, False).store_timestamp
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
+        self._check(topic, queue_id)
         if queue_offset < 0:
             return []
         return self._queues.get((topic, queue_id), [])[queue_offset:queue_offset + count_max]

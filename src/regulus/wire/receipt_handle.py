@@ -34,6 +34,11 @@ def encode(handle: ReceiptHandle) -> str:
     return " ".join(map(str, handle))
 
 
+def size_max(broker_name: str) -> int:
+    """Bytes of the longest receipt that this broker gives."""
+    return len(broker_name.encode()) + 6 * (_NUMBER_SIZE_MAX + 1) + 2
+
+
 def decode(text: str) -> ReceiptHandle:
     """The last part may be missing, and is -1 then. Raises HeaderError."""
     parts = text.split(" ")

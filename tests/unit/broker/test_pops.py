@@ -1,134 +1,33 @@
 """What is popped is one consumer's for a time, and comes again unless it was acknowledged: by a virtual clock."""
 
+import json
+
 import pytest
 
-from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Reply
-from regulus.broker.state import BrokerState
 from regulus.model.message import MessageExt
-from regulus.model.message_id import host_bytes
-from regulus.model.peer import Peer
-from regulus.model.topics import TopicConfig
+from regulus.model.message_properties import PROPERTIES_SIZE_MAX
+from regulus.model.topics import TIMER_TOPIC
 from regulus.record import message_record
-from regulus.testing.memory_store import MemoryStore
+from regulus.record.pop_record import REVIVE_GROUP
+from regulus.testing.memory_store import SCANNED_MAX
+from regulus.wire import recall_handle
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
-    AckMessageRequest,
-    ChangeMessageInvisibletimeRequest,
     NotificationRequest,
     PeekMessageRequest,
     PollingInfoRequest,
     PopMessageRequest,
+    PullMessageRequest,
+    RecallMessageRequest,
+    SendMessageRequest,
+    UpdateConsumerOffsetRequest,
 )
-from regulus.wire.receipt_handle import ReceiptHandle, encode
+from regulus.wire.recall_handle import RecallHandle
+from regulus.wire.receipt_handle import encode
 from regulus.wire.remoting_command import RemotingCommand
-
-NOW = 1_700_000_000_000
-HOST = host_bytes("10.0.0.1", 10911)
-PEER = Peer(1, host_bytes("10.0.0.5", 40000), HOST, "10.0.0.5:40000", "10.0.0.1")
-PRECISION = 100
-
-
-class Rig:
-    def __init__(self, store: MemoryStore | None = None, now_ms: int = NOW, **fields: object) -> None:
-        self.store = store or MemoryStore()
-        self.store.timers.precision_ms = PRECISION
-        config = BrokerConfig(listen_port=10911, timer_precision_ms=PRECISION, **fields)
-        self.broker = BrokerState(config, self.store, now_ms=now_ms, seed=1)
-        self.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2), now_ms)
-        self.broker.timers.open(now_ms)
-        self.now_ms = now_ms
-
-    def send(self, *bodies: str, queue_id: int = 0, tags: str = "") -> None:
-        for body in bodies:
-            properties = {"UNIQ_KEY": body, **({"TAGS": tags} if tags else {})}
-            self.broker.storing.store(MessageExt("T", body.encode(), properties, queue_id, 0, 0, self.now_ms, HOST,
-                                                 HOST, 0), self.now_ms)
-        self.settle()
-
-    def settle(self) -> None:
-        self.store.dispatch(1 << 20)
-
-    def run_to(self, now_ms: int, step: int = 50) -> None:
-        while self.now_ms < now_ms:
-            self.now_ms = min(self.now_ms + step, now_ms)
-            self.broker.steady_ms = self.now_ms
-            for _ in range(20):
-                wait_ms = self.broker.tick(self.now_ms)
-                self.settle()
-                if wait_ms:
-                    break
-
-    def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand | None:
-        """None when it is held."""
-        outcome = request_table.handle(RemotingCommand.request(int(code), ext, body), PEER, self.broker, self.now_ms)
-        self.settle()
-        if not isinstance(outcome, Reply):
-            reply = getattr(outcome, "reply", None)
-            return reply.answer if reply is not None else None
-        return outcome.answer
-
-    def pop(self, count: int = 32, invisible: int = 30_000, queue_id: int = -1, group: str = "G", poll: int = 0,
-            **fields: object) -> list[tuple[MessageExt, ReceiptHandle]]:
-        header = PopMessageRequest(consumer_group=group, topic="T", queue_id=queue_id, max_msg_nums=count,
-                                   invisible_time=invisible, poll_time=poll, born_time=self.now_ms, init_mode=0,
-                                   **fields)
-        answer = self.ask(Code.POP_MESSAGE, header.ext())
-        assert answer is not None
-        return self.taken(answer)
-
-    def taken(self, answer: RemotingCommand) -> list[tuple[MessageExt, ReceiptHandle]]:
-        if answer.code == ResponseCode.POLLING_TIMEOUT:
-            return []
-        assert answer.code == 0, answer.remark
-        starts = {(flag, int(queue)): int(start) for flag, queue, start in
-                  (each.split(" ") for each in answer.ext["startOffsetInfo"].split(";"))}
-        offsets = [(flag, int(queue), int(offset)) for flag, queue, texts in
-                   (each.split(" ") for each in answer.ext["msgOffsetInfo"].split(";"))
-                   for offset in texts.split(",")]
-        messages = message_record.decode_all(answer.body)
-        assert len(messages) == len(offsets)
-        return [(message, ReceiptHandle(starts[flag, queue], int(answer.ext["popTime"]),
-                                        int(answer.ext["invisibleTime"]), int(answer.ext["reviveQid"]), flag,
-                                        "broker-a", queue, offset))
-                for message, (flag, queue, offset) in zip(messages, offsets, strict=True)]
-
-    def ack(self, handle: ReceiptHandle, group: str = "G", **changed: object) -> RemotingCommand:
-        handle = handle._replace(**changed)
-        topic = "T" if handle.retry == "0" else f"%RETRY%{group}_T"
-        answer = self.ask(Code.ACK_MESSAGE, AckMessageRequest(
-            consumer_group=group, topic=topic, queue_id=handle.queue_id, extra_info=encode(handle),
-            offset=handle.queue_offset).ext())
-        assert answer is not None
-        return answer
-
-    def change(self, handle: ReceiptHandle, invisible: int, group: str = "G") -> RemotingCommand:
-        topic = "T" if handle.retry == "0" else f"%RETRY%{group}_T"
-        answer = self.ask(Code.CHANGE_MESSAGE_INVISIBLETIME, ChangeMessageInvisibletimeRequest(
-            consumer_group=group, topic=topic, queue_id=handle.queue_id, extra_info=encode(handle),
-            offset=handle.queue_offset, invisible_time=invisible).ext())
-        assert answer is not None
-        return answer
-
-    def restarted(self, *, is_killed: bool = False) -> "Rig":
-        """On the same log, with documents as they are now, or none where it was killed."""
-        if not is_killed:
-            self.broker.pop_flights.stop(HOST, self.now_ms)
-            self.settle()
-        self.broker.timers.stop(self.now_ms)
-        self.store.timers.check = self.store.timers.taken
-        documents = self.broker.documents()
-        again = Rig(self.store, self.now_ms)
-        again.broker.load_documents(documents)
-        again.broker.lower_offsets(self.now_ms)
-        again.broker.timers.open(self.now_ms)
-        return again
-
-
-def bodies(popped: list[tuple[MessageExt, ReceiptHandle]]) -> list[str]:
-    return [message.body.decode() for message, _ in popped]
+from tests.unit.broker.pop_rig import HOST, NOW, PRECISION, Rig, bodies
 
 
 def test_what_is_popped_is_hidden_and_comes_again_at_its_time_with_its_count_raised():
@@ -345,6 +244,75 @@ def test_a_pop_waits_for_a_message_and_one_that_was_slower_waits_on():
     assert [notice.command.code for notice in rig.broker.notices] == [0, ResponseCode.POLLING_TIMEOUT]
 
 
+def held_pop(rig: Rig, poll: int = 5_000, **fields: object) -> None:
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=32, invisible_time=30_000,
+                               poll_time=poll, born_time=rig.now_ms, init_mode=0, **fields)
+    assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+
+
+def test_a_pop_with_a_filter_goes_on_by_itself_behind_what_it_passed_over():
+    """No message has to arrive for it."""
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.send(*[f"m{number}" for number in range(2 * SCANNED_MAX)], tags="red")
+    rig.send("wanted", tags="blue")
+    held_pop(rig, exp="blue", exp_type="TAG")
+    rig.run_to(NOW + 50)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["wanted"]
+
+
+def test_a_pop_with_a_filter_waits_at_the_end_of_what_it_passed_over():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.send(*[f"m{number}" for number in range(2 * SCANNED_MAX)], tags="red")
+    held_pop(rig, exp="blue", exp_type="TAG")
+    rig.run_to(NOW + 50)
+    assert not rig.broker.held_requests.has_ready
+    assert len(rig.broker.held_requests) == 1
+    rig.run_to(NOW + 5_100)
+    assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
+
+
+def test_a_damaged_queue_keeps_a_pop_from_no_other():
+    rig = Rig()
+    rig.send("a")
+    rig.send("b", queue_id=1)
+    rig.store.damaged["T", 0] = "queue 0 is torn"
+    assert bodies(rig.pop()) == ["b"]
+    answer = rig.ask(Code.POP_MESSAGE, PopMessageRequest(
+        consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000, poll_time=0, born_time=NOW,
+        init_mode=0).ext())
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "queue 0 is torn")
+    rig.store.damaged.clear()
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_a_message_that_was_passed_on_with_an_old_receipt_has_its_own():
+    rig = Rig()
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a", "POP_CK": "0 1 2 3 0 broker-b 0 0"}, 0, 0, 0, NOW,
+                                        HOST, HOST, 0), NOW)
+    rig.settle()
+    rig.pop()
+    rig.run_to(NOW + 31_000)
+    ((message, handle),) = rig.pop()
+    assert message.properties["POP_CK"] == encode(handle)
+
+
+def test_a_large_message_that_a_client_sent_to_a_retry_topic_keeps_no_other():
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    rig.run_to(NOW + 31_000)        # the retry topic is there
+    rig.broker.storing.store(MessageExt("%RETRY%G_T", b"b", {"X": "x" * (PROPERTIES_SIZE_MAX - 3)}, 0, 0, 0, NOW, HOST,
+                                        HOST, 0), NOW)
+    rig.settle()
+    assert bodies(rig.pop()) == ["a", "b"]
+    rig.run_to(NOW + 62_000)
+    assert bodies(rig.pop()) == ["a"]
+    assert [message.body for message in rig.shown("%DLQ%G")] == [b"b"]
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_start_hands_out_nothing_before_its_time_and_loses_nothing(is_killed):
     rig = Rig()
@@ -438,6 +406,163 @@ def test_a_group_that_was_set_back_stays_there_at_a_start():
     rig.broker.consumer_offsets.commit("G", "T", 0, 0, rig.now_ms)
     rig = rig.restarted(is_killed=True)
     assert rig.broker.consumer_offsets.query("G", "T", 0) == 0
+
+
+# --- receipts of earlier runs, and batches ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_another_time_by_a_receipt_of_an_earlier_run_brings_back_nothing_that_was_acknowledged(is_killed, count):
+    """One, some or all of the pop: a record, one for several, or what took the checkpoint out."""
+    rig = Rig()
+    rig.send(*"abc")
+    popped = rig.pop()
+    for _, handle in popped[:count]:
+        rig.ack(handle)
+    rig.run_to(NOW + 2_000)
+    rig = rig.restarted(is_killed=is_killed)
+    rig.run_to(NOW + 5_000)
+    for _, handle in popped[:count]:
+        assert rig.change(handle, 60_000).code == ResponseCode.NO_MESSAGE
+    for _, handle in popped[count:]:
+        assert rig.change(handle, 10_000).code == 0
+    rig.run_to(NOW + 16_000)
+    assert bodies(rig.pop()) == list("abc")[count:]
+    rig.run_to(NOW + 35_000)
+    assert rig.pop() == []
+
+
+def test_another_time_by_a_receipt_of_an_earlier_run_counts_once():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    rig.run_to(NOW + 1_000)
+    rig = rig.restarted()
+    assert rig.change(handle, 60_000).code == 0
+    assert rig.change(handle, 60_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 60_000)
+    assert rig.pop() == []
+    rig.run_to(NOW + 62_000)
+    assert bodies(rig.pop()) == ["a"]
+
+
+@pytest.mark.parametrize("changed", [{"pop_time": NOW - 7}, {"start_offset": 1}, {"invisible_time": 3_600_000}])
+def test_another_time_by_a_forged_receipt_of_an_earlier_run_brings_nothing(changed):
+    rig = Rig()
+    rig.send(*"ab")
+    (_, first), (_, second) = rig.pop()
+    rig.run_to(NOW + 32_000)
+    assert bodies(rig.pop()) == ["a", "b"]
+    rig = rig.restarted()
+    rig.run_to(NOW + 33_000)
+    for handle in (first, second):
+        assert rig.change(handle._replace(**changed), 1_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 40_000)
+    assert rig.pop() == []
+
+
+def batch_ack(rig: Rig, *entries: dict[str, object]) -> RemotingCommand:
+    own = {"c": "G", "t": "T", "r": "0", "so": 0, "q": 0, "rq": 1, "pt": NOW, "it": 30_000, "b": "AQ=="}
+    body = json.dumps({"brokerName": "broker-a", "acks": [own | each for each in entries]}).encode()
+    answer = rig.ask(Code.BATCH_ACK_MESSAGE, {}, body)
+    assert answer is not None
+    return answer
+
+
+HOSTILE_BATCHES = [
+    {"c": ""}, {"c": "a@b"}, {"c": "G\x02TAGS\x01ck"}, {"t": "U"}, {"t": "../x"}, {"so": -1}, {"so": 1 << 62},
+    {"so": (1 << 63) - 1}, {"pt": -1}, {"it": -1}, {"it": (1 << 63) - 1}, {"b": "AQ"}, {"b": "/" * 1_000_000},
+    {"rq": -1}, {"rq": 8}, {"q": -1}]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE_BATCHES, ids=lambda each: json.dumps(each)[:40])
+def test_a_batch_acknowledges_what_it_can_beside_what_nobody_popped(hostile):
+    rig = Rig(now_ms=NOW + 1)       # so that it asks for pops of an earlier run
+    rig.now_ms = NOW
+    rig.send("a", "b")
+    rig.pop(queue_id=0, count=1)
+    records = rig.store.commit_log_max_offset()
+    assert batch_ack(rig, hostile, {}).code == 0
+    assert len(rig.broker.pop_flights) == 0
+    assert len(rig.shown(TIMER_TOPIC)) == 2
+    assert rig.store.commit_log_max_offset() > records
+
+
+@pytest.mark.parametrize("hostile", [{"so": float("inf")}, {"pt": float("inf")}, {"it": 1.5}, {"b": [7]}],
+                         ids=lambda each: json.dumps(each)[:40])
+def test_a_batch_that_is_none_is_refused(hostile):
+    rig = Rig()
+    assert batch_ack(rig, hostile).code != 0
+
+
+def test_what_the_store_refuses_of_a_batch_keeps_no_other():
+    rig = Rig()
+    rig.send("a", "b")
+    rig.pop(queue_id=0, count=2)
+    old = {"pt": NOW - 1_000, "so": 1}       # of an earlier run, for which the store is asked
+    rig.store.refusal = "the disk is full"
+    answer = batch_ack(rig, old, {}, old, {"b": "Ag=="})
+    assert (answer.code, "the disk is full" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+    rig.store.refusal = ""
+    rig.run_to(NOW + 32_000)
+    assert rig.pop() == []
+
+
+@pytest.mark.parametrize("group", ["a@b", "G\x02X\x01y", "", "g" * 121])
+def test_a_group_that_cannot_be_is_refused(group):
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    handle = handle._replace(pop_time=NOW - 1)
+    before = rig.store.commit_log_max_offset()
+    for answer in (rig.ack(handle, group), rig.change(handle, 1_000, group)):
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert rig.store.commit_log_max_offset() == before
+
+
+# --- the log of pops is the broker's own -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cluster", ["DefaultCluster", "kitchen"])
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE, Code.SEND_BATCH_MESSAGE])
+def test_no_client_writes_into_the_log_of_pops(cluster, code):
+    rig = Rig(broker_cluster_name=cluster)
+    header = SendMessageRequest(producer_group="P", topic=f"rmq_sys_REVIVE_LOG_{cluster}", default_topic="TBW102",
+                                default_topic_queue_nums=8, queue_id=0, sys_flag=0, born_timestamp=NOW, flag=0,
+                                properties={"TAGS": "ck"}, reconsume_times=0, unit_mode=False,
+                                batch=code == Code.SEND_BATCH_MESSAGE)
+    answer = rig.ask(code, header.ext(), b"{}")
+    assert (answer.code, "forbidden" in answer.remark) == (ResponseCode.NO_PERMISSION, True)
+    assert rig.store.commit_log_max_offset() == 0
+
+
+def test_no_client_takes_a_pop_back():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(invisible=10_000)
+    topic = rig.broker.pop_flights.revive_topic
+    (waiting,) = rig.shown(TIMER_TOPIC)
+    properties = waiting.properties
+    handle = RecallHandle(topic, "broker-a", int(properties["TIMER_OUT_MS"]) + 1, properties["UNIQ_KEY"])
+    answer = rig.ask(Code.RECALL_MESSAGE, RecallMessageRequest(
+        producer_group="P", topic=topic, recall_handle=recall_handle.encode(handle)).ext())
+    assert answer.code == ResponseCode.NO_PERMISSION
+    rig.run_to(NOW + 12_000)
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_no_client_says_what_of_the_pops_is_done():
+    rig = Rig()
+    topic = rig.broker.pop_flights.revive_topic
+    rig.broker.subscription_groups.find(REVIVE_GROUP, NOW)
+    answer = rig.ask(Code.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
+        consumer_group=REVIVE_GROUP, topic=topic, queue_id=0, commit_offset=7).ext())
+    assert answer.code == ResponseCode.NO_PERMISSION
+    rig.ask(Code.PULL_MESSAGE, PullMessageRequest(
+        consumer_group=REVIVE_GROUP, topic=topic, queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=5,
+        commit_offset=7, suspend_timeout_millis=0, sub_version=0, subscription="*").ext())
+    assert rig.broker.consumer_offsets.query(REVIVE_GROUP, topic, 0) == -1
 
 
 # --- in order --------------------------------------------------------------------------------------------------------

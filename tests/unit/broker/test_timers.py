@@ -43,7 +43,9 @@ def run(broker: BrokerState, now_ms: int) -> list[str]:
 
 
 def delivered(broker: BrokerState, topic: str = "T") -> list[str]:
-    messages = []
+    messages: list[str] = []
+    if (topic, 1) in broker.store.damaged:
+        return messages
     for unit in broker.store.queue_units(topic, 1, 0, 1000):
         message = broker.store.look_message(unit.physical_offset)
         assert message is not None

@@ -19,6 +19,7 @@ from regulus.broker.topics import REVIVE_QUEUE_NUMS
 from regulus.errors import HeaderError
 from regulus.model.peer import Peer
 from regulus.model.store_result import Appended, PutStatus
+from regulus.model.topics import name_fault
 from regulus.record.pop_record import MESSAGES_MAX, Acks, CheckpointKey, PopCheckpoint
 from regulus.wire import bodies, receipt_handle
 from regulus.wire.codes import ResponseCode
@@ -33,6 +34,8 @@ from regulus.wire.remoting_command import RemotingCommand
 _WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"
 BATCHES_MAX = 1024
 """Pops that one batch acknowledges."""
+BIT_SET_SIZE_MAX = 8192
+"""Characters of what one of them acknowledges; a filter passes over fewer messages in one pop than it has bits."""
 
 
 def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -60,23 +63,33 @@ def handle_batch_ack_message(request: RemotingCommand, peer: Peer, broker: Broke
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"the batch acknowledges {len(batches)} pops, more than {BATCHES_MAX}")
     last: Appended | None = None
+    failed: Appended | None = None
     for batch in batches:
         topic = receipt_handle.real_topic(batch.topic, batch.consumer_group, batch.retry)
+        if not _can_be_ours(batch, topic, broker):
+            continue
         offsets = _offsets_of(batch)
         if batch.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
             for offset in offsets:
                 _ack_in_order(topic, batch.consumer_group, batch.queue_id, offset, batch.pop_time, broker, now_ms)
             continue
-        if broker.topics.get(topic) is None or not offsets or not _is_revive_queue(batch.revive_queue_id):
+        if not offsets or not _is_revive_queue(batch.revive_queue_id):
             continue
         key = CheckpointKey(topic, batch.consumer_group, batch.queue_id, batch.start_offset, batch.pop_time)
         appended = broker.pop_flights.ack(Acks(key, broker.config.broker_name, offsets), batch.revive_queue_id,
                                           batch.invisible_time, _host(broker, peer), now_ms)
-        if appended is not None:
-            last = appended
-            if appended.status is not PutStatus.PUT_OK:
-                break
-    return _answered(request, last, broker)
+        last = appended or last
+        if appended is not None and appended.status is not PutStatus.PUT_OK:
+            failed = failed or appended
+    return _answered(request, failed or last, broker)
+
+
+def _can_be_ours(batch: bodies.BatchAck, topic: str, broker: BrokerState) -> bool:
+    config = broker.topics.get(topic)
+    return (config is not None and name_fault(batch.consumer_group, "group") is None
+            and 0 <= batch.queue_id < config.read_queue_nums and len(batch.bit_set) <= BIT_SET_SIZE_MAX
+            and 0 <= batch.start_offset < broker.store.known_max_offset(topic, batch.queue_id)
+            and 0 <= batch.invisible_time <= INVISIBLE_MS_MAX and batch.pop_time >= 0)
 
 
 def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -92,10 +105,8 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
         return _change_in_order(request, header, receipt, broker, now_ms)
     flights = broker.pop_flights
     key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
-    flight = flights.find(key)
-    is_acked = flight is not None and (not flight.bits_of((header.offset,))
-                                       or bool(flight.acked & flight.bits_of((header.offset,))))
-    if is_acked or not flights.may_be_in_flight(key, receipt.invisible_time, now_ms):
+    flight = flights.recall(key, now_ms) if now_ms < receipt.pop_time + receipt.invisible_time else None
+    if flight is None or not flight.is_out(header.offset):
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
     new_key = key._replace(start_offset=header.offset, pop_time=max(now_ms, receipt.pop_time + 1))
     again = PopCheckpoint(key=new_key, broker_name=broker.config.broker_name, invisible_time=header.invisible_time,
@@ -120,7 +131,8 @@ def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: 
     if next_offset is None:
         return False
     broker.consumer_offsets.commit(group, topic, queue_id, next_offset, now_ms)
-    broker.pops_changed(topic, queue_id)
+    if not broker.pop_orders.is_blocked(topic, group, queue_id, None, now_ms):
+        broker.pops_changed(topic, queue_id)
     return True
 
 
@@ -137,6 +149,9 @@ def _change_in_order(request: RemotingCommand, header: ChangeMessageInvisibletim
 def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessageInvisibletimeRequest,
              broker: BrokerState) -> ReceiptHandle | Reply:
     """That of the request; a refusal where it can be none of this broker."""
+    fault = name_fault(header.consumer_group, "group")
+    if fault is not None:
+        return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
     topic = broker.topics.get(header.topic)
     if topic is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"the topic[{header.topic}] not exist")
@@ -155,7 +170,7 @@ def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessage
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL, str(error))
     is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
     is_ours = is_in_order or _is_revive_queue(receipt.revive_queue_id)
-    if not is_ours or not 0 <= receipt.invisible_time <= INVISIBLE_MS_MAX:
+    if not is_ours or not 0 <= receipt.invisible_time <= INVISIBLE_MS_MAX or receipt.pop_time < 0:
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the receipt is none of this broker")
     return receipt
 

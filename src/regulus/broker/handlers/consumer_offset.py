@@ -6,6 +6,7 @@ from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import QUEUE_NUMS_MAX
+from regulus.record.pop_record import REVIVE_GROUP
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import QueryConsumerOffsetRequest, QueryConsumerOffsetResponse, UpdateConsumerOffsetRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -50,5 +51,8 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
         broker.consumer_offsets.catch_up(Ahead(header.consumer_group, header.topic, header.queue_id,
                                                header.commit_offset, header.set_backs), now_ms)
         return succeed(request)
+    if header.consumer_group == REVIVE_GROUP:
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"the offsets of {REVIVE_GROUP} are the broker's own: they say which pops are done")
     broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, now_ms)
     return succeed(request)

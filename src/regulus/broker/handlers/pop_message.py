@@ -14,7 +14,7 @@ from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Pl
 from regulus.broker.message_filter import expression_filter, not_served
 from regulus.broker.outcome import HOLD, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
-from regulus.errors import HeaderError, StoreDamaged
+from regulus.errors import HeaderError, MessageIllegal, StoreDamaged
 from regulus.model import message_properties as names
 from regulus.model import permission
 from regulus.model.message_filter import Filter
@@ -124,10 +124,7 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
         checked = _check_again(request, header, broker, later_ms)
         if checked is not None:
             return checked
-        try:
-            response = pop.answer(request, later_ms)
-        except StoreDamaged as error:
-            return request.response(ResponseCode.SYSTEM_ERROR, str(error))
+        response = pop.answer(request, later_ms)
         if response is not None:
             return response
         if broker.steady_ms < deadline_ms:
@@ -136,7 +133,7 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
         return request.response(ResponseCode.POLLING_TIMEOUT, "no message was found")
 
     def hold() -> None:
-        held.hold(HeldRequest(peer.channel, places, pop.message_filter, deadline_ms, resume))
+        held.hold(HeldRequest(peer.channel, places, pop.message_filter, deadline_ms, resume), is_ready=pop.is_behind)
 
     hold()
     return HOLD
@@ -162,11 +159,13 @@ def _retry_topics(header: PopMessageRequest, broker: BrokerState) -> list[str]:
 
 
 class _Pop:
-    """One request, asked for messages once or, while it is held, several times."""
+    """One request, asked for messages once or, while it is held, several times. `is_behind`: the last time it passed
+    over messages that nobody of the group wants, and more lie behind them."""
 
     def __init__(self, header: PopMessageRequest, topic: TopicConfig, message_filter: Filter, peer: Peer,
                  broker: BrokerState) -> None:
         self.message_filter = message_filter
+        self.is_behind = False
         self._header = header
         self._topic = topic
         self._broker = broker
@@ -178,7 +177,8 @@ class _Pop:
         self._now_ms = now_ms
         self._room = header.max_msg_nums
         self._rest = 0
-        self._refusal = ""
+        self._refusal = self._damage = ""
+        self.is_behind = False
         self._buffers: list[Buffer] = []
         self._starts: list[str] = []
         self._offsets: list[str] = []
@@ -196,7 +196,8 @@ class _Pop:
             if not retries_first:
                 self._pop_retries()
         if not self._buffers:
-            return request.response(ResponseCode.SYSTEM_ERROR, self._refusal) if self._refusal else None
+            fault = self._refusal or self._damage
+            return request.response(ResponseCode.SYSTEM_ERROR, fault) if fault else None
         ext = PopMessageResponse(
             pop_time=now_ms, invisible_time=header.invisible_time, revive_qid=self._revive_queue_id,
             rest_num=self._rest, start_offset_info=";".join(self._starts),
@@ -222,6 +223,13 @@ class _Pop:
                 return
 
     def _pop_queue(self, topic: str, queue_id: int, *, is_retry: bool) -> None:
+        """One that is damaged keeps no other."""
+        try:
+            self._pop_sound_queue(topic, queue_id, is_retry=is_retry)
+        except StoreDamaged as error:
+            self._damage = str(error)
+
+    def _pop_sound_queue(self, topic: str, queue_id: int, *, is_retry: bool) -> None:
         broker, group = self._broker, self._header.consumer_group
         offset = self._offset_of(topic, queue_id, is_retry=is_retry)
         if self._header.order and broker.pop_orders.is_blocked(topic, group, queue_id, self._header.attempt_id,
@@ -239,6 +247,7 @@ class _Pop:
             if result.status in (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING):
                 broker.consumer_offsets.commit(group, topic, queue_id, result.next_begin_offset, self._now_ms)
                 self._rest += result.max_offset - result.next_begin_offset
+                self.is_behind |= result.next_begin_offset < result.max_offset
             return
         offsets = [each for buffer in result.buffers for each in _queue_offsets(buffer)]
         flag = receipt_handle.retry_flag(topic, group)
@@ -296,20 +305,26 @@ class _Pop:
         key = CheckpointKey(topic, header.consumer_group, queue_id, start, self._now_ms)
         checkpoint = PopCheckpoint(key=key, broker_name=broker.config.broker_name,
                                    invisible_time=header.invisible_time, offsets=tuple(offsets))
-        appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms)
+        set_backs = broker.consumer_offsets.set_back_number(header.consumer_group, topic, queue_id)
+        appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
             return True
         self._refusal = f"the pop could not be noted: {appended.remark or PutStatus(appended.status).name}"
         return False
 
     def _renamed(self, buffer: Buffer, start: int, flag: str, queue_id: int) -> Iterator[Buffer]:
-        """Messages of a retry topic as ones of their own topic, with their receipts."""
+        """Messages of a retry topic as ones of their own topic, with their receipts. One that a client sent there, and
+        that has no room for it, cannot be acknowledged, and is a dead letter when its time is over."""
         for message in message_record.decode_all(buffer):
             handle = ReceiptHandle(start, self._now_ms, self._header.invisible_time, self._revive_queue_id, flag,
                                    self._broker.config.broker_name, queue_id, message.queue_offset)
-            message.properties.setdefault(names.POP_CK, receipt_handle.encode(handle))
+            message.properties[names.POP_CK] = receipt_handle.encode(handle)
             message.topic = self._header.topic
-            yield message_record.encode(message)
+            try:
+                yield message_record.encode(message)
+            except MessageIllegal:
+                del message.properties[names.POP_CK]
+                yield message_record.encode(message)
 
 
 def _queue_offsets(buffer: Buffer) -> Iterator[int]:

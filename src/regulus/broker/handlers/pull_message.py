@@ -19,6 +19,7 @@ from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
 from regulus.model.store_result import GetResult, GetStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.record.pop_record import REVIVE_GROUP
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.pull_message import (
@@ -69,7 +70,7 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     checked = _check(request, header, broker, now_ms, None)
     if isinstance(checked, RemotingCommand):
         return Reply(checked)
-    if header.sys_flag & _COMMIT_OFFSET and not broker.parted:
+    if header.sys_flag & _COMMIT_OFFSET and not broker.parted and header.consumer_group != REVIVE_GROUP:
         broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset,
                                        now_ms)
     response = _read(request, header, checked, broker)

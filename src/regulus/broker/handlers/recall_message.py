@@ -13,6 +13,7 @@ from regulus.model import permission
 from regulus.model.message import MessageExt
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
+from regulus.model.topics import is_sendable
 from regulus.record import timer_units
 from regulus.wire import recall_handle
 from regulus.wire.bodies.ha_runtime_info import TimerMetricsSerializeWrapper
@@ -57,6 +58,9 @@ def _refuse_recall(request: RemotingCommand, header: RecallMessageRequest, broke
     if not config.timer_wheel_enable:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
                       "recall failed, no message waits for its time here (timerWheelEnable=false)")
+    if not is_sendable(header.topic):
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"recall failed, what waits for the topic[{header.topic}] is the broker's own")
     if broker.topics.get(header.topic) is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
     return None

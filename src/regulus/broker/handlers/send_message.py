@@ -224,7 +224,7 @@ def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: Broke
     fault = topics.name_fault(name)
     if fault is not None:
         return refuse_send(request, broker.send_facts, ResponseCode.INVALID_PARAMETER, fault)
-    if name in topics.NOT_SENDABLE_TOPICS:
+    if not topics.is_sendable(name):
         return refuse_send(request, broker.send_facts, ResponseCode.NO_PERMISSION,
                            f"Sending message to topic[{name}] is forbidden.")
     unsaved = broker.topics.unsaved

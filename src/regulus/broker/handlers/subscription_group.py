@@ -45,7 +45,7 @@ def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker
     group = header.group_name
     broker.subscription_groups.delete(group, now_ms)
     if header.clean_offset:
-        broker.consumer_offsets.remove_group(group, now_ms)
+        broker.forget_group(group, now_ms)
     broker.statistics.drop_pairs_of_group(group)
     return succeed(request)
 

@@ -7,7 +7,7 @@ from regulus.errors import ConfigError, MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model.message import Message, body_type_fault
 from regulus.model.message_properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TIMER_PROPERTIES
-from regulus.model.topics import NOT_SENDABLE_TOPICS, is_retry_topic, name_fault
+from regulus.model.topics import is_retry_topic, is_sendable, name_fault
 
 _LEVEL_DIGITS_MAX = 9
 TIMER_NUMBER = re.compile(r"-?[0-9]{1,15}")
@@ -69,7 +69,7 @@ def check_topic(topic: str) -> None:
     fault = name_fault(topic)
     if fault:
         raise MessageIllegal(fault)
-    if topic in NOT_SENDABLE_TOPICS:
+    if not is_sendable(topic):
         raise MessageIllegal(f"topic {topic} is the broker's own; nothing can be sent to it")
 
 
