@@ -16,6 +16,8 @@ class TimerBook(Protocol):
 
     precision_ms: int
     check: TimerCheck
+    damage: str
+    """At a start: why nothing of the book can be trusted; then it is empty, and the note a new one. Else empty."""
 
     @property
     def earliest_ms(self) -> int | None:
@@ -39,7 +41,7 @@ class TimerBook(Protocol):
         """Let a slot be as it was."""
 
     def forget(self) -> None:
-        """Nothing waits any more. Raises StoreNotWritable."""
+        """Nothing waits any more, and a start knows nothing until the next note. Raises StoreNotWritable."""
 
     def take(self, check: TimerCheck) -> None:
         """Note what is known now, to be brought to disk some time after the log, up to `check.log_position`."""
@@ -107,6 +109,9 @@ class MessageStore(Protocol):
 
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
         """Messages behind `physical_offset` whose records hold `text` anywhere, in the log's order, without bodies."""
+
+    def messages_holding_in_steps(self, text: bytes, physical_offset: int) -> Iterator[MessageExt | None]:
+        """The same for whoever must not keep others waiting: None after a few records at the latest."""
 
     def log_position_before(self, timestamp: int) -> int:
         """A physical offset before which no message was stored at `timestamp` or later; not too far before it."""

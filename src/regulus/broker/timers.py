@@ -12,7 +12,8 @@ time is there. A message whose tick is done already is entered in the next slot.
 is put back to the topic when that is over, so that its place in the log is never so old that it would be deleted.
 
 What is done is noted now and then. After a crash the log tells what was delivered behind the last note: as many
-messages with the same key are passed by. So nothing is lost, and nothing comes twice.
+messages with the same key are passed by. So nothing is lost, and nothing comes twice. Where the book is damaged, the
+log tells all of it: each message of the topic of timers is entered again, and those that came are passed by.
 
 A slave enters and does not deliver. Its master tells what is done; the slave takes that over when its own log has what
 the master's had then, so that no slot is done here whose deliveries are not.
@@ -41,6 +42,10 @@ from regulus.record.timer_units import DEFAULT_KIND, DELETE_KIND, NOWHERE, ROLL_
 
 DAMAGED = "what waits for a time of its own is entered anew from the log"
 GONE = "a message that waited for its time is gone with an old file of the log, or cannot be read"
+HOMELESS = "a message in the topic of timers does not say when it is due, or where it goes, and is passed by"
+REFUSED = "a message whose time has come is not what the log takes, and is not delivered"
+LATER = "a message whose time has come is tried again in a minute"
+NOT_ENTERED = "messages wait to be entered among those with a time of their own"
 ENTERED_PER_TICK_MAX = 256
 STEPS_PER_TICK_MAX = 256
 """Of deliveries, or of looks at the book."""
@@ -60,6 +65,8 @@ AGAIN_MS = 60_000
 LATE_MS = 60_000
 """A slave takes a message whose tick its master has passed for delivered when that is longer ago."""
 
+_LEFT = (names.TIMER_DEQUEUE_MS + names.NAME_VALUE_SEPARATOR).encode()
+"""What a record holds that was delivered or put back."""
 _PUT_BACK = "\n"
 """Before the key of a message that was put back; no property holds it."""
 _SPAN_SLOTS = SLOTS // 2
@@ -104,6 +111,9 @@ class Timers:
         self._told: _Told | None = None
         self._came: Counter[str] = Counter()    # keys of what a crash may have made us forget
         self._came_until_ms = 0
+        self._came_since = TimerCheck()     # what was noted where the log was begun to be looked through for them
+        self._is_unknown = False    # what waits: the book is to be entered anew
+        self._refusal = ""      # of the disk, as it was told
 
     # --- start -------------------------------------------------------------------------------------------------------
 
@@ -119,6 +129,10 @@ class Timers:
         if check.read_ms and earliest_ms is not None and earliest_ms < self.read_ms:
             # The clock was put back behind the note: slots before it are those that were still to come.
             self.read_ms, self._done = earliest_ms, 0
+        if book.damage:
+            self.happenings.note(DAMAGED, book.damage)
+        if not check.read_ms and not self.config.is_slave and self._store.max_offset(TIMER_TOPIC, 0):
+            self._enter_all_anew()
         self._began_at = check.log_position
         if self.config.is_slave and not check.read_ms:
             self._began_at = 0
@@ -126,6 +140,7 @@ class Timers:
             if self._began_at == NOWHERE:
                 self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
             self._look_what_came(self._began_at, max(now_ms, self.read_ms) + precision)
+            self._came_since = check._replace(read_ms=self.read_ms, done=self._done, log_position=self._began_at)
         self._last_told, self._log_end = (0, self._began_at), self._store.commit_log_max_offset()
         self._is_open = True
 
@@ -145,16 +160,27 @@ class Timers:
 
         Proportional to the log behind it, of which a note leaves a second or two."""
         self._came.clear()
-        mark = (names.TIMER_DEQUEUE_MS + names.NAME_VALUE_SEPARATOR).encode()
-        for message in self._store.messages_holding(mark, position):
-            properties = message.properties
-            if names.TIMER_DEQUEUE_MS not in properties:
-                continue
-            if message.topic == TIMER_TOPIC:
-                self._came[_PUT_BACK + _key(message)] += 1
-            elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
-                self._came[_key(message)] += 1      # and no copy of it for another try
+        for message in self._store.messages_holding(_LEFT, position):
+            self._count(message)
         self._came_until_ms = until_ms
+
+    def _count(self, message: MessageExt) -> None:
+        properties = message.properties
+        if names.TIMER_DEQUEUE_MS not in properties:
+            return
+        if message.topic == TIMER_TOPIC:
+            self._came[_PUT_BACK + _key(message)] += 1
+        elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
+            self._came[_key(message)] += 1      # and no copy of it for another try
+
+    def _passes_by(self, key: str) -> bool:
+        """Whether it came before a crash; once for each time that it came."""
+        count = self._came.get(key, 0)
+        if count > 1:
+            self._came[key] = count - 1
+        elif count:
+            del self._came[key]
+        return count > 0
 
     # --- while running -----------------------------------------------------------------------------------------------
 
@@ -201,7 +227,7 @@ class Timers:
     def stop(self, now_ms: int) -> None:
         """Note it at the end of a run. A slot that is half done is one of what is left: RocketMQ may go on with it."""
         self._now_ms = now_ms
-        if self._work is not None and self._done:
+        if self._work is not None and self._done and not self._is_unknown:
             with suppress(StoreDamaged):
                 self._leave_the_rest()
         self._work = None
@@ -223,11 +249,19 @@ class Timers:
             book.put_back(slot)
 
     def check(self) -> TimerCheck:
+        """What is known now: nothing, until the topic of timers is about to be entered anew."""
+        if self._is_unknown:
+            return TimerCheck(version_timestamp=self._now_ms, version_counter=self.progress)
         is_slave = self.config.is_slave
         master_offset = self.master_offset if is_slave else self.queue_offset
+        log_position, done = self._began_at if is_slave else self._store.commit_log_max_offset(), self._done
+        if self._came and not is_slave:
+            # Some of what came is still to be passed by: another crash must find it.
+            since = self._came_since
+            log_position, done = since.log_position, since.done if since.read_ms == self.read_ms else 0
         return TimerCheck(read_ms=self.read_ms, queue_offset=self.queue_offset, master_offset=master_offset,
-                          version_timestamp=self._now_ms, version_counter=self.progress, done=self._done,
-                          log_position=self._began_at if is_slave else self._store.commit_log_max_offset())
+                          version_timestamp=self._now_ms, version_counter=self.progress, done=done,
+                          log_position=log_position)
 
     # --- a slave -----------------------------------------------------------------------------------------------------
 
@@ -256,6 +290,8 @@ class Timers:
     def _enter(self, now_ms: int) -> bool:
         """Whether there is more to enter at once."""
         book = self._store.timers
+        if self._is_unknown:
+            return False    # it would be forgotten with the others
         if now_ms - self.read_ms > _SPAN_SLOTS * book.precision_ms and not self.config.is_slave:
             return False    # the wheel is a week behind: its slots are still those of that time
         units = self._store.queue_units(TIMER_TOPIC, 0, self.queue_offset, ENTERED_PER_TICK_MAX)
@@ -263,7 +299,9 @@ class Timers:
             self.queue_offset = max(self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
         for unit in units:
             message = self._store.look_message(unit.physical_offset)
-            if message is not None and not self._enter_message(message, unit.size, now_ms):
+            if message is None:
+                self.happenings.note(GONE, f"at {unit.physical_offset} of the log")
+            elif not self._enter_message(message, unit.size, now_ms):
                 self._is_refused = True
                 return False
             self.queue_offset = unit.queue_offset + 1
@@ -274,6 +312,7 @@ class Timers:
         """False when the disk does not take it now. What has no time, or no home, is passed by."""
         due_ms = _number(message.properties.get(names.TIMER_OUT_MS))
         if due_ms < 0:
+            self.happenings.note(HOMELESS, _place(message))
             return True
         book = self._store.timers
         precision = book.precision_ms
@@ -298,11 +337,18 @@ class Timers:
         if names.TIMER_DEL_UNIQUE_KEY in message.properties:
             kind |= DELETE_KIND
         hash_ = java_hash(message.properties.get(names.REAL_TOPIC, ""))
+        return self._enter_record(TimerRecord(slot_ms, kind, entered_ms, message.physical_offset, size, hash_))
+
+    def _enter_record(self, record: TimerRecord) -> bool:
+        refusal = ""
         try:
-            book.enter(TimerRecord(slot_ms, kind, entered_ms, message.physical_offset, size, hash_))
-        except StoreNotWritable:
-            return False
-        return True
+            self._store.timers.enter(record)
+        except StoreNotWritable as error:
+            refusal = str(error)
+        if refusal and not self._refusal:
+            self.happenings.note(NOT_ENTERED, refusal)
+        self._refusal = refusal
+        return not refusal
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
@@ -353,7 +399,7 @@ class Timers:
             self._work = None
         except StoreDamaged as error:
             self.happenings.note(DAMAGED, str(error))
-            self._work = self._enter_all_anew()
+            self._enter_all_anew()
         return True
 
     def _slot_in_steps(self, last: int) -> Generator[bool, None, None]:
@@ -389,40 +435,27 @@ class Timers:
         book.clear(self.read_ms)
         self._pass_slot()
 
-    def _enter_all_anew(self) -> Generator[bool, None, None]:
-        """Go over the topic of timers twice: for the messages that were put back, whose last copy counts, and to enter
-        what is not done."""
-        end, offset = self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0)
-        self._look_what_came(self._began_at, self._now_ms + self._store.timers.precision_ms)
-        last_copies: dict[str, int] = {}
-        for message, queue_offset, _ in self._waiting(offset, end):
-            if message is not None and names.TIMER_ROLL_TIMES in message.properties:
-                last_copies[_key(message)] = queue_offset
+    def _enter_all_anew(self) -> None:
+        self._is_unknown = True
+        self._work = self._forget_in_steps()
+
+    def _forget_in_steps(self) -> Generator[bool, None, None]:
+        """Forget the book, with all that came counted, so that what is entered from now on is that and what is not
+        done. Proportional to the log from the first message of the topic of timers on."""
+        queue_offset = self._store.min_offset(TIMER_TOPIC, 0)
+        units = self._store.queue_units(TIMER_TOPIC, 0, queue_offset, 1)
+        log_position = units[0].physical_offset if units else self._store.commit_log_max_offset()
+        self._came.clear()
+        for message in self._store.messages_holding_in_steps(_LEFT, log_position):
+            if message is not None:
+                self._count(message)
             yield True
         while not self._forget():
             yield False
-        for message, queue_offset, size in self._waiting(offset, end):
-            yield True
-            if message is None or queue_offset < last_copies.get(_key(message), 0) or self._is_done(message):
-                continue
-            while not self._enter_message(message, size, self._now_ms):
-                yield False
-        self._done = 0
-
-    def _waiting(self, offset: int, end: int) -> Generator[tuple[MessageExt | None, int, int], None, None]:
-        """What the topic of timers has, with its queue offset and size."""
-        while offset < end:
-            units = self._store.queue_units(TIMER_TOPIC, 0, offset, min(ENTERED_PER_TICK_MAX, end - offset))
-            if not units:
-                return
-            for unit in units:
-                yield self._store.look_message(unit.physical_offset), unit.queue_offset, unit.size
-            offset = units[len(units) - 1].queue_offset + 1
-
-    def _is_done(self, message: MessageExt) -> bool:
-        """One that came late may be in a slot that is still to be done."""
-        due_ms = _number(message.properties.get(names.TIMER_OUT_MS))
-        return max(due_ms, message.store_timestamp) + 2 * self._store.timers.precision_ms < self.read_ms
+        self.queue_offset, self._done, self._awaited = queue_offset, 0, NOWHERE
+        self._came_until_ms = max(self._now_ms, self.read_ms) + 2 * self._store.timers.precision_ms
+        self._came_since = TimerCheck(read_ms=self.read_ms, log_position=log_position)
+        self._is_unknown = False
 
     def _forget(self) -> bool:
         try:
@@ -436,38 +469,42 @@ class Timers:
         waiting = self._store.look_message(physical_offset)
         if waiting is None:
             if self._store.is_missing(physical_offset):
-                return self._enter_again(physical_offset)   # its file may be there again
+                return self._enter_again(physical_offset, "its file of the log is not there")
             self.happenings.note(GONE, f"at {physical_offset} of the log")
             return True
         if not is_rolled and _take_out_key(waiting) in taken_out:
             return True
-        key = _PUT_BACK + _key(waiting) if is_rolled else _key(waiting)
-        if self._came.get(key, 0) > 0:
-            self._came[key] -= 1
+        if self._passes_by(_PUT_BACK + _key(waiting) if is_rolled else _key(waiting)):
             return True
         if is_rolled:
             message: MessageExt | None = put_back(waiting, entered_ms, self._now_ms)
         else:
             message = when_time_came(waiting, entered_ms, self._now_ms)
         if message is None:
+            self.happenings.note(HOMELESS, _place(waiting))
             return True
         status = self._storing.append(message, self._now_ms).status
         if status == PutStatus.QUEUE_DAMAGED:
-            return self._enter_again(physical_offset, waiting)
+            reason = f"queue {message.queue_id} of {message.topic} is damaged"
+            return self._enter_again(physical_offset, reason, waiting)
+        if status == PutStatus.MESSAGE_ILLEGAL:
+            self.happenings.note(REFUSED, f"{message.topic} {_place(waiting)}")
+            return True
         self.delivered += status == PutStatus.PUT_OK
-        return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
+        return status == PutStatus.PUT_OK
 
-    def _enter_again(self, physical_offset: int, waiting: MessageExt | None = None) -> bool:
+    def _enter_again(self, physical_offset: int, reason: str, waiting: MessageExt | None = None) -> bool:
         """What cannot be delivered now waits on and keeps nobody. False when the disk does not take it."""
-        book = self._store.timers
-        slot_ms = (self._now_ms + AGAIN_MS) // book.precision_ms * book.precision_ms
+        precision = self._store.timers.precision_ms
+        slot_ms = (self._now_ms + AGAIN_MS) // precision * precision
         size = waiting.store_size if waiting is not None else 0
         hash_ = java_hash(waiting.properties.get(names.REAL_TOPIC, "")) if waiting is not None else 0
-        try:
-            book.enter(TimerRecord(slot_ms, DEFAULT_KIND, self._now_ms, physical_offset, size, hash_))
-        except StoreNotWritable:
-            return False
-        return True
+        self.happenings.note(LATER, f"at {physical_offset} of the log: {reason}")
+        return self._enter_record(TimerRecord(slot_ms, DEFAULT_KIND, self._now_ms, physical_offset, size, hash_))
+
+
+def _place(message: MessageExt) -> str:
+    return f"at {message.physical_offset} of the log"
 
 
 def _key(message: MessageExt) -> str:

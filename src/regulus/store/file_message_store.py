@@ -92,6 +92,8 @@ DISPATCH_MAX = 1 << 20
 """Records dispatched in one step while closing."""
 UNDISPATCHED_WALK_MAX = 4096
 """Records looked at for one that is not dispatched yet; one further away than that is found once it is."""
+RECORDS_PER_STEP = 16
+"""That are looked through at once."""
 SYNCED_DIRECTORIES_MAX = 64
 """Folders of new queues that are synced one by one; for more it is quicker to sync the whole file system."""
 OTHER_OPEN_FILES = 4096
@@ -527,7 +529,11 @@ class FileMessageStore:
         return message if message.physical_offset == physical_offset else None
 
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
+        return (message for message in self.messages_holding_in_steps(text, physical_offset) if message is not None)
+
+    def messages_holding_in_steps(self, text: bytes, physical_offset: int) -> Iterator[MessageExt | None]:
         position = max(physical_offset, self._log.start)
+        passed = 0
         while position < self._log.end:
             data = self._bytes_at(position)
             if data and text in bytes(data):
@@ -535,6 +541,9 @@ class FileMessageStore:
                 if message is not None:
                     yield message
             position = self._behind_record(position)
+            passed += 1
+            if passed % RECORDS_PER_STEP == 0:
+                yield None
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int,
                       before: int = LONG_MAX) -> QueryResult:

@@ -50,6 +50,7 @@ class TimerFiles:
         self.precision_ms = precision_ms
         self.check = TimerCheck()
         """What the last run knew."""
+        self.damage = ""
         self.earliest_ms: int | None = None
         self._log = MappedFileQueue(root / "timerlog", file_size, MappedFilePool(MAPPED_FILES_MAX),
                                     "mappedFileSizeTimerLog")
@@ -61,23 +62,57 @@ class TimerFiles:
         self._changed: dict[int, TimerSlot] = {}
         self._flushing: dict[int, TimerSlot] = {}
         self._taken: TimerCheck | None = None
+        self._is_in_flush = False
         self._last: TimerCheck | None = None
 
     # --- start -------------------------------------------------------------------------------------------------------
 
     def open(self, log_end: int) -> None:
-        """Take up the files, up to the last record whose message the commit log has. Raises StoreError."""
+        """Take up the files, up to the last record whose message the commit log has; none, where they do not tell what
+        waits (`damage`). Raises StoreError."""
         data = disk.read_file(self._check_path)
         self.check = timer_units.decode_check(data) if data is not None else TimerCheck()
         self._log.load()
         self._open_wheel()
-        if self._wheel is None and self._log.files:
-            # Of records alone nobody can tell which wait; the topic has them all.
-            self.check = self.check._replace(timer_log_end=0, queue_offset=0, master_offset=0)
-            self._log.remove_all()
-        if self._log.files:
+        self.damage = self._find_damage(log_end)
+        if self.damage:
+            self._remove_all()
+            self.check = TimerCheck()
+        elif self._log.files:
             self._log.truncate(self._enter_anew(log_end))
         self._drop_dangling()
+
+    def _find_damage(self, log_end: int) -> str:
+        """Why one of the files does not go with the others. What the note tells was on disk before it."""
+        check, log = self.check, self._log
+        if not log.files and self._wheel is None and not check.timer_log_end:
+            return ""
+        if self._wheel is None:
+            return f"{self._wheel_path} is not there"
+        if not check.read_ms:
+            return f"{self._check_path} is not there, or was not written to its end"
+        if log.end < check.timer_log_end:
+            return f"{log.directory} ends at {log.end}, and had {check.timer_log_end} bytes when it was noted"
+        noted = self._record_before(check.timer_log_end)
+        if noted is None and check.timer_log_end > log.start:
+            return f"{log.directory} has no record before {check.timer_log_end}, where its end was noted"
+        if noted is not None and self._slot_at(self._index(noted.slot_ms)) == TimerSlot(0, 0, 0):
+            return f"{self._wheel_path} has nothing of the last message that was noted"
+        if check.log_position > log_end or (noted is not None and noted.physical_offset >= log_end):
+            return f"the log ends at {log_end}, before messages that {log.directory} has"
+        return ""
+
+    def _remove_all(self) -> None:
+        """The note first: without one a start trusts nothing that is left of the others."""
+        if disk.exists(self._check_path):
+            disk.remove_file(self._check_path)
+            disk.sync_directory(self._check_path.parent)
+        self._log.remove_all()
+        if self._wheel is not None:
+            self._wheel.unmap()
+            self._wheel = None
+            disk.remove_file(self._wheel_path)
+        self._changed, self._flushing, self._taken = {}, {}, None
 
     def _open_wheel(self) -> None:
         with suppress(OSError):
@@ -160,10 +195,12 @@ class TimerFiles:
 
     def last_record(self) -> TimerRecord | None:
         """The one that was entered last; None where there is none."""
-        end = self._log.end
+        return self._record_before(self._log.end)
+
+    def _record_before(self, end: int) -> TimerRecord | None:
         record = self._record_at(end - RECORD_SIZE) if end >= RECORD_SIZE else None
-        if record is None and len(self._log.files) > 1 and end == self._log.files[-1].start:
-            return self._record_at(end - self._log.file_size + self._last_in_file())
+        if record is None and end >= self._log.file_size and end % self._log.file_size == 0:
+            return self._record_at(end - self._log.file_size + self._last_in_file())    # a blank ends its file
         return record
 
     def _last_in_file(self) -> int:
@@ -216,9 +253,9 @@ class TimerFiles:
 
     def forget(self) -> None:
         """Nothing waits: it is all entered again from the log. Raises StoreNotWritable."""
-        self._log.remove_all()
-        self._changed, self._flushing, self._taken = {}, {}, None
-        self._make_wheel()
+        if self._is_in_flush:
+            raise StoreNotWritable(f"{self._check_path} is just being written: it is removed when that is done")
+        self._remove_all()
 
     def _append(self, data: bytes) -> int:
         file = self._log.last
@@ -269,6 +306,7 @@ class TimerFiles:
         check = self._taken
         if check is None or check.log_position > log_flushed:
             return None
+        self._is_in_flush = True
         files, slots, wheel = list(self._log.files), self._flushing, self._wheel
         if wheel is not None and slots:
             wheel.map()
@@ -286,6 +324,7 @@ class TimerFiles:
                 for index, slot in slots.items():
                     wheel.write(index * SLOT_SIZE, timer_units.encode_slot(slot))
                 disk.sync_data(wheel.path)
+            disk.make_directory(self._check_path.parent)    # which a store without documents has not
             disk.write_file(self._check_path, timer_units.encode_check(check))
         return flush
 
@@ -295,6 +334,7 @@ class TimerFiles:
             self._changed = {**self._flushing, **self._changed}
         self._flushing = {}
         self._taken = None
+        self._is_in_flush = False
 
     # --- old files ---------------------------------------------------------------------------------------------------
 

@@ -244,11 +244,16 @@ class MemoryStore:
         return self._slice(physical_offset, message.store_size) if message is not None else None
 
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
+        return (message for message in self.messages_holding_in_steps(text, physical_offset) if message is not None)
+
+    def messages_holding_in_steps(self, text: bytes, physical_offset: int) -> Iterator[MessageExt | None]:
         position = physical_offset
         while position < len(self._log):
             message = message_record.decode(self._log, position, False)
             if text in self._log[position:position + message.store_size]:
                 yield message
+            else:
+                yield None
             position += message.store_size
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int,

@@ -12,6 +12,7 @@ class MemoryTimers:
         self.check = TimerCheck()
         self.taken = TimerCheck()
         self.refusal = ""
+        self.damage = ""
         self._records: list[TimerRecord] = []
         self._slots: dict[int, TimerSlot] = {}
         self._taken_slots: dict[int, TimerSlot] = {}
@@ -50,8 +51,12 @@ class MemoryTimers:
         self._slots[slot.time % SLOTS] = slot
 
     def forget(self) -> None:
+        if self.refusal:
+            raise StoreNotWritable(self.refusal)
         self._records.clear()
         self._slots.clear()
+        self._taken_slots = {}
+        self.taken = TimerCheck()
 
     def end_with(self, check: TimerCheck) -> None:
         self.take(check)

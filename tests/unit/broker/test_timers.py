@@ -4,11 +4,13 @@ from random import Random
 
 import pytest
 
+from regulus.broker import timers
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
+from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import TIMER_TOPIC, TopicConfig
 from regulus.record.timer_units import decode_check, encode_told_check
 from regulus.testing.memory_store import MemoryStore
@@ -26,7 +28,8 @@ def make(store: MemoryStore | None = None, now_ms: int = NOW, **fields: object) 
 
 def send(broker: BrokerState, now_ms: int, key: str = "K", topic: str = "T", **properties: object) -> None:
     text = {names.UNIQUE_KEY: key, **{name: str(value) for name, value in properties.items()}}
-    broker.storing.store(MessageExt(topic, key.encode(), text, 1, 0, 0, now_ms, HOST, HOST, 0), now_ms)
+    queue_id = 0 if topic == TIMER_TOPIC else 1
+    broker.storing.store(MessageExt(topic, key.encode(), text, queue_id, 0, 0, now_ms, HOST, HOST, 0), now_ms)
 
 
 def run(broker: BrokerState, now_ms: int) -> list[str]:
@@ -397,6 +400,67 @@ def test_a_damaged_book_is_entered_anew_from_the_log():
         run(broker, NOW + later)
     assert delivered(broker) == ["K2", "K50", "K90"]
     assert run(broker, NOW + 251_000) == ["K2", "K50", "K90", "K250"]
+
+
+def test_after_two_kills_in_one_tick_nothing_comes_twice():
+    """The second run has noted something, and not yet passed by what the first one had delivered."""
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.note(NOW)
+    broker.timers.tick(NOW + 4_000)
+    store = broker.store
+    store.dispatch(1 << 20)
+    assert 0 < len(delivered(broker)) < 300
+    store.timers.kill()
+    again = make(store, NOW + 4_500)
+    again.timers.note(NOW + 4_500)
+    store.timers.kill()
+    assert run(make(store, NOW + 4_600), NOW + 5_000) == [f"K{number}" for number in range(300)]
+
+
+def test_a_run_that_ends_while_a_damaged_book_is_entered_anew_leaves_it_to_the_next():
+    broker = make()
+    for number in range(600):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=number % 4 + 1)
+    assert len(run(broker, NOW + 2_000)) == 300
+    del broker.store.timers._records[1:]
+    broker.timers.tick(NOW + 3_000)
+    broker.timers.note(NOW + 3_000)
+    store = broker.store
+    assert store.timers.taken.read_ms == 0
+    store.timers.kill()
+    again = make(store, NOW + 60_000)
+    send(again, NOW + 60_000, "late", TIMER_DELAY_SEC=1)
+    came = run(again, NOW + 63_000)
+    assert sorted(came) == sorted([*(f"K{number}" for number in range(600)), "late"])
+    run(again, NOW + 65_000)
+    assert store.timers.taken.read_ms == NOW + 63_000
+
+
+def test_what_timers_cannot_do_is_told():
+    broker = make()
+    send(broker, NOW, "no time", topic=TIMER_TOPIC)
+    send(broker, NOW, "no home", topic=TIMER_TOPIC, TIMER_OUT_MS=NOW + 1_000)
+    send(broker, NOW, "L", TIMER_DELAY_SEC=1)
+    send(broker, NOW, "M", TIMER_DELAY_SEC=1)
+    broker.store.timers.refusal = "the disk is full"
+    run(broker, NOW)
+    run(broker, NOW + 100)
+    assert {kind: str(names) for kind, names in broker.timers.happenings.take().items()} == {
+        timers.HOMELESS: "at 0 of the log", timers.NOT_ENTERED: "the disk is full"}
+    broker.store.timers.refusal = ""
+    append = broker.storing.append
+    answers = [PutStatus.MESSAGE_ILLEGAL, PutStatus.QUEUE_DAMAGED]
+    broker.storing.append = lambda message, now_ms: (
+        Appended(answers.pop(0)) if answers and message.topic == "T" else append(message, now_ms))
+    assert run(broker, NOW + 2_000) == []
+    told = {kind: str(names) for kind, names in broker.timers.happenings.take().items()}
+    assert list(told) == [timers.REFUSED, timers.LATER, timers.HOMELESS]
+    assert told[timers.REFUSED].startswith("T at ")
+    assert told[timers.LATER].endswith("of the log: queue 1 of T is damaged")
+    assert run(broker, NOW + 63_000) == ["M"]
 
 
 def test_a_message_without_a_time_in_the_topic_of_timers_is_passed_by():

@@ -591,3 +591,26 @@ async def test_a_registration_that_takes_all_room_leaves_large_messages_theirs(r
     broker = await broker_connection(regulus)
     answer = await send(broker, b"x" * (700 << 10))
     assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_a_timer_file_that_is_damaged_is_told_and_costs_no_message(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = make_regulus(tmp_path)
+    await server.start()
+    connection = await broker_connection(server)
+    timed = {**SEND, "b": "Orders", "e": "0", "i": "UNIQ_KEY\x01K\x02TIMER_DELAY_SEC\x011\x02"}
+    await ask(connection, RequestCode.SEND_MESSAGE_V2, timed, b"timed")
+    async with asyncio.timeout(30):
+        while not (tmp_path / "timerwheel").exists():
+            await asyncio.sleep(0.01)
+    connection.close()
+    await server.stop()
+    (tmp_path / "timerwheel").unlink()
+    server = make_regulus(tmp_path)
+    await server.start()
+    connection = await broker_connection(server)
+    assert bodies(await pull(connection, 0, hold_ms=4_000)) == [b"timed"]
+    connection.close()
+    await server.stop()
+    assert [message for message in caplog.messages if message.startswith(
+        "what waits for a time of its own is entered anew from the log") and "timerwheel is not there" in message]

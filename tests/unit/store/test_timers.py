@@ -1,12 +1,22 @@
 """The files of messages that wait: what a start finds of them, whatever ended the last run."""
 
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 
-from regulus.errors import StoreDamaged
+from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import timer_units
-from regulus.record.timer_units import DEFAULT_KIND, DELETE_KIND, NOWHERE, RECORD_SIZE, TimerCheck, TimerRecord
+from regulus.record.timer_units import (
+    DEFAULT_KIND,
+    DELETE_KIND,
+    NOWHERE,
+    RECORD_SIZE,
+    SLOT_SIZE,
+    SLOTS,
+    TimerCheck,
+    TimerRecord,
+)
 from regulus.store.timers import TimerFiles
 
 TICK = 1_700_000_000_000
@@ -15,7 +25,6 @@ LOG_END = 1 << 40
 
 
 def make(path: Path, log_end: int = LOG_END) -> TimerFiles:
-    (path / "config").mkdir(exist_ok=True)
     timers = TimerFiles(path, FILE_SIZE, 1000)
     timers.open(log_end)
     return timers
@@ -95,34 +104,88 @@ def test_records_of_messages_that_the_log_lost_are_gone(tmp_path):
     timers = make(tmp_path)
     for number in range(100):
         enter(timers, TICK, number)
+        if number == 50:
+            flush(timers, read_ms=TICK)
     again = make(tmp_path, log_end=90)
     assert places(again, TICK) == list(range(90))
     assert again.last_record().physical_offset == 89
 
 
 def test_a_wheel_that_knows_more_than_the_log_of_timers_is_put_right(tmp_path):
-    """As when files were brought back from a backup."""
+    """As RocketMQ leaves it: what came while it brought the wheel to disk may be in that alone."""
     timers = make(tmp_path)
     for number in range(200):
         enter(timers, TICK + 1000 * (number % 3), number)
-        if number == 99:
+        if number == 79:
             flush(timers, read_ms=TICK)
+            noted = (tmp_path / "config" / "timercheck").read_bytes()
     flush(timers, read_ms=TICK)
+    (tmp_path / "config" / "timercheck").write_bytes(noted)
     _, second, third = sorted((tmp_path / "timerlog").iterdir())
     third.unlink()
     second.write_bytes(second.read_bytes()[:10 * RECORD_SIZE].ljust(FILE_SIZE, b"\0"))
     again = make(tmp_path)
+    assert again.damage == ""
     for rest in range(3):
         assert places(again, TICK + 1000 * rest) == list(range(rest, 88, 3))
 
 
-def test_without_a_wheel_all_is_entered_from_the_topic(tmp_path):
+def cut(path: Path, records: int) -> None:
+    path.write_bytes(path.read_bytes()[:records * RECORD_SIZE].ljust(FILE_SIZE, b"\0"))
+
+
+DAMAGES = {
+    "no wheel": (lambda root: (root / "timerwheel").unlink(), "timerwheel is not there"),
+    "an empty wheel": (lambda root: (root / "timerwheel").write_bytes(bytes(SLOTS * SLOT_SIZE)),
+                       "timerwheel has nothing of the last message"),
+    "no note": (lambda root: (root / "config" / "timercheck").unlink(), "timercheck is not there"),
+    "an empty note": (lambda root: (root / "config" / "timercheck").write_bytes(b""), "or was not written to its end"),
+    "no records": (lambda root: rmtree(root / "timerlog"), "timerlog ends at 0"),
+    "no last file": (lambda root: (root / "timerlog" / f"{2 * FILE_SIZE:020d}").unlink(), "timerlog ends at 8192"),
+    "a last file cut short": (lambda root: cut(root / "timerlog" / f"{2 * FILE_SIZE:020d}", 3), "has no record before"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_start_that_finds_a_file_damaged_trusts_none_of_them(tmp_path, damage):
+    timers = make(tmp_path)
+    for number in range(200):
+        enter(timers, TICK + 1000 * (number % 3), number)
+    flush(timers, read_ms=TICK, queue_offset=200, master_offset=200)
+    do, told = DAMAGES[damage]
+    do(tmp_path)
+    again = make(tmp_path)
+    assert told in again.damage
+    assert (again.check, again.last_record(), places(again, TICK)) == (TimerCheck(), None, [])
+    enter(again, TICK, 7)
+    # Before its first note there is none, so that another start does not take the rest for all.
+    assert "timercheck is not there" in make(tmp_path).damage
+
+
+def test_notes_of_messages_that_the_log_has_lost_are_not_trusted(tmp_path):
+    timers = make(tmp_path)
+    for number in range(100):
+        enter(timers, TICK, number)
+    timers.take(TimerCheck(read_ms=TICK, log_position=100))
+    timers.begin_flush(100)()
+    for log_end in (99, 100):
+        copytree(tmp_path, tmp_path / "copy")
+        assert make(tmp_path / "copy", log_end).damage == (
+            f"the log ends at 99, before messages that {tmp_path}/copy/timerlog has" if log_end == 99 else "")
+        rmtree(tmp_path / "copy")
+
+
+def test_what_is_forgotten_is_not_noted_by_a_flush_that_is_under_way(tmp_path):
     timers = make(tmp_path)
     enter(timers, TICK, 1)
-    flush(timers, read_ms=TICK, queue_offset=5, master_offset=5)
-    (tmp_path / "timerwheel").unlink()
-    again = make(tmp_path)
-    assert (again.check.queue_offset, again.check.read_ms, again.last_record()) == (0, TICK, None)
+    timers.take(TimerCheck(read_ms=TICK, log_position=0))
+    deed = timers.begin_flush(0)
+    with pytest.raises(StoreNotWritable, match="just being written"):
+        timers.forget()
+    deed()
+    timers.end_flush(is_done=True)
+    timers.forget()
+    assert not (tmp_path / "config" / "timercheck").exists()
 
 
 def test_a_record_that_is_none_is_told(tmp_path):
@@ -183,6 +246,7 @@ def test_old_files_go_with_the_log(tmp_path):
     timers = make(tmp_path)
     for number in range(200):
         enter(timers, TICK + 1000 * number, number)
+    flush(timers, read_ms=TICK)
     timers.drop_before(77)
     assert len(list((tmp_path / "timerlog").iterdir())) == 3
     timers.drop_before(78)
@@ -197,4 +261,4 @@ def test_a_store_without_timers_has_no_files_of_them(tmp_path):
     timers = make(tmp_path)
     timers.take(TimerCheck(read_ms=TICK, log_position=0))
     assert timers.begin_flush(0) is None
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["config"]
+    assert list(tmp_path.iterdir()) == []
