@@ -1,13 +1,11 @@
 """Work at brokers that nobody waits for: one lane for each broker, so that one that is slow or gone holds up only what
 is its own."""
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from regulus.client.tasks import TaskGroup
-
-_log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 64
 """Jobs under way in one lane."""
@@ -41,7 +39,7 @@ class Lanes:
         self._count += 1
         if self._working.get(broker, 0) < AT_ONCE_MAX:
             self._working[broker] = self._working.get(broker, 0) + 1
-            self._tasks.spawn(self._work(broker), f"work at broker {broker}")
+            self._tasks.supervise(partial(self._work, broker), f"work at broker {broker}")
         return True
 
     async def finish(self) -> None:
@@ -50,15 +48,9 @@ class Lanes:
 
     async def _work(self, broker: str) -> None:
         waiting = self._waiting[broker]
-        try:
-            while waiting:
-                self._count -= 1
-                try:
-                    await waiting.popleft()()
-                except Exception:       # one broken job must not end the lane
-                    _log.exception("work at broker %s failed", broker)
-        finally:
-            self._working[broker] -= 1
-            if not self._working[broker]:
-                del self._working[broker]
-                self._count -= len(self._waiting.pop(broker))
+        while waiting:
+            self._count -= 1
+            await waiting.popleft()()
+        self._working[broker] -= 1
+        if not self._working[broker]:
+            del self._working[broker], self._waiting[broker]

@@ -140,14 +140,16 @@ class ReceiveCall:
         dead letter. When this is cut short the others become visible to others soon."""
         kept: list[Popped] = []
         left = deque(popped)
+        is_cut_short = True
         try:
             while left:
                 each = left.popleft()
                 if await self._is_due(each, wanted, config, topic):
                     kept.append(each)
-        except BaseException:
-            self._renewing.release(config.group_name, topic, [each.handle for each in (*kept, *left)])
-            raise
+            is_cut_short = False
+        finally:
+            if is_cut_short:
+                self._renewing.release(config.group_name, topic, [each.handle for each in (*kept, *left)])
         return kept
 
     async def _is_due(self, each: Popped, wanted: SubscriptionData, config: SubscriptionGroupConfig,

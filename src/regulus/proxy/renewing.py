@@ -60,12 +60,16 @@ class Renewing:
         if renewed is None:
             yield receipt_handle.live(key[2], self._now_ms()) if live else receipt_handle.parse(key[2])
             return
+        is_decided = False
         try:
             yield renewed.handle
-        except BaseException as error:
-            if not isinstance(error, CallRefused) or error.code != Code.INVALID_RECEIPT_HANDLE:
-                self._undecided(renewed)
+            is_decided = True
+        except CallRefused as error:
+            is_decided = error.code == Code.INVALID_RECEIPT_HANDLE
             raise
+        finally:
+            if not is_decided:      # also when the call is cancelled
+                self._undecided(renewed)
 
     def _undecided(self, renewed: Renewed) -> None:
         if self._is_known(renewed.client_id):

@@ -34,7 +34,10 @@ async def test_a_lane_does_so_many_at_once_in_order_and_holds_up_no_other() -> N
     assert work._waiting == work._working == {}
 
 
-async def test_a_job_that_breaks_ends_no_lane(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_job_that_breaks_ends_no_lane(caplog: pytest.LogCaptureFixture,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 1)
     work = Lanes()
     done = []
 
@@ -44,8 +47,7 @@ async def test_a_job_that_breaks_ends_no_lane(caplog: pytest.LogCaptureFixture) 
     async def whole() -> None:
         done.append(1)
 
-    for _ in range(AT_ONCE_MAX):
-        work.put("a", broken)
+    work.put("a", broken)
     work.put("a", whole)
     await work.finish()
     assert done == [1]
