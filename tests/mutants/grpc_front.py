@@ -8,6 +8,9 @@ _RENEWING = "regulus/proxy/renewing.py"
 _OF_RENEWING = ("tests/unit/proxy/test_renewing.py",)
 _ACCESS = "regulus/proxy/access.py"
 _OF_ACCESS = ("tests/unit/proxy/test_access.py",)
+_RECEIVE = "regulus/proxy/receive_call.py"
+_CLIENTS = "regulus/proxy/clients.py"
+_OF_LANES = ("tests/unit/proxy/test_lanes.py",)
 _SENDING = "regulus/proxy/sending.py"
 _OF_SENDING = ("tests/unit/proxy/test_sending.py",)
 
@@ -30,11 +33,37 @@ MUTANTS = (
            old="        if under_way is not None:\n", new="        if False and under_way is not None:\n",
            tests=_OF_RENEWING),
     Mutant(name="a failed acknowledgement ends the renewal", path=_RENEWING,
-           old="                self._renewals.add(renewed)\n", new="                pass\n", tests=_OF_RENEWING),
+           old="                self._undecided(renewed)\n", new="                pass\n", tests=_OF_RENEWING),
+    Mutant(name="an acknowledgement that is cut short ends the renewal", path=_RENEWING,
+           old="        is_decided = False\n", new="        is_decided = True\n", tests=_OF_RENEWING),
+    Mutant(name="what a client that is gone had in hand is renewed for hours", path=_RENEWING,
+           old="        if self._is_known(renewed.client_id):\n", new="        if True:\n", tests=_OF_RENEWING),
+    Mutant(name="what is decided in vain is renewed twice at once", path="regulus/proxy/renewals.py",
+           old="        if not renewed.is_scheduled:  ", new="        if True:  ", tests=_OF_RENEWING),
+    Mutant(name="a change at a broker takes any time", path=_RENEWING, old="asyncio.timeout(CHANGE_S_MAX)",
+           new="asyncio.timeout(None)", tests=_OF_RENEWING),
+    Mutant(name="a client that leaves one group gives up the messages of all", path=_RENEWING,
+           old="self._renewals.take_client(client_id, group)", new="self._renewals.take_client(client_id)",
+           tests=_OF_RENEWING),
+    Mutant(name="all brokers share a lane", path=_RENEWING,
+           old="self._lanes.put(renewed.handle.broker, partial(self._renew, renewed))",
+           new='self._lanes.put("", partial(self._renew, renewed))', tests=_OF_RENEWING),
+    Mutant(name="a lane does any number of jobs at once", path="regulus/proxy/lanes.py",
+           old="        if self._working.get(broker, 0) < AT_ONCE_MAX:\n", new="        if True:\n", tests=_OF_LANES),
+    Mutant(name="any number of jobs waits for brokers", path="regulus/proxy/lanes.py",
+           old="        if self._count >= WAITING_MAX:\n", new="        if False:\n", tests=_OF_LANES),
+    Mutant(name="what is looked through for a client that goes away stays hidden", path=_RECEIVE,
+           old="            if is_cut_short:\n", new="            if False:\n",
+           tests=("tests/unit/proxy/test_receive_call.py",)),
+    Mutant(name="a client id belongs to whoever writes it", path=_CLIENTS,
+           old="        if client is not None and client.user != caller.user:\n", new="        if False:\n",
+           tests=("tests/unit/proxy/test_telemetry.py",)),
+    Mutant(name="a client id changes hands between the check and the deed", path=_CLIENTS,
+           old="        self.check_user(caller)\n", new="", tests=("tests/unit/proxy/test_clients.py",)),
     Mutant(name="what was renewed for a client that is gone stays invisible", path=_RENEWING,
            old="if not is_over and not self._renewals.renewed(renewed, handle):",
            new="if not is_over and not self._renewals.renewed(renewed, handle) and False:", tests=_OF_RENEWING),
-    Mutant(name="a poll outlives its client", path="regulus/proxy/receive_call.py",
+    Mutant(name="a poll outlives its client", path=_RECEIVE,
            old='            self._tasks.spawn(self._release_late(task, pop), f"release for {pop.consumer_group}")\n',
            new="", tests=_SERVICE),
     Mutant(name="a control character ends a property early", path=_SENDING,
@@ -53,6 +82,6 @@ MUTANTS = (
     Mutant(name="what gRPC says first is lost", path="regulus/proxy/front.py",
            old="            inside.other = self.transport  ", new="            inside.other = None  ",
            tests=("tests/unit/proxy/test_front.py",)),
-    Mutant(name="a client that reads nothing fills the memory", path="regulus/proxy/clients.py",
+    Mutant(name="a client that reads nothing fills the memory", path=_CLIENTS,
            old="asyncio.Queue(COMMANDS_MAX)", new="asyncio.Queue()", tests=("tests/unit/proxy/test_clients.py",)),
 )

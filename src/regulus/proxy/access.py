@@ -32,14 +32,13 @@ class CallAccess:
         self._rules = rules
         self.happenings = Happenings()
 
-    def check(self, method: str, request: Any, caller: Caller) -> None:
-        """Raises CallRefused UNAUTHORIZED."""
+    def check(self, method: str, request: Any, caller: Caller) -> str:
+        """The user who signed; empty for nobody, who may call from a white address. Raises CallRefused UNAUTHORIZED."""
         rules = self._rules()
         user = signer(caller, rules)
-        # Nobody in particular may call, too, from a white address.
         verdict = rules.permit(user or "", caller.host, needs(method, request, caller.namespace))
         if not isinstance(verdict, Denied):
-            return
+            return user or ""
         why = "its signature is missing or wrong" if user is None else verdict.rule
         self.happenings.note(DENIED, f"{method} of {caller.peer}: {why}")
         raise CallRefused(Code.UNAUTHORIZED, "the signature is missing or wrong: give the client the access key and "

@@ -11,7 +11,8 @@ CLIENT_ID_SIZE_MAX = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """`peer` is `host:port`; `authority` is what the client calls us; at `deadline_ms` it gives up, or never."""
+    """`peer` is `host:port`; `authority` is what the client calls us; at `deadline_ms` it gives up, or never. `user` is
+    who signed; empty for nobody, where nobody has to."""
 
     client_id: str = ""
     language: str = ""
@@ -22,6 +23,7 @@ class Caller:
     authority: str = ""
     peer: str = ""
     deadline_ms: int | None = None
+    user: str = ""
 
     @property
     def host(self) -> str:

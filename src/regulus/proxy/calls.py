@@ -97,10 +97,10 @@ class Calls:
         kind = request.client_type if client is None or not client.client_type else client.client_type
         if kind in settings.CONSUMERS:
             group = group_name(full_name(request.group, caller.namespace))
-            client = self._clients.heard(caller.client_id, self._now_ms())
+            client = self._clients.heard(caller, self._now_ms())
             client.group, client.client_type = group, kind
         elif kind == ClientType.PRODUCER:
-            client = self._clients.heard(caller.client_id, self._now_ms())
+            client = self._clients.heard(caller, self._now_ms())
             client.client_type = kind
         else:
             raise CallRefused(Code.UNRECOGNIZED_CLIENT_TYPE,
@@ -108,9 +108,13 @@ class Calls:
         return messages.HeartbeatResponse(status=status(Code.OK))
 
     async def notify_client_termination(self, request: Any, caller: Caller) -> Any:
-        """What the client has in hand becomes visible to others soon."""
-        self._clients.forget(caller.client_id)
-        await self._renewing.release_all(caller.client_id)
+        """What the client has in hand of the group that it names becomes visible to others soon. That group alone was
+        looked at by access control."""
+        group = full_name(request.group, caller.namespace) if request.HasField("group") else ""
+        client = self._clients.get(caller.client_id)
+        if client is not None and client.group in ("", group):
+            self._clients.forget(caller.client_id)
+        self._renewing.release_client(caller.client_id, group)
         return messages.NotifyClientTerminationResponse(status=status(Code.OK))
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -129,7 +133,7 @@ class Calls:
             for each in sendables:
                 topic_types.check(topic, taken, each.kind)
         if any(each.kind is MessageType.TRANSACTION for each in sendables):
-            self._clients.sends_to(caller.client_id, topic, self._now_ms())
+            self._clients.sends_to(caller, topic, self._now_ms())
         entries = await self._send_all(sendables, queues)
         codes = [entry.status.code for entry in entries]
         code = common(codes)

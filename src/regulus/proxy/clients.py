@@ -8,6 +8,7 @@ import itertools
 from typing import Any
 
 from regulus.errors import CallRefused
+from regulus.proxy.caller import Caller
 from regulus.proxy.config import ProxyConfig
 from regulus.wire.grpc.codes import ClientType, Code
 
@@ -46,9 +47,12 @@ class Stream:
 
 
 class Client:
-    __slots__ = ("client_type", "group", "heard_ms", "settings", "stream", "topics")
+    """One client, which belongs to `user`: whoever names its id is it only with that signature."""
 
-    def __init__(self) -> None:
+    __slots__ = ("client_type", "group", "heard_ms", "settings", "stream", "topics", "user")
+
+    def __init__(self, user: str) -> None:
+        self.user = user
         self.client_type = 0
         self.group = ""
         self.topics: dict[str, None] = {}      # that it sends to
@@ -69,30 +73,43 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def heard(self, client_id: str, now_ms: int) -> Client:
-        """The client, known from now on if it was not. Raises CallRefused when no more can be known."""
-        client = self._clients.pop(client_id, None)
+    def check_user(self, caller: Caller) -> None:
+        """An id is in no signature, so that anyone could write another's: it belongs to the user who brought it, until
+        the client is gone. Raises CallRefused."""
+        client = self._clients.get(caller.client_id)
+        if client is not None and client.user != caller.user:
+            raise CallRefused(Code.UNAUTHORIZED, "the client id belongs to a client of another user: let each client "
+                                                 "have an id of its own")
+
+    def heard(self, caller: Caller, now_ms: int) -> Client:
+        """The client, known from now on if it was not. Raises CallRefused for an id that is another user's, and when no
+        more can be known."""
+        self.check_user(caller)
+        client = self._clients.pop(caller.client_id, None)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
-            client = Client()
-        self._clients[client_id] = client       # in the order in which they were heard of
+            client = Client(caller.user)
+        self._clients[caller.client_id] = client       # in the order in which they were heard of
         client.heard_ms = now_ms
         return client
+
+    def knows(self, client_id: str) -> bool:
+        return client_id in self._clients
 
     def get(self, client_id: str) -> Client | None:
         return self._clients.get(client_id)
 
-    def sends_to(self, client_id: str, topic: str, now_ms: int) -> None:
-        """The client may be asked for the outcome of transactions of this topic."""
-        client = self.heard(client_id, now_ms)
+    def sends_to(self, caller: Caller, topic: str, now_ms: int) -> None:
+        """The client may be asked for the outcome of transactions of this topic. Raises CallRefused."""
+        client = self.heard(caller, now_ms)
         if topic in client.topics:
             return
         if len(client.topics) >= TOPICS_OF_CLIENT_MAX:
             raise CallRefused(Code.BAD_REQUEST, f"the client sends to {TOPICS_OF_CLIENT_MAX} topics already")
         client.client_type = client.client_type or ClientType.PRODUCER
         client.topics[topic] = None
-        self._producers.setdefault(topic, {})[client_id] = None
+        self._producers.setdefault(topic, {})[caller.client_id] = None
 
     def producer_topics(self) -> list[str]:
         """Topics that somebody who can be asked sends to."""
@@ -107,9 +124,9 @@ class Clients:
             return None
         return self._clients[ids[next(self._turns) % len(ids)]].stream
 
-    def opened(self, client_id: str, stream: Stream, now_ms: int) -> None:
-        """The latest stream of a client is the one on which it hears us."""
-        self.heard(client_id, now_ms).stream = stream
+    def opened(self, caller: Caller, stream: Stream, now_ms: int) -> None:
+        """The latest stream of a client is the one on which it hears us. Raises CallRefused."""
+        self.heard(caller, now_ms).stream = stream
 
     def closed(self, client_id: str, stream: Stream) -> None:
         client = self._clients.get(client_id)

@@ -1,6 +1,5 @@
 """Deeds on messages that were popped: take, acknowledge, keep invisible for longer, put among the dead letters."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from regulus.errors import CallRefused, HeaderError, RecordError
@@ -120,12 +119,3 @@ async def _check_place(brokers: Brokers, group: str, topic: str, handle: Receipt
     if (found.topic, found.queue_id, found.queue_offset) != (handle.real_topic(topic, group), handle.queue_id,
                                                              handle.queue_offset):
         raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names the place of another message")
-
-
-async def release(brokers: Brokers, group: str, topic: str, popped: Sequence[ReceiptHandle], after_ms: int) -> None:
-    """Let messages become visible soon, which nobody will acknowledge. What fails becomes visible in its time."""
-    for handle in popped:
-        try:
-            await change_invisible(brokers, group, topic, handle, after_ms)
-        except CallRefused:
-            continue

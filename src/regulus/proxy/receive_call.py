@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -73,8 +74,9 @@ class ReceiveCall:
         except CallRefused as error:
             yield await self._refusal(error)
         finally:
-            if waiting:
-                self._release(group, topic, waiting)
+            for each in waiting:
+                self._renewing.drop((caller.client_id, group, each.handle.text()))
+            self._renewing.release(group, topic, [each.handle for each in waiting])
         end = messages.ReceiveMessageResponse()
         set_ms(end.delivery_timestamp, self._now_ms())
         yield end
@@ -91,7 +93,7 @@ class ReceiveCall:
         invisible_ms = receiving.invisible_ms(request, self._config)
         broker = await self._broker(request, topic)
         config = await self._catalog.group(group, topic)
-        client = self._clients.heard(caller.client_id, now_ms)
+        client = self._clients.heard(caller, now_ms)
         client.client_type = client.client_type or (ClientType.PUSH_CONSUMER if request.auto_renew
                                                     else ClientType.SIMPLE_CONSUMER)
         client.group = client.group or group
@@ -130,28 +132,41 @@ class ReceiveCall:
             popped = await task
         except CallRefused:
             return
-        await popping.release(self._brokers, pop.consumer_group, pop.topic, [each.handle for each in popped],
-                              self._config.invisible_time_millis_when_clear)
+        self._renewing.release(pop.consumer_group, pop.topic, [each.handle for each in popped])
 
     async def _that_are_due(self, popped: list[Popped], wanted: SubscriptionData, config: SubscriptionGroupConfig,
                             topic: str) -> list[Popped]:
         """Without what the client did not ask for, which is acknowledged, and what failed too often, which becomes a
-        dead letter."""
+        dead letter. When this is cut short the others become visible to others soon."""
         kept: list[Popped] = []
-        for each in popped:
-            try:
-                if not receiving.has_wanted_tag(each.message.properties.get(names.TAGS, ""), wanted):
-                    await popping.ack(self._brokers, config.group_name, topic, each.handle)
-                elif each.message.reconsume_times >= settings.max_attempts(config):
-                    await popping.to_dead_letters(self._brokers, config.group_name, topic, each.handle,
-                                                  message_id(each.message))
-                else:
+        left = deque(popped)
+        is_cut_short = True
+        try:
+            while left:
+                each = left.popleft()
+                if await self._is_due(each, wanted, config, topic):
                     kept.append(each)
-            except CallRefused as error:
-                _log.warning("message %s of group %s is delivered though it should not: %s", message_id(each.message),
-                             config.group_name, error)
-                kept.append(each)
+            is_cut_short = False
+        finally:
+            if is_cut_short:
+                self._renewing.release(config.group_name, topic, [each.handle for each in (*kept, *left)])
         return kept
+
+    async def _is_due(self, each: Popped, wanted: SubscriptionData, config: SubscriptionGroupConfig,
+                      topic: str) -> bool:
+        try:
+            if not receiving.has_wanted_tag(each.message.properties.get(names.TAGS, ""), wanted):
+                await popping.ack(self._brokers, config.group_name, topic, each.handle)
+            elif each.message.reconsume_times >= settings.max_attempts(config):
+                await popping.to_dead_letters(self._brokers, config.group_name, topic, each.handle,
+                                              message_id(each.message))
+            else:
+                return True
+        except CallRefused as error:
+            _log.warning("message %s of group %s is delivered though it should not: %s", message_id(each.message),
+                         config.group_name, error)
+            return True
+        return False
 
     def _element(self, popped: Popped, request: Any, caller: Caller, topic: str, group: str) -> Any:
         text = popped.handle.text()
@@ -160,7 +175,3 @@ class ReceiveCall:
                 key=(caller.client_id, group, text), topic=topic, message_id=message_id(popped.message),
                 handle=popped.handle, taken_at_ms=self._now_ms(), attempts=popped.message.reconsume_times))
         return messages.ReceiveMessageResponse(message=to_message(popped.message, topic, text))
-
-    def _release(self, group: str, topic: str, waiting: list[Popped]) -> None:
-        self._tasks.spawn(popping.release(self._brokers, group, topic, [each.handle for each in waiting],
-                                          self._config.invisible_time_millis_when_clear), f"release for {group}")

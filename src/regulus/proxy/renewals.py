@@ -37,6 +37,7 @@ class Renewed:
     attempts: int = 0           # deliveries of the message before this one
     renewals: int = 0
     failures: int = 0
+    is_scheduled: bool = False  # among the due ones, or handed out by `due` and not begun
 
     @property
     def client_id(self) -> str:
@@ -52,25 +53,25 @@ class Renewals:
         self._config = config
         self._kept: dict[Key, Renewed] = {}
         self._of_client: dict[str, dict[Key, None]] = {}
-        self._due: list[tuple[int, int, Key]] = []
+        self._due: list[tuple[int, int, Renewed]] = []
         self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def add(self, renewed: Renewed) -> bool:
-        """False when no more can be kept: the message becomes visible in its time."""
+        """False when no more can be kept: the message becomes visible in its time. What was taken may come back."""
         if len(self._kept) >= self._config.renewals_max:
             return False
         self._kept[renewed.key] = renewed
         self._of_client.setdefault(renewed.client_id, {})[renewed.key] = None
-        self._schedule(renewed)
+        if not renewed.is_scheduled:        # else it is among the due ones still, and would be renewed twice
+            self._schedule(renewed)
         return True
 
-    def newest(self, key: Key) -> ReceiptHandle | None:
-        """The handle that counts now for one that was given; None where nothing is renewed for it."""
-        renewed = self._kept.get(key)
-        return None if renewed is None else renewed.handle
+    def has(self, renewed: Renewed) -> bool:
+        """Whether it is this one that is renewed for its key."""
+        return self._kept.get(renewed.key) is renewed
 
     def take(self, key: Key) -> Renewed | None:
         """What is renewed for a handle that was given, and is not any more: its client has decided."""
@@ -83,23 +84,29 @@ class Renewals:
             del self._of_client[renewed.client_id]
         return renewed
 
-    def take_client(self, client_id: str) -> list[Renewed]:
-        """All that a client has in hand, which is not renewed any more."""
-        keys = list(self._of_client.get(client_id, ()))
+    def take_client(self, client_id: str, group: str | None = None) -> list[Renewed]:
+        """All that a client has in hand, or what of one group, which is not renewed any more."""
+        keys = [key for key in self._of_client.get(client_id, ()) if group is None or key[1] == group]
         taken = [self._kept[key] for key in keys]
         for key in keys:
             self.take(key)
         return taken
 
     def due(self, now_ms: int) -> list[Renewed]:
-        """Those to renew now, at most DUE_MAX: each comes back through `renewed`, `failed` or `take`."""
+        """Those to renew now, at most DUE_MAX: each is begun, and comes back through `renewed`, `failed` or `take`."""
         found: list[Renewed] = []
         while self._due and self._due[0][0] <= now_ms and len(found) < DUE_MAX:
-            _, _, key = heapq.heappop(self._due)
-            renewed = self._kept.get(key)
-            if renewed is not None:
+            _, _, renewed = heapq.heappop(self._due)
+            if self.has(renewed):
                 found.append(renewed)
+            else:
+                renewed.is_scheduled = False
         return found
+
+    def begin(self, renewed: Renewed) -> bool:
+        """Whether one that was due still is to be renewed."""
+        renewed.is_scheduled = False
+        return self.has(renewed)
 
     def is_over(self, renewed: Renewed, now_ms: int) -> bool:
         """Whether the message was held for too long to be renewed again."""
@@ -111,7 +118,7 @@ class Renewals:
 
     def renewed(self, renewed: Renewed, handle: ReceiptHandle) -> bool:
         """False when the client decided meanwhile: the new handle is then the caller's to settle."""
-        if self._kept.get(renewed.key) is not renewed:
+        if not self.has(renewed):
             return False
         renewed.handle = handle
         renewed.renewals += 1
@@ -122,16 +129,29 @@ class Renewals:
     def failed(self, renewed: Renewed, *, is_final: bool, now_ms: int) -> None:
         """A renewal that did not succeed; tried again soon unless it is the last failure that is borne."""
         renewed.failures += 1
-        if is_final or renewed.failures >= self._config.max_renew_retry_times:
-            if self._kept.get(renewed.key) is renewed:
-                self.take(renewed.key)
+        if not self.has(renewed):
             return
-        if self._kept.get(renewed.key) is renewed:
-            self._push(now_ms + self._config.renew_schedule_period_millis // 5, renewed.key)
+        if is_final or renewed.failures >= self._config.max_renew_retry_times:
+            self.take(renewed.key)
+        else:
+            self._push(now_ms + self._config.renew_schedule_period_millis // 5, renewed)
 
     def _schedule(self, renewed: Renewed) -> None:
         self._push(renewed.handle.visible_at_ms - self._config.renew_ahead_time_millis
-                   - self._config.renew_schedule_period_millis, renewed.key)
+                   - self._config.renew_schedule_period_millis, renewed)
 
-    def _push(self, at_ms: int, key: Key) -> None:
-        heapq.heappush(self._due, (at_ms, next(self._numbers), key))
+    def _push(self, at_ms: int, renewed: Renewed) -> None:
+        if len(self._due) > 2 * len(self._kept) + DUE_MAX:
+            self._sweep()
+        renewed.is_scheduled = True
+        heapq.heappush(self._due, (at_ms, next(self._numbers), renewed))
+
+    def _sweep(self) -> None:
+        """Most messages are acknowledged long before they are due. Costs what was added since the last time."""
+        kept = []
+        for entry in self._due:
+            entry[2].is_scheduled = self.has(entry[2])
+            if entry[2].is_scheduled:
+                kept.append(entry)
+        heapq.heapify(kept)
+        self._due = kept

@@ -2,48 +2,57 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused
 from regulus.proxy import popping, receipt_handle, settings
 from regulus.proxy.brokers import Brokers
 from regulus.proxy.config import ProxyConfig
+from regulus.proxy.lanes import Lanes
 from regulus.proxy.receipt_handle import ReceiptHandle
-from regulus.proxy.renewals import Key, Renewals, Renewed
+from regulus.proxy.renewals import DUE_MAX, Key, Renewals, Renewed
 from regulus.wire.grpc.codes import Code
 
 _log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 64
-"""Renewals under way."""
+CHANGE_S_MAX = 5.0
+"""How long one change of a message's time may take, with all that it takes to find its broker."""
 
 
 class Renewing:
-    def __init__(self, brokers: Brokers, config: ProxyConfig, now_ms: Callable[[], int]) -> None:
+    """`is_known` says whether a client of this id is there: what one has in hand that is gone is not renewed."""
+
+    def __init__(self, brokers: Brokers, config: ProxyConfig, now_ms: Callable[[], int],
+                 is_known: Callable[[str], bool]) -> None:
         self._brokers = brokers
         self._config = config
         self._now_ms = now_ms
+        self._is_known = is_known
         self._renewals = Renewals(config)
-        self._under_way: dict[Key, asyncio.Task[None]] = {}
-        self._room = asyncio.Semaphore(AT_ONCE_MAX)
-        self._tasks = TaskGroup()
+        self._under_way: dict[Key, asyncio.Future[None]] = {}
+        self._lanes = Lanes()
 
     def __len__(self) -> int:
         return len(self._renewals)
 
     def add(self, renewed: Renewed) -> None:
+        if not self._is_known(renewed.client_id):
+            return
         if not self._renewals.add(renewed):
             _log.warning("%d messages are renewed already, and no more can be (renewalsMax): what is received now "
                          "becomes visible to others in its time", len(self._renewals))
 
+    def drop(self, key: Key) -> None:
+        """The message never reached its client."""
+        self._renewals.take(key)
+
     @asynccontextmanager
     async def decided(self, key: Key, *, live: bool = True) -> AsyncIterator[ReceiptHandle]:
         """The handle that counts for one that a client gives, whose message is not renewed any more, unless what is
-        done with it fails and may be tried again. Without a renewal it is the handle itself, which must be `live`.
-        Raises CallRefused."""
+        done with it fails or is cut short, and may be tried again. Without a renewal it is the handle itself, which
+        must be `live`. Raises CallRefused."""
         under_way = self._under_way.get(key)
         if under_way is not None:
             await asyncio.wait([under_way])
@@ -51,48 +60,84 @@ class Renewing:
         if renewed is None:
             yield receipt_handle.live(key[2], self._now_ms()) if live else receipt_handle.parse(key[2])
             return
+        is_decided = False
         try:
             yield renewed.handle
+            is_decided = True
         except CallRefused as error:
-            if error.code != Code.INVALID_RECEIPT_HANDLE:
-                self._renewals.add(renewed)
+            is_decided = error.code == Code.INVALID_RECEIPT_HANDLE
             raise
+        finally:
+            if not is_decided:      # also when the call is cancelled
+                self._undecided(renewed)
 
-    def begin_due(self) -> None:
-        """Costs what is due."""
-        for renewed in self._renewals.due(self._now_ms()):
-            task = self._tasks.spawn(self._renew(renewed), f"renewal for {renewed.client_id}")
-            self._under_way[renewed.key] = task
-            task.add_done_callback(partial(self._done, renewed.key))
+    def _undecided(self, renewed: Renewed) -> None:
+        if self._is_known(renewed.client_id):
+            self.add(renewed)
+        else:
+            self.release(renewed.group, renewed.topic, [renewed.handle])
 
-    def _done(self, key: Key, task: asyncio.Task[None]) -> None:
-        self._under_way.pop(key, None)
+    def begin_due(self) -> bool:
+        """Costs what is due; whether more may be due now."""
+        due = self._renewals.due(self._now_ms())
+        for renewed in due:
+            if not self._lanes.put(renewed.handle.broker, partial(self._renew, renewed)):
+                self._renewals.begin(renewed)
+                self._renewals.failed(renewed, is_final=False, now_ms=self._now_ms())
+        return len(due) == DUE_MAX
 
-    async def release_all(self, client_id: str) -> None:
-        """What a client has in hand that is gone becomes visible to others soon."""
-        for taken in self._renewals.take_client(client_id):
-            await popping.release(self._brokers, taken.group, taken.topic, [taken.handle],
-                                  self._config.invisible_time_millis_when_clear)
+    def release_client(self, client_id: str, group: str | None = None) -> None:
+        """What a client that is gone has in hand, or what of one group, becomes visible to others soon."""
+        for taken in self._renewals.take_client(client_id, group):
+            self.release(taken.group, taken.topic, [taken.handle])
 
-    async def stop(self) -> None:
-        await self._tasks.cancel()
+    def release(self, group: str, topic: str, handles: Iterable[ReceiptHandle]) -> None:
+        """Let messages become visible soon, which nobody will acknowledge. What fails becomes visible in its time."""
+        for handle in handles:
+            self._lanes.put(handle.broker, partial(self._release, group, topic, handle))
+
+    async def finish(self) -> None:
+        """Wait for what is under way, for a second at most."""
+        await self._lanes.finish()
+
+    async def _release(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        try:
+            await self._change(group, topic, handle, self._config.invisible_time_millis_when_clear)
+        except CallRefused as error:
+            _log.debug("a message of group %s becomes visible in its time: %s", group, error)
 
     async def _renew(self, renewed: Renewed) -> None:
-        async with self._room:
-            is_over = self._renewals.is_over(renewed, self._now_ms())
-            wanted_ms = settings.retry_delay_ms(renewed.attempts) if is_over else self._renewals.extension_ms(renewed)
-            if is_over:
-                self._renewals.take(renewed.key)
-            try:
-                handle = await popping.change_invisible(self._brokers, renewed.group, renewed.topic, renewed.handle,
-                                                        wanted_ms)
-            except CallRefused as error:
-                if not is_over:
-                    self._renewals.failed(renewed, is_final=error.code == Code.INVALID_RECEIPT_HANDLE,
-                                          now_ms=self._now_ms())
-                _log.info("message %s of group %s was not renewed: %s", renewed.message_id, renewed.group, error)
-                return
-            if not is_over and not self._renewals.renewed(renewed, handle):
-                # Its client has gone meanwhile: nobody will acknowledge it by the handle that was just made.
-                await popping.release(self._brokers, renewed.group, renewed.topic, [handle],
-                                      self._config.invisible_time_millis_when_clear)
+        if not self._renewals.begin(renewed):
+            return
+        self._under_way[renewed.key] = done = asyncio.get_running_loop().create_future()
+        try:
+            await self._renew_one(renewed)
+        finally:
+            del self._under_way[renewed.key]
+            done.set_result(None)
+
+    async def _renew_one(self, renewed: Renewed) -> None:
+        is_over = self._renewals.is_over(renewed, self._now_ms())
+        wanted_ms = settings.retry_delay_ms(renewed.attempts) if is_over else self._renewals.extension_ms(renewed)
+        if is_over:
+            self._renewals.take(renewed.key)
+        try:
+            handle = await self._change(renewed.group, renewed.topic, renewed.handle, wanted_ms)
+        except CallRefused as error:
+            if not is_over:
+                self._renewals.failed(renewed, is_final=error.code == Code.INVALID_RECEIPT_HANDLE,
+                                      now_ms=self._now_ms())
+            _log.info("message %s of group %s was not renewed: %s", renewed.message_id, renewed.group, error)
+            return
+        if not is_over and not self._renewals.renewed(renewed, handle):
+            # Its client has gone meanwhile: nobody will acknowledge it by the handle that was just made.
+            self.release(renewed.group, renewed.topic, [handle])
+
+    async def _change(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
+        """Raises CallRefused."""
+        try:
+            async with asyncio.timeout(CHANGE_S_MAX):
+                return await popping.change_invisible(self._brokers, group, topic, handle, invisible_ms)
+        except TimeoutError as error:
+            raise CallRefused(Code.PROXY_TIMEOUT, f"broker {handle.broker} does not answer within {CHANGE_S_MAX} s"
+                              ) from error

@@ -55,7 +55,7 @@ class ProxyServer:
         self._front = Front(transport, config.connections_max)
         self._clients = Clients(config)
         catalog = Catalog(brokers, config)
-        self._renewing = Renewing(brokers, config, now_ms)
+        self._renewing = Renewing(brokers, config, now_ms, self._clients.knows)
         self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._telemetry = Telemetry(catalog, self._clients, config, now_ms)
@@ -95,15 +95,16 @@ class ProxyServer:
             await self._server.stop(STOP_S)
         await self._front.stop()
         await self._receive.stop()
-        await self._renewing.stop()
+        await self._renewing.finish()
         await self._brokers.stop()
 
     async def _tick(self) -> None:
         while True:
-            self._renewing.begin_due()
+            while self._renewing.begin_due():
+                await asyncio.sleep(0)
             for client_id in self._clients.expired(now_ms()):
                 self._clients.forget(client_id)
-                await self._renewing.release_all(client_id)
+                self._renewing.release_client(client_id)
             await self._tell_brokers()
             if self._read_accounts is not None:
                 self._read_accounts(time.monotonic_ns() // 1_000_000)

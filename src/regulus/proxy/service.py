@@ -7,6 +7,7 @@ the end of a telemetry stream.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -104,9 +105,7 @@ class Service(grpc.GenericRpcHandler):
 
     async def _admitted(self, method: str, request: Any, context: Any) -> Caller:
         """Who calls, when all may go on. Raises CallRefused."""
-        caller = await self._caller(context)
-        self._check(method, request, caller)
-        return caller
+        return self._checked(method, request, await self._caller(context))
 
     def _check_room(self) -> None:
         """Raises CallRefused when as much is under way as may be."""
@@ -125,10 +124,13 @@ class Service(grpc.GenericRpcHandler):
         deadline = None if left_s is None or left_s > DEADLINE_S_MAX else self._now_ms() + int(left_s * 1000)
         return caller_of(context.invocation_metadata() or (), peer or "", deadline)
 
-    def _check(self, method: str, request: Any, caller: Caller) -> None:
+    def _checked(self, method: str, request: Any, caller: Caller) -> Caller:
+        """The caller, with the user who signed. Raises CallRefused."""
         if self._access is not None:
-            self._access.check(method, request, caller)
+            caller = replace(caller, user=self._access.check(method, request, caller))
         check_client_id(caller)
+        self._clients.check_user(caller)
+        return caller
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
@@ -136,8 +138,7 @@ class Service(grpc.GenericRpcHandler):
         self._receiving += 1
         try:
             request = messages.ReceiveMessageRequest.FromString(data)
-            caller = await self._caller(context)
-            self._check("ReceiveMessage", request, caller)
+            caller = self._checked("ReceiveMessage", request, await self._caller(context))
             if self._receiving > self._config.receive_streams_max:
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.receive_streams_max} receives are under way "
                                                           "(receiveStreamsMax)")
@@ -186,7 +187,7 @@ class Service(grpc.GenericRpcHandler):
         try:
             async for data in requests:
                 command = messages.TelemetryCommand.FromString(data)
-                self._check("Telemetry", command, caller)
+                caller = self._checked("Telemetry", command, caller)
                 await self._telemetry.take(command, caller, stream)
                 if is_first and self._telemetry.wants_repeats(caller):
                     for delay_s in NODE_JS_REPEATS_S:

@@ -52,18 +52,18 @@ class Telemetry:
                 raise CallRefused(Code.BAD_REQUEST, f"{len(topics)} topics; {TOPICS_OF_CLIENT_MAX} are the most")
             merged = settings.merged(told, self._config, None)
             for topic in topics:
-                self._clients.sends_to(caller.client_id, topic, self._now_ms())
+                self._clients.sends_to(caller, topic, self._now_ms())
         elif kind == "subscription":
             group = group_name(full_name(told.subscription.group, caller.namespace))
             for entry in told.subscription.subscriptions[:TOPICS_OF_CLIENT_MAX]:
                 topic_name(full_name(entry.topic, caller.namespace))
             merged = settings.merged(told, self._config, await self._group(group))
-            self._clients.heard(caller.client_id, self._now_ms()).group = group
+            self._clients.heard(caller, self._now_ms()).group = group
         else:
             raise CallRefused(Code.BAD_REQUEST, "the settings are neither a producer's nor a consumer's")
-        client = self._clients.heard(caller.client_id, self._now_ms())
+        client = self._clients.heard(caller, self._now_ms())
         client.client_type, client.settings = told.client_type, merged
-        self._clients.opened(caller.client_id, stream, self._now_ms())
+        self._clients.opened(caller, stream, self._now_ms())
         stream.send(messages.TelemetryCommand(status=status(Code.OK), settings=merged))
 
     async def _group(self, group: str) -> Any:

@@ -4,6 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from regulus.access.accounts import Account, Grant
+from regulus.access.plain_rules import PlainRules
+from regulus.access.white_addresses import WhiteAddresses
+from regulus.proxy.access import CallAccess
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.server import ProxyServer
 from regulus.transport.config import TransportConfig
@@ -21,6 +25,21 @@ def brokers() -> ScriptedBrokers:
 @pytest.fixture
 async def front(brokers: ScriptedBrokers) -> AsyncIterator[ProxyServer]:
     server = ProxyServer(ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1"), brokers, TransportConfig())
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def guarded(brokers: ScriptedBrokers) -> AsyncIterator[ProxyServer]:
+    """A front of three accounts, whose names and secrets are the same: see `signed_by`."""
+    granted = {"sender": ("trans", Grant.PUB), "stranger": ("normal", Grant.PUB), "consumer": ("normal", Grant.SUB)}
+    accounts = {name: Account(access_key=name, secret_key=name, white_addresses=WhiteAddresses(),
+                              topics={topic: grant}, groups={"g": grant})
+                for name, (topic, grant) in granted.items()}
+    rules = PlainRules(WhiteAddresses(), accounts)
+    server = ProxyServer(ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1"), brokers, TransportConfig(),
+                         CallAccess(lambda: rules))
     await server.start()
     yield server
     await server.stop()

@@ -1,6 +1,7 @@
 """Brokers that answer by a table, and a client that calls the front over a real connection."""
 
 import asyncio
+import hmac
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,13 @@ Answer = Callable[[RemotingCommand], RemotingCommand]
 METADATA = (("x-mq-client-id", "client-1"), ("x-mq-language", "JAVA"), ("x-mq-client-version", "5.0.7"))
 
 
+def signed_by(user: str, client_id: str = "client-1") -> tuple[tuple[str, str], ...]:
+    """The metadata of a call of a user whose secret is the name."""
+    signature = hmac.digest(user.encode(), b"today", "sha1").hex()
+    return (("x-mq-client-id", client_id), ("x-mq-date-time", "today"),
+            ("authorization", f"MQv2-HMAC-SHA1 Credential={user}, Signature={signature}"))
+
+
 class ScriptedBrokers:
     """One broker `a` with the topics of `topics` (name -> message.type), and a table of answers by request code."""
 
@@ -29,6 +37,8 @@ class ScriptedBrokers:
         self.asked: list[RemotingCommand] = []
         self.answers: dict[int, Answer] = {}
         self.held: asyncio.Event | None = None      # pops wait for it
+        self.dead = ""      # a broker that answers nothing
+        self.silent: set[int] = set()       # codes that nothing answers
 
     async def start(self) -> None: ...
 
@@ -37,6 +47,8 @@ class ScriptedBrokers:
     async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         self.asked.append(command)
         await asyncio.sleep(0)
+        if command.code in self.silent or (broker and broker == self.dead):
+            await asyncio.Event().wait()
         if command.code == RequestCode.POP_MESSAGE and self.held is not None:
             await self.held.wait()
         if command.code in self.answers:
@@ -84,11 +96,11 @@ class Caller:
     async def raw(self, method: str, data: bytes) -> bytes:
         return await self.channel.unary_unary(f"/{messages.SERVICE}/{method}")(data, metadata=METADATA, timeout=10)
 
-    def receive(self, request: Any, timeout: float = 10) -> Any:
+    def receive(self, request: Any, timeout: float = 10, metadata: tuple[tuple[str, str], ...] = METADATA) -> Any:
         call = self.channel.unary_stream(f"/{messages.SERVICE}/ReceiveMessage",
                                          request_serializer=lambda each: each.SerializeToString(),
                                          response_deserializer=messages.ReceiveMessageResponse.FromString)
-        return call(request, metadata=METADATA, timeout=timeout)
+        return call(request, metadata=metadata, timeout=timeout)
 
     def telemetry(self, metadata: tuple[tuple[str, str], ...] = METADATA) -> Any:
         call = self.channel.stream_stream(f"/{messages.SERVICE}/Telemetry",

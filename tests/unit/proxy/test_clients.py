@@ -1,16 +1,24 @@
 """Who is there, who can be asked, and how one that reads nothing is cut off."""
 
+import pytest
+
+from regulus.errors import CallRefused
+from regulus.proxy.caller import Caller
 from regulus.proxy.clients import COMMANDS_MAX, Clients, Stream
 from regulus.proxy.config import ProxyConfig
+
+
+def called(client_id: str, user: str = "") -> Caller:
+    return Caller(client_id=client_id, user=user)
 
 
 async def test_producers_are_asked_in_turn_and_only_those_that_hear_us() -> None:
     clients = Clients(ProxyConfig())
     streams = [Stream(), Stream()]
     for number, stream in enumerate(streams):
-        clients.sends_to(f"c{number}", "t", 0)
-        clients.opened(f"c{number}", stream, 0)
-    clients.sends_to("deaf", "t", 0)
+        clients.sends_to(called(f"c{number}"), "t", 0)
+        clients.opened(called(f"c{number}"), stream, 0)
+    clients.sends_to(called("deaf"), "t", 0)
     assert {id(clients.producer_stream("t")) for _ in range(4)} == {id(each) for each in streams}
     clients.closed("c0", streams[0])
     assert {id(clients.producer_stream("t")) for _ in range(4)} == {id(streams[1])}
@@ -25,9 +33,9 @@ async def test_producers_are_asked_in_turn_and_only_those_that_hear_us() -> None
 async def test_the_latest_stream_of_a_client_counts() -> None:
     clients = Clients(ProxyConfig())
     first, second = Stream(), Stream()
-    clients.sends_to("c", "t", 0)
-    clients.opened("c", first, 0)
-    clients.opened("c", second, 0)
+    clients.sends_to(called("c"), "t", 0)
+    clients.opened(called("c"), first, 0)
+    clients.opened(called("c"), second, 0)
     clients.closed("c", first)
     assert clients.producer_stream("t") is second
 
@@ -41,10 +49,28 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
 
 async def test_clients_that_are_silent_are_forgotten_unless_their_stream_is_open() -> None:
     clients = Clients(ProxyConfig())
-    clients.heard("silent", 0)
-    clients.opened("open", Stream(), 0)
-    clients.heard("late", 1)
-    clients.heard("silent too", 0)
-    clients.heard("silent", 5)
+    clients.heard(called("silent"), 0)
+    clients.opened(called("open"), Stream(), 0)
+    clients.heard(called("late"), 1)
+    clients.heard(called("silent too"), 0)
+    clients.heard(called("silent"), 5)
     assert clients.expired(120_000) == []
     assert clients.expired(120_001) == ["late", "silent too"]
+
+
+async def test_a_client_id_belongs_to_the_user_who_brought_it_until_the_client_is_gone() -> None:
+    clients = Clients(ProxyConfig())
+    stream = Stream()
+    clients.sends_to(called("c", "owner"), "t", 0)
+    clients.opened(called("c", "owner"), stream, 0)
+    for user in ("other", ""):
+        with pytest.raises(CallRefused, match="another user") as refused:
+            clients.opened(called("c", user), Stream(), 0)
+        assert refused.value.code == 40100
+        with pytest.raises(CallRefused, match="another user"):
+            clients.sends_to(called("c", user), "u", 0)
+    assert clients.producer_stream("t") is stream
+    assert clients.producer_topics() == ["t"]
+    clients.forget("c")
+    clients.sends_to(called("c", "other"), "u", 0)
+    assert clients.producer_topics() == ["u"]

@@ -306,8 +306,9 @@ async def test_what_is_popped_for_a_client_that_is_gone_becomes_visible_soon(cal
     assert ext["invisibleTime"] == "1000"
 
 
-async def test_a_push_consumer_that_ends_leaves_its_messages_to_others(caller: Caller,
+async def test_a_push_consumer_that_ends_leaves_its_messages_to_others(caller: Caller, front: ProxyServer,
                                                                        brokers: ScriptedBrokers) -> None:
+    """Those of the group that it names: access control looked at no other."""
     brokers.answers[RequestCode.CHANGE_MESSAGE_INVISIBLETIME] = lambda command: command.response(
         0, ext={"popTime": "5", "invisibleTime": "1000", "reviveQid": "6"})
     brokers.answers[RequestCode.POP_MESSAGE] = popped(b"one", b"two")
@@ -317,8 +318,12 @@ async def test_a_push_consumer_that_ends_leaves_its_messages_to_others(caller: C
     entry = messages.AckMessageEntry(receipt_handle=found[0].system_properties.receipt_handle)
     await caller.call("AckMessage", messages.AckMessageRequest(group=resource("g"), topic=resource("normal"),
                                                                entries=[entry]))
-    response = await caller.call("NotifyClientTermination", messages.NotifyClientTerminationRequest())
-    assert response.status.code == 20000
+    for group in (None, resource("another")):
+        leaving = messages.NotifyClientTerminationRequest(group=group)
+        assert (await caller.call("NotifyClientTermination", leaving)).status.code == 20000
+    leaving = messages.NotifyClientTerminationRequest(group=resource("g"))
+    assert (await caller.call("NotifyClientTermination", leaving)).status.code == 20000
+    await front._renewing.finish()
     (ext,) = brokers.asked_for(RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
     assert (ext["offset"], ext["invisibleTime"]) == ("1", "1000")
 
