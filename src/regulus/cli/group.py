@@ -10,8 +10,9 @@ from regulus.cli.options import LIMIT, OFFSET
 from regulus.cli.output import counted, print_json, print_rows, print_table, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.group_admin import LATEST, GroupProgress
-from regulus.client.running_info import BLOCKED_QUEUES, TASKS_RESTARTED
-from regulus.errors import ClientError, NoRoute
+from regulus.client.received_message import PoppedState
+from regulus.client.running_info import BLOCKED_QUEUES, POPPED, TASKS_RESTARTED
+from regulus.errors import BrokerRefused, ClientError, NoRoute
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import ConsumerRunningInfo
@@ -101,19 +102,31 @@ async def members(admin: Admin, name: str, json_output: bool) -> None:
 @with_output
 @with_admin
 async def show(admin: Admin, name: str, json_output: bool) -> None:
-    """Show how the members of group NAME fare: queues, cached messages, blocked queues, tasks that died."""
+    """Show how the members of group NAME fare: queues, cached messages, blocked queues, tasks that died; of those that
+    pop, how many messages are in each state. A member that cannot be asked, as by gRPC, has dashes."""
     connection = await admin.consumer_connection(name)
     if connection is None:
         raise ClientError(f"nobody consumes as group {name} now", ResponseCode.CONSUMER_NOT_ONLINE)
-    rows = [_row_of(each.client_id, await admin.consumer_running_info(name, each.client_id))
-            for each in connection.connection_set]
-    print_rows(("client", "queues", "cached", "blocked", "restarts"), rows, json_output=json_output)
+    rows = [_row_of(each.client_id, await _info_of(admin, name, each.client_id)) for each in connection.connection_set]
+    print_rows(_SHOWN, rows, json_output=json_output)
 
 
-def _row_of(client_id: str, info: ConsumerRunningInfo) -> tuple[object, ...]:
+_SHOWN = ("client", "queues", "cached", "blocked", "restarts", *(state.lower() for state in PoppedState))
+
+
+async def _info_of(admin: Admin, name: str, client_id: str) -> ConsumerRunningInfo | None:
+    try:
+        return await admin.consumer_running_info(name, client_id)
+    except BrokerRefused:
+        return None
+
+
+def _row_of(client_id: str, info: ConsumerRunningInfo | None) -> tuple[object, ...]:
     """Clients other than ours do not count blocked queues and restarts."""
+    if info is None:
+        return client_id, *("-" for _ in _SHOWN[1:])
     counts = [int(count) if (count := info.properties.get(key)) is not None else "-"
-              for key in (BLOCKED_QUEUES, TASKS_RESTARTED)]
+              for key in (BLOCKED_QUEUES, TASKS_RESTARTED, *(f"{POPPED}{state}" for state in PoppedState))]
     return client_id, len(info.mq_table), sum(each.cached_msg_count for each in info.mq_table.values()), *counts
 
 

@@ -7,9 +7,9 @@ import threading
 from regulus.cli.bench import bench
 from regulus.cli.group import group
 from regulus.cli.topic import topic
-from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.config import ConsumeFromWhere, MessageRequestMode, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
-from regulus.client.sync import PushConsumer
+from regulus.client.sync import PushConsumer, SimpleConsumer
 
 
 def test_a_group_shows_progress_and_is_reset_and_deleted(run):
@@ -47,7 +47,35 @@ def test_a_member_shows_its_blocked_queues(run, regulus_server):
         for _ in range(5):
             assert tries.acquire(timeout=20)
         (member,) = json.loads(run(group, "show", "billing", "--json"))
-    assert member == {"client": member["client"], "queues": 2, "cached": 2, "blocked": 1, "restarts": 0}
+    assert member == {"client": member["client"], "queues": 2, "cached": 2, "blocked": 1, "restarts": 0, **NOT_POPPED}
+
+
+NOT_POPPED = dict.fromkeys(("ready", "inflight", "commit", "retry", "dead_letter"), "-")
+
+
+def test_a_member_that_pops_shows_its_messages_by_their_state(run, regulus_server):
+    run(topic, "create", "Orders", "-q", "1")
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def listen(messages, context):
+        begun.release()
+        may_end.wait(20)
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    consumer = PushConsumer(regulus_server.name_server_address, "billing", listen, PushConsumerConfig(
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_thread_max=1,
+        message_request_mode=MessageRequestMode.POP))
+    consumer.subscribe("Orders")
+    run(bench, "producer", "--topic", "Orders", "-c", "1", "-f", "1")
+    with consumer, SimpleConsumer(regulus_server.name_server_address, "billing", {"Orders": "*"}):
+        assert begun.acquire(timeout=20)
+        popping, asking = sorted(json.loads(run(group, "show", "billing", "--json")),
+                                 key=lambda member: member["commit"] == "-")
+        may_end.set()
+    assert popping["inflight"] == 1
+    assert {popping[name] for name in ("commit", "retry", "dead_letter")} == {0}
+    assert asking == {"client": asking["client"], "queues": "-", "cached": "-", "blocked": "-", "restarts": "-",
+                      **NOT_POPPED}
 
 
 def test_a_reset_needs_one_place_to_go(run):

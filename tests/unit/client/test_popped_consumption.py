@@ -16,6 +16,8 @@ from regulus.client.simple_consumer import SimpleConsumer
 from regulus.errors import ClientClosed, ConfigError
 from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
 
+pytestmark = pytest.mark.once
+
 OK, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 
 

@@ -22,6 +22,8 @@ from regulus import (
 from regulus.errors import BrokerRefused, ClientClosed, ClientError, ConnectFailed, MessageIllegal, NoRoute
 from tests.unit.client.both_protocols import BothProtocols, both_protocols
 
+pytestmark = pytest.mark.once
+
 QUICK_CHECKS = {"transaction_time_out": 1_000, "transaction_check_interval": 1_000}
 
 
