@@ -79,6 +79,64 @@ def test_all_timer_files_may_be_lost(tmp_path: Path) -> None:
     assert sorted(again.came()) == sorted(WAITING)
 
 
+@pytest.mark.parametrize("seconds", [0, 1, 7, 30])
+def test_counts_are_right_after_a_kill(seconds: int, tmp_path: Path) -> None:
+    """Whatever of note, document and book is older than the others."""
+    timed = TimedStore(tmp_path / "first")
+    for number, key in enumerate(WAITING):
+        timed.send(key, number % 100 * 1000 + 500)
+        if number == 120:
+            timed.run(500)
+            timed.flush()
+            timed.save_documents()
+    for _ in range(seconds):
+        timed.run(1000)
+    timed.store.flush_commit_log()
+    again = TimedStore(copytree(tmp_path / "first", tmp_path / "second"), timed.now_ms + 300)
+    again.run(0)
+    assert again.waiting() == len(WAITING) - len(again.came())
+    for _ in range(50):
+        again.run(1000)
+    assert 0 < again.waiting() == len(WAITING) - len(again.came())
+    for _ in range(60):
+        again.run(1000)
+    assert again.waiting() == 0
+
+
+def test_counts_are_right_after_a_kill_within_a_tick(tmp_path: Path) -> None:
+    timed = TimedStore(tmp_path / "first")
+    for number in range(400):
+        timed.send(f"K{number}", 3_000)
+    timed.run(0)
+    timed.flush()
+    timed.now_ms += 3_000
+    timed.broker.timers.tick(timed.now_ms)
+    timed.flush()
+    again = TimedStore(copytree(tmp_path / "first", tmp_path / "second"), timed.now_ms)
+    again.dispatch()
+    assert 0 < again.waiting() == 400 - len(again.came()) < 400
+    again.run(0)
+    assert (len(again.came()), again.waiting()) == (400, 0)
+
+
+def test_counts_are_not_made_anew_after_a_clean_stop(tmp_path: Path) -> None:
+    timed = TimedStore(tmp_path / "store")
+    timed.send("K", 50_000)
+    timed.send("L", 1_000)
+    timed.run(2_000)
+    timed.stop()
+    again = TimedStore(tmp_path / "store", timed.now_ms)
+    assert (again.waiting(), again.broker.timers.counts.version) == (1, 3)
+    again.stop()
+    # RocketMQ would have written the note without what is ours in it.
+    note = tmp_path / "store" / "config" / "timercheck"
+    note.write_bytes(note.read_bytes()[:56].ljust(4096, b"\0"))
+    again = TimedStore(tmp_path / "store", timed.now_ms)
+    assert (again.waiting(), again.broker.timers.counts.version) == (1, 5)
+    again.run(60_000)
+    assert (again.came(), again.waiting()) == (["L", "K"], 0)
+
+
 def test_the_first_note_of_a_store_needs_nothing_that_is_there(tmp_path: Path) -> None:
     timed = TimedStore(tmp_path / "store")
     assert not (tmp_path / "store" / "config").exists()

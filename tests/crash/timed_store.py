@@ -31,6 +31,8 @@ class TimedStore:
         self.store.open()
         config = BrokerConfig(listen_port=10911, timer_roll_window_slot=window)
         self.broker = BrokerState(config, self.store, now_ms=now_ms, seed=1)
+        self.broker.load_documents({kept.name: text for kept in self.broker.kept_parts
+                                    if (text := self.store.load_config(kept.name)) is not None})
         self.broker.topics.put(TopicConfig(topic_name=TOPIC), now_ms)
         self.broker.timers.open(now_ms)
 
@@ -66,6 +68,21 @@ class TimedStore:
         if deed is not None:
             deed()
             self.store.timers.end_flush(is_done=True)
+
+    def save_documents(self) -> None:
+        for kept in self.broker.kept_parts:
+            if kept.part.changes != kept.saved:
+                self.store.save_config(kept.name, [piece for late in kept.part.document() for piece in late])
+
+    def stop(self) -> None:
+        self.save_documents()
+        self.broker.timers.stop(self.now_ms)
+        self.store.close()
+
+    def waiting(self) -> int:
+        """As it is counted."""
+        metric = self.broker.timers.counts.wrapper().timing_count.get(TOPIC)
+        return metric.count if metric is not None else 0
 
     def came(self) -> list[str]:
         """The keys of all that was delivered, in their order."""

@@ -28,6 +28,10 @@ class TimerBook(Protocol):
     def chain(self, position: int, count_max: int) -> tuple[list[TimerRecord], int]:
         """Records of one slot from the one at `position` back; where the next is, or NOWHERE. Raises StoreDamaged."""
 
+    def waiting(self) -> Iterator[TimerRecord]:
+        """All that are in a slot, of each slot in the order in which they were entered; those that cannot be read are
+        passed by. Proportional to the slots, and to the records from the first that waits on."""
+
     def last_record(self) -> TimerRecord | None:
         """The one that was entered last."""
 

@@ -61,6 +61,7 @@ TOPICS_DOCUMENT = "topics"
 SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
 CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
+TIMER_COUNTS_DOCUMENT = "timermetrics"
 CONSUMER_FILTER_DOCUMENT = "consumerFilter"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
@@ -313,6 +314,8 @@ class BrokerState:
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
                      tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
+            KeptPart(name=TIMER_COUNTS_DOCUMENT, part=self.timers.counts, when=later, load=self.timers.counts.load,
+                     saved=0),
             KeptPart(name=CONSUMER_FILTER_DOCUMENT, part=filters, when=later, load=filters.load,
                      tables=(filters.encoded,), saved=filters.changes),
             # Behind the offsets: it says from where on the log knows of pops better than they do.

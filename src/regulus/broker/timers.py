@@ -31,6 +31,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import put_back, when_time_came
 from regulus.broker.storing import Storing
+from regulus.broker.timer_counts import TimerCounts
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
 from regulus.model.happenings import Happenings
@@ -93,8 +94,11 @@ class Timers:
         self.master_offset = 0
         """What the master of this slave has entered."""
         self.happenings = Happenings()
+        self.counts = TimerCounts()
         self.progress = 0
         self.delivered = 0
+        self.rates = (0.0, 0.0)
+        """Entered and delivered in a second, between the last two notes."""
         self._store = store
         self._storing = storing
         self._is_open = False
@@ -106,6 +110,7 @@ class Timers:
         self._began_at = 0      # where the log ended then, or at a former note
         self._noted_ms = 0
         self._noted_progress = -1
+        self._noted_done = (0, 0)
         self._last_told = (0, 0)    # of the master: what was done, and where the log here ended before it was asked
         self._log_end = 0           # here, when the master was asked last
         self._told: _Told | None = None
@@ -141,8 +146,30 @@ class Timers:
                 self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
             self._look_what_came(self._began_at, max(now_ms, self.read_ms) + precision)
             self._came_since = check._replace(read_ms=self.read_ms, done=self._done, log_position=self._began_at)
+        is_counted = (0 < self.counts.version == check.version_counter and check.log_position != NOWHERE
+                      and earliest_ms is None and not self._came)
+        is_fresh = not self.counts.version and check == TimerCheck() and book.last_record() is None
+        if not is_counted and not is_fresh and not self.config.is_slave:
+            self._count_waiting(check, now_ms)
         self._last_told, self._log_end = (0, self._began_at), self._store.commit_log_max_offset()
+        self._noted_done = (self.queue_offset, 0)
         self._is_open = True
+
+    def _count_waiting(self, check: TimerCheck, now_ms: int) -> None:
+        """By their records. Those of a half done slot that were done come first in it."""
+        done, counts = self._done, self.counts
+        counts.begin_anew(check.version_counter, now_ms)
+        for record in self._store.timers.waiting():
+            if done and record.slot_ms == self.read_ms:
+                done -= 1
+                continue
+            topic = ""
+            if not counts.knows(record.topic_hash):
+                message = self._store.look_message(record.physical_offset)
+                if message is None:
+                    continue
+                topic = message.properties.get(names.REAL_TOPIC, "")
+            counts.entered(record, topic, now_ms)
 
     def _entered_offset(self, check: TimerCheck) -> int:
         offset = check.queue_offset
@@ -205,6 +232,12 @@ class Timers:
             return POLL_MS
         return POLL_MS if self._is_refused and self._work is None else 0
 
+    def behind(self, now_ms: int) -> tuple[int, int]:
+        """Whole seconds since the slot that is done next, and messages that are not entered."""
+        if not self._is_open or self._rest_ms(now_ms) is None:
+            return 0, 0
+        return max(0, now_ms - self.read_ms) // 1000, self._store.max_offset(TIMER_TOPIC, 0) - self.queue_offset
+
     def _rest_ms(self, now_ms: int) -> int | None:
         if self.queue_offset == 0 and self._store.max_offset(TIMER_TOPIC, 0) == 0:
             return None
@@ -221,6 +254,10 @@ class Timers:
 
     def note(self, now_ms: int) -> None:
         """Have what is known now brought to disk, after the log."""
+        done = (self.queue_offset, self.delivered)
+        seconds = max(now_ms - self._noted_ms, 1) / 1000
+        self.rates = (done[0] - self._noted_done[0]) / seconds, (done[1] - self._noted_done[1]) / seconds
+        self._noted_done = done
         self._noted_ms, self._noted_progress = now_ms, self.progress
         self._store.timers.take(self.check())
 
@@ -251,16 +288,17 @@ class Timers:
     def check(self) -> TimerCheck:
         """What is known now: nothing, until the topic of timers is about to be entered anew."""
         if self._is_unknown:
-            return TimerCheck(version_timestamp=self._now_ms, version_counter=self.progress)
+            return TimerCheck(version_timestamp=self._now_ms)
         is_slave = self.config.is_slave
         master_offset = self.master_offset if is_slave else self.queue_offset
         log_position, done = self._began_at if is_slave else self._store.commit_log_max_offset(), self._done
+        version = 0 if is_slave or self._came else self.counts.version
         if self._came and not is_slave:
             # Some of what came is still to be passed by: another crash must find it.
             since = self._came_since
             log_position, done = since.log_position, since.done if since.read_ms == self.read_ms else 0
         return TimerCheck(read_ms=self.read_ms, queue_offset=self.queue_offset, master_offset=master_offset,
-                          version_timestamp=self._now_ms, version_counter=self.progress, done=done,
+                          version_timestamp=self._now_ms, version_counter=version, done=done,
                           log_position=log_position)
 
     # --- a slave -----------------------------------------------------------------------------------------------------
@@ -336,10 +374,11 @@ class Timers:
             slot_ms = max(slot_ms, first_ms)
         if names.TIMER_DEL_UNIQUE_KEY in message.properties:
             kind |= DELETE_KIND
-        hash_ = java_hash(message.properties.get(names.REAL_TOPIC, ""))
-        return self._enter_record(TimerRecord(slot_ms, kind, entered_ms, message.physical_offset, size, hash_))
+        topic = message.properties.get(names.REAL_TOPIC, "")
+        record = TimerRecord(slot_ms, kind, entered_ms, message.physical_offset, size, java_hash(topic))
+        return self._enter_record(record, topic)
 
-    def _enter_record(self, record: TimerRecord) -> bool:
+    def _enter_record(self, record: TimerRecord, topic: str) -> bool:
         refusal = ""
         try:
             self._store.timers.enter(record)
@@ -348,6 +387,8 @@ class Timers:
         if refusal and not self._refusal:
             self.happenings.note(NOT_ENTERED, refusal)
         self._refusal = refusal
+        if not refusal and not self.config.is_slave:    # which has its master's counts
+            self.counts.entered(record, topic, self._now_ms)
         return not refusal
 
     # --- delivering --------------------------------------------------------------------------------------------------
@@ -405,7 +446,7 @@ class Timers:
     def _slot_in_steps(self, last: int) -> Generator[bool, None, None]:
         """Do the slot `read_ms`, a step at a time; False says that the store takes nothing now."""
         book = self._store.timers
-        places, entered, kinds = array("q"), array("q"), bytearray()
+        places, entered, kinds, hashes = array("q"), array("q"), bytearray(), array("i")
         position = last
         while position != NOWHERE:
             records, position = book.chain(position, RECORDS_PER_STEP)
@@ -413,10 +454,12 @@ class Timers:
                 places.append(record.physical_offset)
                 entered.append(record.entered_ms)
                 kinds.append(record.kind)
+                hashes.append(record.topic_hash)
             yield True
         places.reverse()
         entered.reverse()
         kinds.reverse()
+        hashes.reverse()
         taken_out: set[str] = set()
         for index, kind in enumerate(kinds):
             if kind & DELETE_KIND and not kind & ROLL_KIND:
@@ -430,6 +473,7 @@ class Timers:
                 while not self._pass_on(places[index], entered[index], bool(kinds[index] & ROLL_KIND), taken_out):
                     yield False
             self._done = index + 1
+            self.counts.done(hashes[index], kinds[index], self._now_ms)
             self.progress += 1
             yield True
         book.clear(self.read_ms)
@@ -452,6 +496,7 @@ class Timers:
             yield True
         while not self._forget():
             yield False
+        self.counts.begin_anew(self.counts.version, self._now_ms)
         self.queue_offset, self._done, self._awaited = queue_offset, 0, NOWHERE
         self._came_until_ms = max(self._now_ms, self.read_ms) + 2 * self._store.timers.precision_ms
         self._came_since = TimerCheck(read_ms=self.read_ms, log_position=log_position)
@@ -498,9 +543,10 @@ class Timers:
         precision = self._store.timers.precision_ms
         slot_ms = (self._now_ms + AGAIN_MS) // precision * precision
         size = waiting.store_size if waiting is not None else 0
-        hash_ = java_hash(waiting.properties.get(names.REAL_TOPIC, "")) if waiting is not None else 0
+        topic = waiting.properties.get(names.REAL_TOPIC, "") if waiting is not None else ""
         self.happenings.note(LATER, f"at {physical_offset} of the log: {reason}")
-        return self._enter_record(TimerRecord(slot_ms, DEFAULT_KIND, self._now_ms, physical_offset, size, hash_))
+        record = TimerRecord(slot_ms, DEFAULT_KIND, self._now_ms, physical_offset, size, java_hash(topic))
+        return self._enter_record(record, topic)
 
 
 def _place(message: MessageExt) -> str:

@@ -367,9 +367,11 @@ class BrokerServer:
         self._settle(now_ms)
         return ahead
 
-    def _follow_timers(self, told: TimerCheck, log_end: int) -> None:
+    def _follow_timers(self, told: TimerCheck, log_end: int, counts: str) -> None:
+        """Raises HeaderError."""
         if self._replication.is_copy:
             self.broker.timers.follow(told, log_end)
+            self.broker.timers.counts.follow(counts)
 
     def _send_notices(self) -> None:
         while self.broker.notices:

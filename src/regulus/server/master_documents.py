@@ -58,7 +58,7 @@ class MasterDocuments:
     done, and where its log ended then or a little later. `inner`: how requests are signed."""
 
     def __init__(self, take: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 take_timers: Callable[[TimerCheck, int], None], transport_config: TransportConfig,
+                 take_timers: Callable[[TimerCheck, int, str], None], transport_config: TransportConfig,
                  inner: Credentials | None = None) -> None:
         self._transport_config = transport_config
         self._inner = inner
@@ -169,7 +169,10 @@ class MasterDocuments:
         if facts.code != ResponseCode.SUCCESS:
             raise BrokerRefused(facts.code, facts.remark)
         log_end = KVTable.decode(facts.body).table.get("commitLogMaxOffset", "")
-        self._take_timers(decode_check(answer.body), int(log_end))
+        counts = await self._signed(self._connection, RemotingCommand.request(RequestCode.GET_TIMER_METRICS))
+        if counts.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(counts.code, counts.remark)
+        self._take_timers(decode_check(answer.body), int(log_end), counts.body.decode("utf-8", "replace"))
 
     async def _tell(self, offsets: Iterable[Ahead]) -> None:
         """The master decides what it takes. Raises ClientError."""

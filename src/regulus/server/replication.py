@@ -53,7 +53,7 @@ class Replication:
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
                  take_documents: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 take_timers: Callable[[TimerCheck, int], None], on_copied: Callable[[], None],
+                 take_timers: Callable[[TimerCheck, int, str], None], on_copied: Callable[[], None],
                  on_compared: Callable[[str], None], clock: Clock, transport_config: TransportConfig) -> None:
         self._store = store
         self._server: HaServer | None = None

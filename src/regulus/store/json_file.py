@@ -18,6 +18,8 @@ NESTING_MAX = 64
 """Depth of brackets in a document; real ones have 5."""
 PRIVATE = frozenset({"regulusAccess"})
 """Documents with secrets, which nobody else on the machine reads."""
+_WHOLE_NAMES = frozenset({"timermetrics"})
+"""Documents whose files RocketMQ gives no suffix."""
 _MODE, _PRIVATE_MODE = 0o644, 0o600
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -71,7 +73,7 @@ class JsonFiles:
     def _path(self, name: str) -> Path:
         if not name or "/" in name or name.startswith("."):
             raise StoreError(f"{name!r} is no name for a document of the store")
-        return self._directory / (name + self._suffix)
+        return self._directory / (name if name in _WHOLE_NAMES else name + self._suffix)
 
 
 def _whole_text(data: bytes | None) -> str | None:

@@ -16,7 +16,7 @@ The appending thread calls all but `flush`, which a worker runs between `begin_f
 Source: TimerLog, TimerWheel, TimerCheckpoint, TimerMessageStore.recover.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -192,6 +192,25 @@ class TimerFiles:
             found.append(record)
             position = record.previous
         return found, position
+
+    def waiting(self) -> Iterator[TimerRecord]:
+        """All that are in a slot, of each slot in the order in which they were entered. At a start."""
+        if self._wheel is None:
+            return
+        data = self._wheel.slice(0, SLOTS * SLOT_SIZE)
+        slots = {time: (first, last) for time, first, last, _, _ in timer_units.SLOT.iter_unpack(data) if last >= 0}
+        slots.update({slot.time: (slot.first, slot.last) for slot in self._changed.values()})
+        first = min([first for first, last in slots.values() if last >= 0], default=self._log.end)
+        for file in self._log.files:
+            position = max(first, file.start)
+            while position + RECORD_SIZE <= file.start + file.wrote_position:
+                record = timer_units.decode(file.slice(position - file.start, RECORD_SIZE))
+                if record is None:
+                    break
+                begin, end = slots.get(record.slot_ms // self.precision_ms, (NOWHERE, NOWHERE))
+                if begin <= position <= end:
+                    yield record
+                position += RECORD_SIZE
 
     def last_record(self) -> TimerRecord | None:
         """The one that was entered last; None where there is none."""

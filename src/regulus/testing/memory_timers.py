@@ -1,5 +1,7 @@
 """A book of timers in memory, beside the one in files: the same slots and chains, and nothing outlives it."""
 
+from collections.abc import Iterator
+
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record.timer_units import DELETE_KIND, NOWHERE, RECORD_SIZE, SLOTS, TimerCheck, TimerRecord, TimerSlot
 
@@ -30,6 +32,12 @@ class MemoryTimers:
             found.append(self._records[position // RECORD_SIZE])
             position = found[len(found) - 1].previous
         return found, position
+
+    def waiting(self) -> Iterator[TimerRecord]:
+        for position, record in enumerate(self._records):
+            slot = self.slot(record.slot_ms)
+            if slot.first <= position * RECORD_SIZE <= slot.last:
+                yield record
 
     def last_record(self) -> TimerRecord | None:
         return self._records[len(self._records) - 1] if self._records else None

@@ -120,3 +120,11 @@ def test_brackets_nested_beyond_all_use_are_damage(tmp_path: Path) -> None:
 
 def refuse(*arguments: object) -> None:
     raise OSError(errno.EPERM, "not here")
+
+
+def test_the_counts_of_timers_have_no_suffix_as_with_rocketmq(tmp_path):
+    files = JsonFiles(tmp_path)
+    for text in (b'{"dataVersion":{}}', b"{}"):
+        files.save("timermetrics", [text])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["timermetrics", "timermetrics.bak"]
+    assert files.load("timermetrics") == "{}"

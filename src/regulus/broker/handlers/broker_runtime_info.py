@@ -38,7 +38,7 @@ def _info(request: RemotingCommand, broker: BrokerState, now_ms: int) -> Steps:
         **_days(broker.statistics, put_nums),
         **_log(broker),
         **_disk(broker.runtime_facts),
-        **_schedule(broker),
+        **_schedule(broker, now_ms),
         **_retention(broker),
         **_replicas(broker, now_ms),
         **_queues(),
@@ -143,12 +143,16 @@ def _disk(facts: RuntimeFacts) -> dict[str, str]:
     return table
 
 
-def _schedule(broker: BrokerState) -> dict[str, str]:
-    """Of each delay level in use: how far it was delivered, and how far it goes. No wheel timer: its keys are 0."""
+def _schedule(broker: BrokerState, now_ms: int) -> dict[str, str]:
+    """Of each delay level in use: how far it was delivered, and how far it goes; what waits for a time of its own."""
     levels = {f"scheduleMessageOffset_{level}": f"{done},{end}"
               for level, (done, end) in broker.delay_schedule.progress().items()}
-    return {**levels, "timerReadBehind": "0", "timerOffsetBehind": "0", "timerCongestNum": "0",
-            "timerEnqueueTps": "0.0", "timerDequeueTps": "0.0"}
+    timers = broker.timers
+    seconds, messages = timers.behind(now_ms)
+    entered, delivered = timers.rates
+    return {**levels, "timerReadBehind": str(seconds), "timerOffsetBehind": str(messages),
+            "timerCongestNum": str(timers.counts.total), "timerEnqueueTps": f"{entered:.1f}",
+            "timerDequeueTps": f"{delivered:.1f}"}
 
 
 def _retention(broker: BrokerState) -> dict[str, str]:

@@ -16,7 +16,6 @@ from regulus.model.store_result import PutStatus
 from regulus.model.topics import is_sendable
 from regulus.record import timer_units
 from regulus.wire import recall_handle
-from regulus.wire.bodies.ha_runtime_info import TimerMetricsSerializeWrapper
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import RecallMessageRequest, RecallMessageResponse
 from regulus.wire.recall_handle import RecallHandle
@@ -90,4 +89,4 @@ def handle_get_timer_check_point(request: RemotingCommand, peer: Peer, broker: B
 
 
 def handle_get_timer_metrics(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    return succeed(request, TimerMetricsSerializeWrapper().encode())
+    return succeed(request, broker.timers.counts.wrapper().encode())

@@ -123,6 +123,7 @@ def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
         # Who waits there for the next offset would pass over the first messages of a topic that is made anew.
         broker.queue_changed(topic, queue_id)
     broker.forget_topic(topic)
+    broker.timers.counts.remove_topic(topic, now_ms)
     broker.statistics.drop_pairs_of_topic(topic)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from random import Random
 from typing import Any
@@ -60,6 +61,9 @@ class SendingPlan:
     batches: float = 0.0
     transactions: float = 0.0
     oneway: float = 0.0
+    timed: float = 0.0
+    """Of the plain sends, so many wait for a time of their own, up to `timed_max_s`."""
+    timed_max_s: float = 20.0
     over_s: float = 15.0
     lanes: int = 3
     """Sends under way at the same time."""
@@ -134,6 +138,11 @@ class Sender:
 
     async def _send(self) -> None:
         sent, message = self._new()
+        if self._plan.timed and self._chance.random() < self._plan.timed:
+            delay_ms = self._chance.randrange(200, int(self._plan.timed_max_s * 1000))
+            message = Message(sent.topic, message.body, keys=sent.key, properties=message.properties,
+                              delay=timedelta(milliseconds=delay_ms))
+            sent.not_before_s = self._history.now() + delay_ms / 1000
         try:
             self._stored([sent], await self._producer.send(message))
         except RegulusError as error:

@@ -1,10 +1,10 @@
 """Compares what was promised with what came of it. Each check names what it found wrong, in sentences."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from regulus.model.message_queue import MessageQueue
-from regulus.model.topics import dlq_topic
+from regulus.model.topics import TIMER_TOPIC, dlq_topic
 from regulus.testing.simulation.history import (
     Began,
     Call,
@@ -89,6 +89,32 @@ def _skipped(history: History, group: str) -> dict[MessageQueue, range]:
     """What a reset may have passed over."""
     return {event.queue: range(event.offset) for event in history.events
             if isinstance(event, Reset) and event.group == group}
+
+
+def timers_keep_their_time(history: History) -> Iterator[str]:
+    """No message with a time of its own is consumed before that."""
+    for call in history.calls:
+        for key in call.keys:
+            sent = history.sent.get(key)
+            if sent is not None and call.begin_s < sent.not_before_s - history.promises.clocks_wrong_s - _CLOCK_STEP_S:
+                yield f"{call.member} got {key} {sent.not_before_s - call.begin_s:.3f} s early"
+
+
+def timers_come_once(history: History) -> Iterator[str]:
+    """Each message that waited for a time of its own is in its topic once for each time that it was stored."""
+    waited = Counter(each.key for each in history.stored if each.queue.topic == TIMER_TOPIC and not each.is_put_back)
+    came = Counter((each.key, each.queue.topic) for each in history.stored)
+    for sent in history.sent.values():
+        count = came[sent.key, sent.topic]
+        if sent.not_before_s and count > max(waited[sent.key], 1) + history.promises.timed_again:
+            yield f"{sent.key} waited {waited[sent.key]} times for its time, and came {count} times"
+
+
+def timed_messages_missing(history: History) -> bool:
+    """Whether a message that was acknowledged has still to wait for its time."""
+    came = {(each.key, each.queue.topic) for each in history.stored}
+    return any(sent.not_before_s and sent.outcome is Outcome.STORED and not sent.is_excused
+               and (sent.key, sent.topic) not in came for sent in history.sent.values())
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------
@@ -381,7 +407,7 @@ CHECKS: Sequence[Check] = (
     nothing_acknowledged_is_lost, everything_is_consumed, nothing_unwanted_is_consumed, orderly_queues_keep_their_order,
     orderly_queues_have_one_call, suspended_queues_rest, retries_are_counted, dead_letters_are_dead,
     offsets_do_not_go_back, offsets_wait_for_what_they_cover, transactions_end_once,
-    copies_are_copies, nothing_is_missed, deliveries_are_prompt)
+    timers_keep_their_time, timers_come_once, copies_are_copies, nothing_is_missed, deliveries_are_prompt)
 
 
 def findings(history: History) -> list[str]:
@@ -397,7 +423,7 @@ def findings(history: History) -> list[str]:
 def unconsumed(history: History) -> bool:
     """Whether there is still something to wait for."""
     return any(True for _ in everything_is_consumed(history)) or any(True for _ in dead_letters_are_dead(history)) \
-        or any(True for _ in transactions_end_once(history))
+        or any(True for _ in transactions_end_once(history)) or timed_messages_missing(history)
 
 
 def _some(items: Sequence[object]) -> str:

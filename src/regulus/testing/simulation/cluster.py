@@ -8,7 +8,9 @@ from socket import socket
 from typing import Any, cast
 
 from regulus.broker.config import BrokerConfig
+from regulus.model import message_properties as names
 from regulus.model.broker_role import BrokerRole
+from regulus.model.message import MessageExt
 from regulus.model.message_filter import EVERYTHING
 from regulus.model.message_queue import MessageQueue
 from regulus.model.store_rules import FlushDiskType
@@ -30,6 +32,7 @@ NAME_SERVER_PORT = 9876
 BROKER_PORT = 10911
 DELAY_LADDER = "300ms 500ms 1s 2s 3s 5s"
 STORE_SETTINGS: dict[str, Any] = {"mapped_file_size_commit_log": 64 << 10, "mapped_file_size_consume_queue": 4000,
+                                  "mapped_file_size_timer_log": 4096,
                                   "message_index_enable": False, "mapped_files_max": 256,
                                   "flush_interval_commit_log": 1_000, "flush_interval_consume_queue": 3_000}
 BROKER_SETTINGS: dict[str, Any] = {"message_delay_level": DELAY_LADDER, "transaction_time_out": 2_000,
@@ -302,18 +305,18 @@ class SimulatedBroker:
         assert self.server is not None
         store = self.server.store
         for topic, queue_id in store.queues():
-            for offset, body in _bodies(store, topic, queue_id):
-                yield Stored(body.decode(errors="replace"), MessageQueue(topic, self.broker_name, queue_id), offset,
-                             body == SPOILED)
+            for message in _messages(store, topic, queue_id):
+                yield Stored(message.body.decode(errors="replace"), MessageQueue(topic, self.broker_name, queue_id),
+                             message.queue_offset, message.body == SPOILED,
+                             names.TIMER_ROLL_TIMES in message.properties)
 
 
-def _bodies(store: FileMessageStore, topic: str, queue_id: int) -> Iterator[tuple[int, bytes]]:
+def _messages(store: FileMessageStore, topic: str, queue_id: int) -> Iterator[MessageExt]:
     offset = store.min_offset(topic, queue_id)
     while offset < store.max_offset(topic, queue_id):
         found = store.get_message(topic, queue_id, offset, _READ_COUNT, _READ_BYTES, EVERYTHING)
         for buffer in found.buffers:
-            for message in message_record.decode_all(buffer):
-                yield message.queue_offset, message.body
+            yield from message_record.decode_all(buffer)
         if found.next_begin_offset <= offset:
             return
         offset = found.next_begin_offset

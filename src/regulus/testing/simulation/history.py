@@ -52,6 +52,8 @@ class Sent:
     queue: MessageQueue | None = None
     queue_offset: int = -1
     stored_s: float = -1.0
+    not_before_s: float = 0.0
+    """It waits for a time of its own, which is then or a little later."""
     is_excused: bool = False
     """What promised to keep it was taken away: a broker that does not sync lost its power."""
 
@@ -144,6 +146,8 @@ class Stored:
     queue_offset: int
     is_spoiled: bool = False
     """Nobody can read it: it need not be consumed, and nothing may wait for it."""
+    is_put_back: bool = False
+    """Among those that wait for a time of their own: a copy of one that was there before."""
 
 
 @dataclass(slots=True)
@@ -174,6 +178,10 @@ class Promises:
 
     no_misses: bool = False
     """No send and no start fails: what fails is over before their time is."""
+    clocks_wrong_s: float = 0.0
+    """So far are clocks of brokers ahead at most."""
+    timed_again: int = 0
+    """So many times more may a message come that waited for a time of its own."""
     delivery_max_s: float = 0.0
     """How long a message waits at most for its first call, once it is stored and somebody consumes; 0: for ever."""
 

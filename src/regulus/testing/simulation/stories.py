@@ -66,6 +66,7 @@ _PAIRS = (*("promotion",) * 4, *("all_lose_power",) * 3, "master_is_killed", "ma
           "link_is_parted", "disk_is_slow", "disk_fails", "cut_connections", "slow_down")
 _OF_PAIRS = (SendingPlan(count=40, over_s=18.0),) * 2
 _FILTERS = {"enable_property_filter": True}
+_TIMERS = {"timer_roll_window_slot": 6}     # so that some are put back on the way
 _MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
 
 STORIES: Mapping[str, Story] = {
@@ -166,6 +167,19 @@ STORIES: Mapping[str, Story] = {
                         sending=_OF_PAIRS, head_start_s=12.0, faults=_PAIRS),
     "clocks": Story(about="the clocks of brokers jump", faults=("clock_jumps",), syncs=True, sending=_MIXED,
                     temper=Temper(fails=0.2)),
+    "timers": Story(about="messages wait for times of their own, and brokers are killed or without power",
+                    sending=(SendingPlan(count=30, timed=0.8),) * 2, syncs=True, loses_power=True,
+                    temper=Temper(fails=0.15), broker_settings=_TIMERS,
+                    faults=("kill_broker", "restart_broker", "cut_power", "slow_down", "cut_connections")),
+    "timers-clocks": Story(about="messages wait for times of their own, and clocks of brokers jump",
+                           sending=(SendingPlan(count=30, timed=0.8),), syncs=True, brokers=(1, 1),
+                           faults=("clock_jumps", "clock_jumps", "kill_broker"), broker_settings=_TIMERS,
+                           promises=Promises(clocks_wrong_s=20.0)),
+    "timers-pair": Story(about="messages wait for times of their own, and a slave is promoted",
+                         role=BrokerRole.SYNC_MASTER, slaves=(1, 1), syncs=True, loses_power=True, brokers=(1, 1),
+                         sending=(SendingPlan(count=40, timed=0.8, over_s=18.0),), head_start_s=12.0,
+                         faults=("promotion", "promotion", "master_is_killed", "slave_is_away", "slow_down"),
+                         broker_settings=_TIMERS, promises=Promises(timed_again=1)),
     "everything": Story(about="all of it at once", faults=(*_SERVERS, *_MEMBERS, "reset"), faults_count=(2, 7),
                         sending=(*_MIXED, SendingPlan(count=8, transactions=0.7)),
                         groups=(GroupPlan(name="group"),
