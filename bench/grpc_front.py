@@ -165,7 +165,7 @@ def _rounds(servers: Sequence[Server],
             arguments: argparse.Namespace) -> dict[tuple[str, int, str], list[dict[str, float]]]:
     found: dict[tuple[str, int, str], list[dict[str, float]]] = {}
     for number in range(arguments.rounds + 1):
-        for in_flight in _IN_FLIGHT:
+        for in_flight in arguments.in_flight:
             for what in ("send", "receive"):
                 for server in servers:
                     if what == "send" or server.name_server_address:
@@ -215,6 +215,7 @@ def main() -> None:
     parser.add_argument("directory", nargs="?", type=Path)
     parser.add_argument("--messages", type=int, default=20_000, help="of each part of a round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--in-flight", type=int, nargs="+", default=_IN_FLIGHT)
     parser.add_argument("--clients", type=int, default=1_000, help="whose memory is measured; 0: it is not")
     parser.add_argument("--ours-alone", action="store_true", help="for a profile")
     arguments = parser.parse_args()

@@ -170,10 +170,10 @@ async def _fill(broker: Broker, count: int) -> None:
     async with Admin(broker.name_server_address) as admin:
         await admin.create_topic(TopicConfig(topic_name=_TOPIC, read_queue_nums=_QUEUES, write_queue_nums=_QUEUES))
     async with Producer(broker.name_server_address, "filling") as producer:
-        for first in range(0, count, _SEND_BATCH * 16):
+        for first in range(0, count, _SEND_BATCH * 4):
             await asyncio.gather(*[
                 producer.send_batch([Message(_TOPIC, bytes(_BODY_SIZE))] * min(_SEND_BATCH, count - begin))
-                for begin in range(first, min(first + _SEND_BATCH * 16, count), _SEND_BATCH)])
+                for begin in range(first, min(first + _SEND_BATCH * 4, count), _SEND_BATCH)])
 
 
 class _Round(NamedTuple):
