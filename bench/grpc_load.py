@@ -20,7 +20,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,14 +45,13 @@ _CONSUMER = ClientType.SIMPLE_CONSUMER
 
 @dataclass(slots=True)
 class _Tally:
-    """What is left to begin and to end; `ended` is set, and the clocks read, with the last one."""
+    """What was begun and what is done; the clocks are read with the last one, for workers may wait on for a while."""
 
     count: int
     pids: Sequence[int]
     begun: int = 0
     answered: int = 0
     latencies: list[tuple[float, int]] = field(default_factory=list)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
     start: tuple[float, float, float] = (0.0, 0.0, 0.0)     # the clock, the servers' processor, our own
     end: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
@@ -64,7 +63,6 @@ class _Tally:
         self.answered += 1
         if self.answered == self.count:
             self.end = self.read_clocks()
-            self.ended.set()
 
     def result(self) -> dict[str, float]:
         seconds, servers, own = (after - before for before, after in zip(self.start, self.end, strict=True))
@@ -225,6 +223,9 @@ async def _clients(arguments: argparse.Namespace) -> None:
         for number in range(arguments.count):
             client = await stack.enter_async_context(_connected(arguments.address, f"client-{number}", _CONSUMER))
             holds.append(asyncio.create_task(_hold(client, request)))
+        for hold in holds:
+            if hold.done():
+                hold.result()       # raises what ended it: one client less is not what is to be measured
         print("open", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         for hold in holds:
@@ -233,10 +234,9 @@ async def _clients(arguments: argparse.Namespace) -> None:
 
 
 async def _hold(client: _Client, request: bytes) -> None:
-    with suppress(grpc.aio.AioRpcError):
-        while True:
-            async for _ in _received(client, request):
-                pass
+    while True:
+        async for _ in _received(client, request):
+            pass
 
 
 def main() -> None:
