@@ -1,15 +1,15 @@
-"""A server of grpc.aio that does nothing: each call gets the same few bytes. What it takes, any front written with it
-takes at the least.
+"""A server of grpc.aio that does nothing, on the event loop that our servers have: each call gets the same few bytes.
+What it takes, any front written with it takes at the least.
 
     python bench/grpc_empty.py PORT
 """
 
-import asyncio
 import sys
 from typing import Any
 
 import grpc
 
+from regulus.transport import event_loop
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code
 
@@ -35,4 +35,4 @@ async def _serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1])))
+    event_loop.run(_serve(int(sys.argv[1])))
