@@ -15,8 +15,8 @@ from regulus_server import RegulusServer
 
 VERSIONS = ("5.3.3", "4.9.8")
 """The current one, and the one that sends faster."""
-_HEAP = ("-Xms2g", "-Xmx2g", "-Xmn1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g", "-XX:+AlwaysPreTouch")
-_RELEASE_DEFAULTS = {
+HEAP = ("-Xms2g", "-Xmx2g", "-Xmn1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g", "-XX:+AlwaysPreTouch")
+RELEASE_DEFAULTS = {
     "mappedFileSizeCommitLog": str(1 << 30), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000",
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
     "waitTimeMillsInSendQueue": "10000", "osPageCacheBusyTimeOutMills": "10000",
@@ -31,7 +31,7 @@ Brokers = tuple[Broker, ...]
 
 def make_brokers(directory: Path, flush: str, **more: str) -> Brokers:
     """Not yet started. `flush` is sync or async; `more` are settings of all of them."""
-    settings = {**_RELEASE_DEFAULTS, "flushDiskType": f"{flush.upper()}_FLUSH", **more}
+    settings = {**RELEASE_DEFAULTS, "flushDiskType": f"{flush.upper()}_FLUSH", **more}
     return (RegulusServer(directory / f"regulus-{flush}", **settings),
-            *(RealRocketMQ(version, directory / f"java-{version}-{flush}", java_options=_HEAP, **settings)
+            *(RealRocketMQ(version, directory / f"java-{version}-{flush}", java_options=HEAP, **settings)
               for version in VERSIONS))

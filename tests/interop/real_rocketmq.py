@@ -150,13 +150,15 @@ class RealRocketMQ:
 class RealProxy:
     """RocketMQ's own front for gRPC clients, 5.3.3, beside a name server and broker, or with a broker in itself."""
 
-    def __init__(self, run: Path, name_server: str, *, broker: Mapping[str, str] | None = None) -> None:
+    def __init__(self, run: Path, name_server: str, *, broker: Mapping[str, str] | None = None,
+                 java_options: Sequence[str] = SMALL_HEAP) -> None:
         """`broker`: the configuration of a broker in the same process (local mode); None: cluster mode."""
         self.home = run
         self.port, self._remoting_port = free_ports(2)
         self.endpoint = f"127.0.0.1:{self.port}"
         self._name_server = name_server
         self._broker = broker
+        self._java_options = java_options
         self._process: ChildProcess | None = None
 
     @property
@@ -174,10 +176,15 @@ class RealProxy:
         if self._broker:
             arguments += ["-bc", str(write_properties(self.home / "broker.conf", self._broker))]
         command = java_command("5.3.3", self.home, "org.apache.rocketmq.proxy.ProxyStartup", arguments,
-                               also=[proxy_libraries()])
+                               self._java_options, also=[proxy_libraries()])
         self._process = ChildProcess("ProxyStartup 5.3.3", command, self.home / "ProxyStartup.log",
                                      {**os.environ, "ROCKETMQ_HOME": str(self.home)}, self.home)
         await_port(self.endpoint, self._process.check_alive)
+
+    def check_alive(self) -> None:
+        """Raises ChildEnded when the process is gone."""
+        assert self._process is not None
+        self._process.check_alive()
 
     def kill(self) -> None:
         if self._process is not None:
