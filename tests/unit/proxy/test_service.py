@@ -432,10 +432,22 @@ async def test_requests_under_way_have_a_size_in_all(brokers: ScriptedBrokers) -
     front = ProxyServer(config, brokers, TransportConfig())
     await front.start()
     caller = Caller(front.port)
+    polling = asyncio.ensure_future(received(caller, receive_request()))
+    brokers.held = asyncio.Event()
+    brokers.answers[RequestCode.POP_MESSAGE] = popped()
+    while not brokers.asked_for(RequestCode.POP_MESSAGE):
+        await asyncio.sleep(0.01)
+    polled = front._service._size
+    assert polled == len(receive_request().SerializeToString())
+    wanting = receive_request(filter_expression=messages.FilterExpression(type=1, expression="T" * 100))
+    assert [each.status.code async for each in caller.receive(wanting)] == [42900]
+    brokers.held.set()
+    assert (await polling)[0] == 40401
     large = message()
     large.body = bytes(101)
     assert (await caller.call("SendMessage", messages.SendMessageRequest(messages=[large]))).status.code == 42900
-    assert (await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1))).status.code == 20000
+    response = await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1), (("x-mq-client-id", "c"),))
+    assert response.status.code == 20000
     await caller.channel.close()
     await front.stop()
 
