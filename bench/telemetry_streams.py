@@ -53,7 +53,8 @@ async def main(streams: int, connections: int) -> None:
         await asyncio.sleep(2)      # what is freed with a delay
         after = resident_mib(front.pid)
         print(f"{len(opened)} idle telemetry streams on {connections} connections: {before:.0f} MiB before, "
-              f"{after:.0f} MiB with them, {(after - before) * 1024 / streams:.1f} KiB a stream; opened in {took:.0f} s")
+              f"{after:.0f} MiB with them, "
+              f"{(after - before) * 1024 / streams:.1f} KiB a stream; opened in {took:.0f} s")
         for channel in channels:
             await channel.close()
     finally:

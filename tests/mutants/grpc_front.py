@@ -96,6 +96,8 @@ MUTANTS = (
     Mutant(name="anybody may hold a stream who says nothing", path=_STREAMS,
            old='            caller = self._check("Telemetry", messages.TelemetryCommand(), caller)\n', new="",
            tests=_OF_TELEMETRY),
+    Mutant(name="half messages go to who may not send any more", path=_CLIENTS, old=" and may(client)]", new="]",
+           tests=_OF_TELEMETRY),
     Mutant(name="a stream may be silent for ever", path=_STREAMS, old="asyncio.timeout(SILENT_S_MAX)",
            new="asyncio.timeout(None)", tests=_OF_TELEMETRY),
     Mutant(name="a stream with settings ends", path=_STREAMS, old="silence.reschedule(None)", new="pass",

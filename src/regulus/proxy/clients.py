@@ -5,6 +5,7 @@ Source: GrpcClientSettingsManager, GrpcChannelManager, ProducerManager.
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from regulus.errors import CallRefused
@@ -70,10 +71,11 @@ class Stream:
 class Client:
     """One client, which belongs to `user`: whoever names its id is it only with that signature."""
 
-    __slots__ = ("client_type", "group", "heard_ms", "language", "stream", "topics", "user")
+    __slots__ = ("client_type", "group", "heard_ms", "host", "language", "stream", "topics", "user")
 
     def __init__(self, user: str) -> None:
         self.user = user
+        self.host = ""
         self.client_type = 0
         self.group = ""
         self.topics: dict[str, None] = {}      # that it sends to
@@ -111,7 +113,7 @@ class Clients:
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
             client = Client(caller.user)
         self._clients[caller.client_id] = client       # in the order in which they were heard of
-        client.heard_ms = now_ms
+        client.heard_ms, client.host = now_ms, caller.host
         return client
 
     def knows(self, client_id: str) -> bool:
@@ -139,11 +141,11 @@ class Clients:
         """Topics that somebody who can be asked sends to."""
         return list(self._producers)
 
-    def producer_stream(self, topic: str) -> Stream | None:
-        """Of any client that sends to the topic, another one each time."""
+    def producer_stream(self, topic: str, may: Callable[[Client], bool] = lambda client: True) -> Stream | None:
+        """Of any client that sends to the topic and `may`, another one each time."""
         ids = [each for each in self._producers.get(topic, ())
                if (client := self._clients.get(each)) is not None and client.stream is not None
-               and client.stream.is_open]
+               and client.stream.is_open and may(client)]
         if not ids:
             return None
         return self._clients[ids[next(self._turns) % len(ids)]].stream

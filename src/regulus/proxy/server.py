@@ -58,7 +58,7 @@ class ProxyServer:
         self._renewing = Renewing(brokers, config, now_ms, self._clients.knows)
         self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
-        self._telemetry = Telemetry(catalog, self._clients, config, now_ms)
+        self._telemetry = Telemetry(catalog, self._clients, config, now_ms, access)
         self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config,
                                 self._front.peer, now_ms)
         self._server: Any = None

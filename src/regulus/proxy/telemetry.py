@@ -9,6 +9,7 @@ from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.proxy import settings
+from regulus.proxy.access import CallAccess
 from regulus.proxy.caller import Caller
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import TOPICS_OF_CLIENT_MAX, Clients, Stream
@@ -33,7 +34,11 @@ NODE_JS_REPEATS_S = (1.0, 3.0)
 
 
 class Telemetry:
-    def __init__(self, catalog: Catalog, clients: Clients, config: ProxyConfig, now_ms: Callable[[], int]) -> None:
+    """`access` is None where everybody may do everything."""
+
+    def __init__(self, catalog: Catalog, clients: Clients, config: ProxyConfig, now_ms: Callable[[], int],
+                 access: CallAccess | None = None) -> None:
+        self._access = access
         self._catalog = catalog
         self._clients = clients
         self._config = config
@@ -121,7 +126,9 @@ class Telemetry:
             _log.warning("broker %s asks for a transaction that cannot be read: %s", broker, error)
             return
         topic = half.properties.get(names.REAL_TOPIC) or header.topic or half.topic
-        stream = self._clients.producer_stream(topic)
+        access = self._access
+        stream = self._clients.producer_stream(
+            topic, lambda client: access is None or access.may_send(client.user, client.host, topic))
         if stream is None:
             _log.info("no producer of topic %s is there to say what became of a transaction", topic)
             return

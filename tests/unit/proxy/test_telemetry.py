@@ -5,6 +5,8 @@ from typing import Any
 import grpc
 import pytest
 
+from regulus.access.plain_rules import PlainRules
+from regulus.access.white_addresses import WhiteAddresses
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.proxy import telemetry, telemetry_streams
@@ -50,6 +52,22 @@ async def test_nobody_gets_half_messages_by_the_id_of_another_users_client(guard
     assert brokers.on_request is not None
     await brokers.on_request("a", check_of("trans"))
     assert (await stream.read()).recover_orphaned_transaction_command.message.body == b"half"
+    stream.cancel()
+    await caller.channel.close()
+
+
+async def test_who_may_not_send_to_a_topic_any_more_is_asked_for_no_transaction(
+        guarded: ProxyServer, brokers: ScriptedBrokers, caplog: pytest.LogCaptureFixture) -> None:
+    caller = Caller(guarded.port)
+    stream = caller.telemetry(signed_by("sender"))
+    await stream.write(sends_to("trans"))
+    assert (await stream.read()).status.code == 20000
+    assert guarded._access is not None
+    guarded._access._rules = lambda: PlainRules(WhiteAddresses(), {})
+    caplog.set_level("INFO")
+    assert brokers.on_request is not None
+    await brokers.on_request("a", check_of("trans"))
+    assert "no producer of topic trans is there" in caplog.text
     stream.cancel()
     await caller.channel.close()
 
