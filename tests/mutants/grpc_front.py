@@ -10,6 +10,8 @@ _ACCESS = "regulus/proxy/access.py"
 _OF_ACCESS = ("tests/unit/proxy/test_access.py",)
 _RECEIVE = "regulus/proxy/receive_call.py"
 _CLIENTS = "regulus/proxy/clients.py"
+_STREAMS = "regulus/proxy/telemetry_streams.py"
+_OF_TELEMETRY = ("tests/unit/proxy/test_telemetry.py",)
 _OF_LANES = ("tests/unit/proxy/test_lanes.py",)
 _SENDING = "regulus/proxy/sending.py"
 _OF_SENDING = ("tests/unit/proxy/test_sending.py",)
@@ -57,7 +59,7 @@ MUTANTS = (
            tests=("tests/unit/proxy/test_receive_call.py",)),
     Mutant(name="a client id belongs to whoever writes it", path=_CLIENTS,
            old="        if client is not None and client.user != caller.user:\n", new="        if False:\n",
-           tests=("tests/unit/proxy/test_telemetry.py",)),
+           tests=_OF_TELEMETRY),
     Mutant(name="a client id changes hands between the check and the deed", path=_CLIENTS,
            old="        self.check_user(caller)\n", new="", tests=("tests/unit/proxy/test_clients.py",)),
     Mutant(name="what was renewed for a client that is gone stays invisible", path=_RENEWING,
@@ -83,5 +85,40 @@ MUTANTS = (
            old="            inside.other = self.transport  ", new="            inside.other = None  ",
            tests=("tests/unit/proxy/test_front.py",)),
     Mutant(name="a client that reads nothing fills the memory", path=_CLIENTS,
-           old="asyncio.Queue(COMMANDS_MAX)", new="asyncio.Queue()", tests=("tests/unit/proxy/test_clients.py",)),
+           old="if self._commands.qsize() >= COMMANDS_MAX or self._size >= COMMANDS_SIZE_MAX:",
+           new="if self._size >= COMMANDS_SIZE_MAX:", tests=("tests/unit/proxy/test_clients.py",)),
+    Mutant(name="a client that reads nothing fills the memory with half messages", path=_CLIENTS,
+           old="if self._commands.qsize() >= COMMANDS_MAX or self._size >= COMMANDS_SIZE_MAX:",
+           new="if self._commands.qsize() >= COMMANDS_MAX:", tests=("tests/unit/proxy/test_clients.py",)),
+    Mutant(name="a client that is gone counts as sender", path=_CLIENTS,
+           old="        self._senders -= len(client.topics)\n", new="",
+           tests=("tests/unit/proxy/test_clients.py",)),
+    Mutant(name="anybody may hold a stream who says nothing", path=_STREAMS,
+           old='            caller = self._check("Telemetry", messages.TelemetryCommand(), caller)\n', new="",
+           tests=_OF_TELEMETRY),
+    Mutant(name="half messages go to who may not send any more", path=_CLIENTS, old=" and may(client)]", new="]",
+           tests=_OF_TELEMETRY),
+    Mutant(name="a stream may be silent for ever", path=_STREAMS, old="asyncio.timeout(SILENT_S_MAX)",
+           new="asyncio.timeout(None)", tests=_OF_TELEMETRY),
+    Mutant(name="a stream with settings ends", path=_STREAMS, old="silence.reschedule(None)", new="pass",
+           tests=_OF_TELEMETRY),
+    Mutant(name="a client may have any number of streams", path=_STREAMS,
+           old="if self._of_client[caller.user, caller.client_id] >= STREAMS_OF_CLIENT_MAX:", new="if False:",
+           tests=_OF_TELEMETRY),
+    Mutant(name="a command of a client may have any size", path=_STREAMS, old="    if len(data) > COMMAND_SIZE_MAX:\n",
+           new="    if False:\n", tests=_OF_TELEMETRY),
+    Mutant(name="what waits on a stream is lost at its end", path=_STREAMS,
+           old="if reading.done() and stream.finish():", new="if reading.done() and not stream.finish():",
+           tests=_OF_TELEMETRY),
+    Mutant(name="settings may have any number of topics", path="regulus/proxy/telemetry.py",
+           old="    if len(resources) > TOPICS_OF_CLIENT_MAX:\n", new="    if False:\n", tests=_OF_TELEMETRY),
+    Mutant(name="brokers hear of topics that are made up", path="regulus/proxy/telemetry.py",
+           old="                    if await self._is_there(topic):\n", new="                    if True:\n",
+           tests=_OF_TELEMETRY),
+    Mutant(name="receives that poll have no size", path="regulus/proxy/service.py",
+           old="            self._check_size()\n            request", new="            request", tests=_SERVICE),
+    Mutant(name="the tick waits for heartbeats", path="regulus/proxy/server.py",
+           old="            if self._read_accounts is not None:\n",
+           new="            await self._tell_brokers()\n            if self._read_accounts is not None:\n",
+           tests=("tests/unit/proxy/test_receive_call.py",)),
 )

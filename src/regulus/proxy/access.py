@@ -44,6 +44,10 @@ class CallAccess:
         raise CallRefused(Code.UNAUTHORIZED, "the signature is missing or wrong: give the client the access key and "
                                              "the secret key of an account" if user is None else verdict.remark)
 
+    def may_send(self, user: str, host: str, topic: str) -> bool:
+        """Whether the user may send to the topic by the rules of now: they may have changed since the last call."""
+        return not isinstance(self._rules().permit(user, host, (topic_need(topic, PUB),)), Denied)
+
 
 def signer(caller: Caller, rules: Rules) -> str | None:
     """The user who signed the call; None when nobody did whom the rules know."""

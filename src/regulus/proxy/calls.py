@@ -264,7 +264,7 @@ def _half_id(unique_key: str, broker: str, told: SendMessageResponse) -> str:
 def _hurries_too_much(client: Any, invisible_ms: int) -> bool:
     """Node.js takes seconds for ms, or passes the list over: a failed message would come back at once, for ever."""
     return bool(invisible_ms < settings.retry_delay_ms(0) and client.client_type == ClientType.PUSH_CONSUMER
-                and client.settings is not None and client.settings.user_agent.language == Language.NODE_JS)
+                and client.language == Language.NODE_JS)
 
 
 async def _in_turns(entries: Iterable[Any]) -> list[Any]:

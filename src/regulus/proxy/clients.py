@@ -5,6 +5,7 @@ Source: GrpcClientSettingsManager, GrpcChannelManager, ProducerManager.
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from regulus.errors import CallRefused
@@ -17,16 +18,21 @@ TOPICS_OF_CLIENT_MAX = 1_024
 """Topics of one client's settings."""
 COMMANDS_MAX = 256
 """Commands that wait to leave on one stream; a client that reads none of them is cut off."""
-ANSWERS_MAX = 1_024
-"""Questions to clients under way."""
+COMMANDS_SIZE_MAX = 16 << 20
+"""Bytes of them."""
+SENDERS_MAX = 1_000_000
+"""Topics that clients send to, each counted for each client."""
 
 
 class Stream:
-    """One telemetry stream, with what waits to leave on it."""
+    """One telemetry stream, with what waits to leave on it. `repeated` is a command that will be told again."""
 
     def __init__(self) -> None:
-        self.commands: asyncio.Queue[Any] = asyncio.Queue(COMMANDS_MAX)
+        self._commands: asyncio.Queue[Any] = asyncio.Queue(COMMANDS_MAX + 1)     # and the word that it is finished
+        self._size = 0
         self.ended = asyncio.Event()
+        self.repeated: Any = None
+        self.has_repeats = False
 
     @property
     def is_open(self) -> bool:
@@ -39,24 +45,41 @@ class Stream:
         """False when the client reads too slowly, or is gone."""
         if not self.is_open:
             return False
-        try:
-            self.commands.put_nowait(command)
-        except asyncio.QueueFull:
+        if self._commands.qsize() >= COMMANDS_MAX or self._size >= COMMANDS_SIZE_MAX:
             self.end()
-        return self.is_open
+            return False
+        self._size += command.ByteSize()
+        self._commands.put_nowait(command)
+        return True
+
+    def finish(self) -> bool:
+        """What waits may still leave, and nothing after it; False when nothing leaves any more."""
+        if not self.is_open:
+            return False
+        self._commands.put_nowait(None)
+        self.end()
+        return True
+
+    async def next(self) -> Any:
+        """What leaves next; None when nothing will any more."""
+        command = await self._commands.get()
+        if command is not None:
+            self._size -= command.ByteSize()
+        return command
 
 
 class Client:
     """One client, which belongs to `user`: whoever names its id is it only with that signature."""
 
-    __slots__ = ("client_type", "group", "heard_ms", "settings", "stream", "topics", "user")
+    __slots__ = ("client_type", "group", "heard_ms", "host", "language", "stream", "topics", "user")
 
     def __init__(self, user: str) -> None:
         self.user = user
+        self.host = ""
         self.client_type = 0
         self.group = ""
         self.topics: dict[str, None] = {}      # that it sends to
-        self.settings: Any = None
+        self.language = 0       # one of Language
         self.stream: Stream | None = None
         self.heard_ms = 0
 
@@ -67,8 +90,7 @@ class Clients:
         self._clients: dict[str, Client] = {}
         self._producers: dict[str, dict[str, None]] = {}    # topic -> client ids
         self._turns = itertools.count()
-        self._answers: dict[str, asyncio.Future[Any]] = {}
-        self._numbers = itertools.count(1)
+        self._senders = 0
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -91,7 +113,7 @@ class Clients:
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
             client = Client(caller.user)
         self._clients[caller.client_id] = client       # in the order in which they were heard of
-        client.heard_ms = now_ms
+        client.heard_ms, client.host = now_ms, caller.host
         return client
 
     def knows(self, client_id: str) -> bool:
@@ -107,6 +129,10 @@ class Clients:
             return
         if len(client.topics) >= TOPICS_OF_CLIENT_MAX:
             raise CallRefused(Code.BAD_REQUEST, f"the client sends to {TOPICS_OF_CLIENT_MAX} topics already")
+        if self._senders >= SENDERS_MAX:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, f"clients send to {SENDERS_MAX} topics in all, and to no more "
+                                                      "that can be known")
+        self._senders += 1
         client.client_type = client.client_type or ClientType.PRODUCER
         client.topics[topic] = None
         self._producers.setdefault(topic, {})[caller.client_id] = None
@@ -115,11 +141,11 @@ class Clients:
         """Topics that somebody who can be asked sends to."""
         return list(self._producers)
 
-    def producer_stream(self, topic: str) -> Stream | None:
-        """Of any client that sends to the topic, another one each time."""
+    def producer_stream(self, topic: str, may: Callable[[Client], bool] = lambda client: True) -> Stream | None:
+        """Of any client that sends to the topic and `may`, another one each time."""
         ids = [each for each in self._producers.get(topic, ())
                if (client := self._clients.get(each)) is not None and client.stream is not None
-               and client.stream.is_open]
+               and client.stream.is_open and may(client)]
         if not ids:
             return None
         return self._clients[ids[next(self._turns) % len(ids)]].stream
@@ -137,6 +163,7 @@ class Clients:
         client = self._clients.pop(client_id, None)
         if client is None:
             return False
+        self._senders -= len(client.topics)
         for topic in client.topics:
             senders = self._producers[topic]
             del senders[client_id]
@@ -154,28 +181,3 @@ class Clients:
             if client.stream is None:
                 ids.append(client_id)
         return ids
-
-    # --- questions to clients ----------------------------------------------------------------------------------------
-
-    async def ask(self, client_id: str, command: Any, command_field: str, timeout_s: float) -> Any:
-        """The client's answer to a command with a nonce, which is set here; None when none comes."""
-        client = self._clients.get(client_id)
-        if client is None or client.stream is None or len(self._answers) >= ANSWERS_MAX:
-            return None
-        nonce = str(next(self._numbers))
-        getattr(command, command_field).nonce = nonce
-        waiting = self._answers[nonce] = asyncio.get_running_loop().create_future()
-        try:
-            if not client.stream.send(command):
-                return None
-            async with asyncio.timeout(timeout_s):
-                return await waiting
-        except TimeoutError:
-            return None
-        finally:
-            del self._answers[nonce]
-
-    def answered(self, nonce: str, answer: Any) -> None:
-        waiting = self._answers.get(nonce)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)

@@ -58,7 +58,7 @@ class ProxyServer:
         self._renewing = Renewing(brokers, config, now_ms, self._clients.knows)
         self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
-        self._telemetry = Telemetry(catalog, self._clients, config, now_ms)
+        self._telemetry = Telemetry(catalog, self._clients, config, now_ms, access)
         self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config,
                                 self._front.peer, now_ms)
         self._server: Any = None
@@ -86,6 +86,7 @@ class ProxyServer:
             bound.close()
             raise
         self._tasks.supervise(self._tick, "tick of the gRPC front")
+        self._tasks.supervise(self._tell, "heartbeats of the gRPC front")
 
     async def stop(self) -> None:
         """What was not answered by then is asked again by its client, elsewhere."""
@@ -105,12 +106,17 @@ class ProxyServer:
             for client_id in self._clients.expired(now_ms()):
                 self._clients.forget(client_id)
                 self._renewing.release_client(client_id)
-            await self._tell_brokers()
             if self._read_accounts is not None:
                 self._read_accounts(time.monotonic_ns() // 1_000_000)
             if self._access is not None:
                 for kind, names in self._access.happenings.take().items():
                     _log.warning("%s: %s", kind, names)
+            await asyncio.sleep(TICK_S)
+
+    async def _tell(self) -> None:
+        """Beside the tick, which waits for no broker."""
+        while True:
+            await self._tell_brokers()
             await asyncio.sleep(TICK_S)
 
     async def _tell_brokers(self) -> None:
@@ -125,8 +131,8 @@ class ProxyServer:
             answer = await self._brokers.ask(
                 NAME_SERVER, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), _TIMEOUT_MS)
             table = ClusterInfo.decode(answer.body).broker_addr_table if answer.code == ResponseCode.SUCCESS else {}
-            for name in sorted(name for name, data in table.items() if 0 in data.broker_addrs):
-                await self._tell_broker(name, topics)
+            names = [name for name, data in table.items() if 0 in data.broker_addrs]
+            await asyncio.gather(*[self._tell_broker(name, topics) for name in names])
         except RegulusError as error:
             self._told_at = 0.0
             _log.warning("the brokers do not hear who may be asked for transactions: %s", error)
@@ -142,6 +148,7 @@ class ProxyServer:
             except CallRefused as error:
                 self._told_at = 0.0
                 _log.info("broker %s has no heartbeat of ours: %s", name, error)
+                return
 
 
 def _options(config: ProxyConfig) -> list[tuple[str, int]]:

@@ -4,7 +4,6 @@ All that is said in a business sense is said in a response; gRPC's own status is
 the end of a telemetry stream.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -17,11 +16,12 @@ from regulus.errors import CallRefused, HeaderError, MessageIllegal
 from regulus.proxy.access import CallAccess
 from regulus.proxy.caller import Caller, caller_of, check_client_id
 from regulus.proxy.calls import Calls
-from regulus.proxy.clients import Clients, Stream
+from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.receive_call import ReceiveCall
 from regulus.proxy.status import status
-from regulus.proxy.telemetry import NODE_JS_REPEATS_S, Telemetry
+from regulus.proxy.telemetry import Telemetry
+from regulus.proxy.telemetry_streams import TelemetryStreams
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code
 
@@ -37,8 +37,6 @@ UNARY = {
 no client calls them."""
 DEADLINE_S_MAX = 86_400.0
 """A client may name a deadline in sixty years."""
-_ENDS_STREAM = frozenset((Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED, Code.TOO_MANY_REQUESTS,
-                          Code.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
 Call = Callable[[Any, Caller], Awaitable[Any]]
 
@@ -51,14 +49,13 @@ class Service(grpc.GenericRpcHandler):
                  now_ms: Callable[[], int]) -> None:
         self._calls = calls
         self._receive = receive
-        self._telemetry = telemetry
         self._clients = clients
         self._access = access
         self._config = config
         self._peer_of = peer_of
         self._now_ms = now_ms
-        self._under_way = self._size = self._receiving = self._streams = 0
-        self._open_streams: set[Stream] = set()
+        self._streams = TelemetryStreams(telemetry, clients, config, self._checked)
+        self._under_way = self._size = self._receiving = 0
         self._handlers = self._make_handlers()
 
     def service(self, details: Any) -> Any:
@@ -66,8 +63,7 @@ class Service(grpc.GenericRpcHandler):
 
     def end_streams(self) -> None:
         """Let all telemetry streams end: the server stops."""
-        for stream in self._open_streams:
-            stream.end()
+        self._streams.end()
 
     def _make_handlers(self) -> dict[str, Any]:
         types = messages.method_types()
@@ -111,6 +107,9 @@ class Service(grpc.GenericRpcHandler):
         """Raises CallRefused when as much is under way as may be."""
         if self._under_way > self._config.calls_max:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.calls_max} calls are under way (callsMax)")
+        self._check_size()
+
+    def _check_size(self) -> None:
         if self._size > self._config.calls_size_max:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.calls_size_max} bytes of calls are under way "
                                                       "(callsSizeMax)")
@@ -136,7 +135,9 @@ class Service(grpc.GenericRpcHandler):
 
     async def _receive_message(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
         self._receiving += 1
+        self._size += len(data)
         try:
+            self._check_size()
             request = messages.ReceiveMessageRequest.FromString(data)
             caller = self._checked("ReceiveMessage", request, await self._caller(context))
             if self._receiving > self._config.receive_streams_max:
@@ -152,73 +153,12 @@ class Service(grpc.GenericRpcHandler):
             yield messages.ReceiveMessageResponse(status=refusal).SerializeToString()
         finally:
             self._receiving -= 1
+            self._size -= len(data)
 
     async def _telemetry_stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """Until the client ends its side, says what it may not, or reads too slowly."""
         caller = await self._caller(context)
         await context.send_initial_metadata(())     # some clients wait for it before they say anything
-        if self._streams >= self._config.telemetry_streams_max:
-            full = status(Code.TOO_MANY_REQUESTS, f"{self._config.telemetry_streams_max} streams are open "
-                                                  "(telemetryStreamsMax)")
-            await context.write(messages.TelemetryCommand(status=full).SerializeToString())
-            return
-        stream = Stream()
-        self._streams += 1
-        self._open_streams.add(stream)
-        reading = asyncio.ensure_future(self._read(requests, caller, stream))
-        tasks: list[asyncio.Future[Any]] = [reading, asyncio.ensure_future(_write(stream, context)),
-                                            asyncio.ensure_future(stream.ended.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            await _end(reading.result() if reading.done() else None, context)
-        finally:
-            self._streams -= 1
-            self._open_streams.discard(stream)
-            stream.end()
-            self._clients.closed(caller.client_id, stream)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _read(self, requests: AsyncIterator[bytes], caller: Caller, stream: Stream) -> Exception | None:
-        """What ends the stream; None when the client does."""
-        is_first = True
-        loop = asyncio.get_running_loop()
-        try:
-            async for data in requests:
-                command = messages.TelemetryCommand.FromString(data)
-                caller = self._checked("Telemetry", command, caller)
-                await self._telemetry.take(command, caller, stream)
-                if is_first and self._telemetry.wants_repeats(caller):
-                    for delay_s in NODE_JS_REPEATS_S:
-                        loop.call_later(delay_s, self._telemetry.repeat, caller, stream)
-                is_first = False
-        except (CallRefused, DecodeError, HeaderError) as error:
-            return error
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            _log.exception("Telemetry failed")
-            return error
-        return None
-
-
-async def _write(stream: Stream, context: Any) -> None:
-    while True:
-        command = await stream.commands.get()
-        await context.write(command.SerializeToString())
-
-
-async def _end(fault: Exception | None, context: Any) -> None:
-    """The stream's last word."""
-    if fault is None:
-        return
-    if isinstance(fault, CallRefused) and fault.code in _ENDS_STREAM:
-        await context.write(messages.TelemetryCommand(status=_status_of(fault)).SerializeToString())
-    elif isinstance(fault, CallRefused | DecodeError | HeaderError):
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(fault)[:1024])
-    else:
-        await context.abort(grpc.StatusCode.INTERNAL, "the server failed; see its log")
+        await self._streams.serve(requests, context, caller)
 
 
 def _status_of(error: Exception) -> Any:

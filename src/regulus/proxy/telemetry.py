@@ -1,13 +1,15 @@
 """The telemetry stream of a client, and what brokers ask of clients. Source: ClientActivity, GrpcClientChannel."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.proxy import settings
+from regulus.proxy.access import CallAccess
 from regulus.proxy.caller import Caller
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import TOPICS_OF_CLIENT_MAX, Clients, Stream
@@ -25,46 +27,69 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
+ROUTES_S_MAX = 1.0
+"""How long the answer to settings may wait for the routes of their topics: clients give up after two or three."""
 NODE_JS_REPEATS_S = (1.0, 3.0)
 """When a Node.js client is told its settings once more: it may not have listened the first time."""
 
 
 class Telemetry:
-    def __init__(self, catalog: Catalog, clients: Clients, config: ProxyConfig, now_ms: Callable[[], int]) -> None:
+    """`access` is None where everybody may do everything."""
+
+    def __init__(self, catalog: Catalog, clients: Clients, config: ProxyConfig, now_ms: Callable[[], int],
+                 access: CallAccess | None = None) -> None:
+        self._access = access
         self._catalog = catalog
         self._clients = clients
         self._config = config
         self._now_ms = now_ms
 
     async def take(self, command: Any, caller: Caller, stream: Stream) -> None:
-        """One command of a client. Raises CallRefused for one that ends the stream."""
-        kind = command.WhichOneof("command")
-        if kind == "settings":
+        """One command of a client; what answers a question is passed over, as none is asked that has an answer here.
+        Raises CallRefused for one that ends the stream."""
+        if command.WhichOneof("command") == "settings":
             await self._take_settings(command.settings, caller, stream)
-        elif kind in ("thread_stack_trace", "verify_message_result"):
-            self._clients.answered(getattr(command, kind).nonce, command)
 
     async def _take_settings(self, told: Any, caller: Caller, stream: Stream) -> None:
         kind = told.WhichOneof("pub_sub")
         if kind == "publishing":
-            topics = [topic_name(full_name(topic, caller.namespace)) for topic in told.publishing.topics]
-            if len(topics) > TOPICS_OF_CLIENT_MAX:
-                raise CallRefused(Code.BAD_REQUEST, f"{len(topics)} topics; {TOPICS_OF_CLIENT_MAX} are the most")
+            topics = _topics(told.publishing.topics, caller)
             merged = settings.merged(told, self._config, None)
-            for topic in topics:
-                self._clients.sends_to(caller, topic, self._now_ms())
         elif kind == "subscription":
             group = group_name(full_name(told.subscription.group, caller.namespace))
-            for entry in told.subscription.subscriptions[:TOPICS_OF_CLIENT_MAX]:
-                topic_name(full_name(entry.topic, caller.namespace))
+            topics = []     # it sends to none
+            _topics([entry.topic for entry in told.subscription.subscriptions], caller)
             merged = settings.merged(told, self._config, await self._group(group))
             self._clients.heard(caller, self._now_ms()).group = group
         else:
             raise CallRefused(Code.BAD_REQUEST, "the settings are neither a producer's nor a consumer's")
         client = self._clients.heard(caller, self._now_ms())
-        client.client_type, client.settings = told.client_type, merged
+        client.client_type, client.language = told.client_type, told.user_agent.language
         self._clients.opened(caller, stream, self._now_ms())
-        stream.send(messages.TelemetryCommand(status=status(Code.OK), settings=merged))
+        await self._sends_to(topics, caller)
+        answer = messages.TelemetryCommand(status=status(Code.OK), settings=merged)
+        stream.send(answer)
+        if client.language == Language.NODE_JS:
+            self._repeat_soon(answer, stream)
+
+    async def _sends_to(self, topics: list[str], caller: Caller) -> None:
+        """Those of the topics that are there, as brokers are told of each. One that is made later, or whose route
+        nobody tells in time, counts from the first transaction that is sent to it."""
+        try:
+            async with asyncio.timeout(ROUTES_S_MAX):
+                for topic in topics:
+                    if await self._is_there(topic):
+                        self._clients.sends_to(caller, topic, self._now_ms())
+        except TimeoutError:
+            _log.warning("client %s may not be asked for transactions of all its topics yet: their routes are not told "
+                         "within %s s", caller.client_id, ROUTES_S_MAX)
+
+    async def _is_there(self, topic: str) -> bool:
+        try:
+            await self._catalog.route(topic)
+        except CallRefused:
+            return False
+        return True
 
     async def _group(self, group: str) -> Any:
         """What the group is set to; the defaults where no broker can say so: a client must start without one."""
@@ -74,15 +99,15 @@ class Telemetry:
             _log.warning("group %s gets the default settings: %s", group, error)
             return SubscriptionGroupConfig(group_name=group)
 
-    def wants_repeats(self, caller: Caller) -> bool:
-        client = self._clients.get(caller.client_id)
-        return (client is not None and client.settings is not None
-                and client.settings.user_agent.language == Language.NODE_JS)
-
-    def repeat(self, caller: Caller, stream: Stream) -> None:
-        client = self._clients.get(caller.client_id)
-        if client is not None and client.stream is stream and client.settings is not None:
-            stream.send(messages.TelemetryCommand(status=status(Code.OK), settings=client.settings))
+    def _repeat_soon(self, answer: Any, stream: Stream) -> None:
+        """The newest settings of the stream; they are kept until then only."""
+        if not stream.has_repeats:
+            stream.has_repeats, stream.repeated = True, answer
+            loop = asyncio.get_running_loop()
+            for delay_s in NODE_JS_REPEATS_S:
+                loop.call_later(delay_s, _repeat, stream, delay_s == NODE_JS_REPEATS_S[-1])
+        elif stream.repeated is not None:
+            stream.repeated = answer
 
     # --- what brokers ask --------------------------------------------------------------------------------------------
 
@@ -101,7 +126,9 @@ class Telemetry:
             _log.warning("broker %s asks for a transaction that cannot be read: %s", broker, error)
             return
         topic = half.properties.get(names.REAL_TOPIC) or header.topic or half.topic
-        stream = self._clients.producer_stream(topic)
+        access = self._access
+        stream = self._clients.producer_stream(
+            topic, lambda client: access is None or access.may_send(client.user, client.host, topic))
         if stream is None:
             _log.info("no producer of topic %s is there to say what became of a transaction", topic)
             return
@@ -113,3 +140,16 @@ class Telemetry:
             to_message(half, topic, kind=MessageType.TRANSACTION))
         asked.recover_orphaned_transaction_command.transaction_id = text
         stream.send(asked)
+
+
+def _topics(resources: Collection[Any], caller: Caller) -> list[str]:
+    """Raises CallRefused."""
+    if len(resources) > TOPICS_OF_CLIENT_MAX:
+        raise CallRefused(Code.BAD_REQUEST, f"{len(resources)} topics; {TOPICS_OF_CLIENT_MAX} are the most")
+    return [topic_name(full_name(each, caller.namespace)) for each in resources]
+
+
+def _repeat(stream: Stream, is_last: bool) -> None:
+    stream.send(stream.repeated)
+    if is_last:
+        stream.repeated = None

@@ -106,4 +106,4 @@ class Caller:
         call = self.channel.stream_stream(f"/{messages.SERVICE}/Telemetry",
                                           request_serializer=lambda each: each.SerializeToString(),
                                           response_deserializer=messages.TelemetryCommand.FromString)
-        return call(metadata=metadata)
+        return call(metadata=metadata, timeout=20)

@@ -4,8 +4,9 @@ import pytest
 
 from regulus.errors import CallRefused
 from regulus.proxy.caller import Caller
-from regulus.proxy.clients import COMMANDS_MAX, Clients, Stream
+from regulus.proxy.clients import COMMANDS_MAX, COMMANDS_SIZE_MAX, Clients, Stream
 from regulus.proxy.config import ProxyConfig
+from regulus.wire.grpc import messages
 
 
 def called(client_id: str, user: str = "") -> Caller:
@@ -42,9 +43,41 @@ async def test_the_latest_stream_of_a_client_counts() -> None:
 
 async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     stream = Stream()
-    assert all(stream.send(number) for number in range(COMMANDS_MAX))
-    assert not stream.send(0)
+    assert all(stream.send(messages.TelemetryCommand()) for _ in range(COMMANDS_MAX))
+    assert not stream.send(messages.TelemetryCommand())
     assert stream.ended.is_set()
+    large = messages.TelemetryCommand()
+    large.recover_orphaned_transaction_command.message.body = bytes(COMMANDS_SIZE_MAX // 4)
+    stream = Stream()
+    assert [stream.send(large) for _ in range(6)] == [True] * 4 + [False] * 2
+    stream = Stream()
+    for _ in range(10):
+        assert stream.send(large)
+        assert await stream.next() is large
+
+
+async def test_what_waits_on_a_stream_leaves_before_it_ends_and_nothing_after() -> None:
+    stream = Stream()
+    for _ in range(COMMANDS_MAX):
+        stream.send(messages.TelemetryCommand())
+    assert stream.finish()
+    assert not stream.finish()
+    assert not stream.send(messages.TelemetryCommand())
+    for _ in range(COMMANDS_MAX):
+        assert await stream.next() is not None
+    assert await stream.next() is None
+
+
+async def test_topics_that_clients_send_to_are_bounded_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regulus.proxy.clients.SENDERS_MAX", 3)
+    clients = Clients(ProxyConfig())
+    for topic in ("t", "u", "t"):
+        clients.sends_to(called("c"), topic, 0)
+    clients.sends_to(called("d"), "t", 0)
+    with pytest.raises(CallRefused, match="3 topics in all"):
+        clients.sends_to(called("d"), "u", 0)
+    clients.forget("c")
+    clients.sends_to(called("d"), "u", 0)
 
 
 async def test_clients_that_are_silent_are_forgotten_unless_their_stream_is_open() -> None:

@@ -14,6 +14,7 @@ from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.embedded import RegulusWithFront
+from regulus.proxy.server import now_ms
 from regulus.server.assembly import Regulus
 from regulus.testing.running_server import small_store
 from regulus.transport.config import TransportConfig
@@ -133,6 +134,37 @@ async def test_accounts_of_the_broker_are_those_of_the_front(make: Make, tmp_pat
     assert (await caller.call("SendMessage", send_request("trans"), signed)).status.code == 40100
     receive = messages.QueryAssignmentRequest(topic=messages.Resource(name="Orders"), group=messages.Resource(name="g"))
     assert (await caller.call("QueryAssignment", receive, signed)).status.code == 40100
+    await caller.channel.close()
+
+
+async def test_a_forged_handle_acknowledges_nothing(make: Make) -> None:
+    """Of a place that was never popped, of another queue and revive queue, and of one that was popped by another group:
+    the message comes all the same."""
+    server = await make()
+    caller = Caller(server.front.port)
+    orders, group = messages.Resource(name="Orders"), messages.Resource(name="g")
+
+    async def receive(group_name: str) -> list[Any]:
+        request = messages.ReceiveMessageRequest(group=messages.Resource(name=group_name), batch_size=8)
+        request.message_queue.topic.name, request.message_queue.broker.name = "Orders", "broker-a"
+        request.invisible_duration.seconds = 60
+        return [each.message async for each in caller.receive(request, 3) if each.HasField("message")]
+
+    for name in ("g", "other"):     # a new group begins at the end
+        assert await receive(name) == []
+    assert (await caller.call("SendMessage", send_request())).status.code == 20000
+    (others,) = await receive("other")
+    now = now_ms()
+    forged = [f"{offset} {popped} 60000 {revive} {retry} broker-a {queue} {offset} {physical}"
+              for offset in (0, 1, 5) for popped in (now, now - 30_000) for revive in (0, 7, 99) for retry in (0, 1)
+              for queue in (0, 1, 9) for physical in (0, -1)]
+    forged += [others.system_properties.receipt_handle, "9" * 600, "0 1 2 3 4 broker-a 0 0", ""]
+    for start in range(0, len(forged), 100):
+        entries = [messages.AckMessageEntry(message_id="1", receipt_handle=each)
+                   for each in forged[start:start + 100]]
+        await caller.call("AckMessage", messages.AckMessageRequest(group=group, topic=orders, entries=entries))
+    (message,) = await receive("g")
+    assert message.body == b"body"
     await caller.channel.close()
 
 

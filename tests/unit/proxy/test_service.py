@@ -400,6 +400,89 @@ async def test_bytes_that_are_no_message_are_refused_and_the_server_lives_on(cal
     assert response.status.code == 20000
 
 
+def valid_requests() -> dict[str, Any]:
+    """One of each method, which a front before scripted brokers takes."""
+    topic, group = resource("normal"), resource("g")
+    handle = f"0 {command_now()} 60000 1 0 a 0 0 0"
+    invisible = messages.ChangeInvisibleDurationRequest(group=group, topic=topic, receipt_handle=handle)
+    invisible.invisible_duration.seconds = 30
+    return {
+        "QueryRoute": messages.QueryRouteRequest(topic=topic),
+        "Heartbeat": messages.HeartbeatRequest(client_type=2, group=group),
+        "SendMessage": messages.SendMessageRequest(messages=[message(tag="T")]),
+        "QueryAssignment": messages.QueryAssignmentRequest(topic=topic, group=group),
+        "AckMessage": messages.AckMessageRequest(group=group, topic=topic, entries=[
+            messages.AckMessageEntry(message_id="1", receipt_handle=handle)]),
+        "ForwardMessageToDeadLetterQueue": messages.ForwardMessageToDeadLetterQueueRequest(
+            group=group, topic=topic, receipt_handle=handle, message_id="1"),
+        "EndTransaction": messages.EndTransactionRequest(topic=topic, resolution=1, transaction_id="01AB@a@7@256"),
+        "NotifyClientTermination": messages.NotifyClientTerminationRequest(group=group),
+        "ChangeInvisibleDuration": invisible,
+        "RecallMessage": messages.RecallMessageRequest(topic=resource("any"), recall_handle="djEgYSAxIDE="),
+        "ReceiveMessage": receive_request()}
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_request_that_was_damaged_breaks_the_server(caller: Caller, brokers: ScriptedBrokers,
+                                                             caplog: pytest.LogCaptureFixture, seed: int) -> None:
+    """A refusal names what is wrong with a request; an exception that nobody expected would be in the log."""
+    brokers.answers[RequestCode.SEND_MESSAGE_V2] = stored_at
+    brokers.answers[RequestCode.POP_MESSAGE] = popped(b"one")
+    brokers.answers[RequestCode.CHANGE_MESSAGE_INVISIBLETIME] = lambda command: command.response(
+        0, ext={"popTime": "5", "invisibleTime": "1000", "reviveQid": "6"})
+    record = message_record.encode(MessageExt("normal", b"one", {}, born_host=HOST, store_host=HOST))
+    brokers.answers[RequestCode.VIEW_MESSAGE_BY_ID] = lambda command: command.response(0, body=record)
+    brokers.answers[RequestCode.RECALL_MESSAGE] = lambda command: command.response(0, ext={"msgId": "1"})
+    chance = random.Random(seed)
+    for method, request in valid_requests().items():
+        for _ in range(40):
+            data = bytearray(request.SerializeToString())
+            for _ in range(chance.randrange(1, 4)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            if method == "ReceiveMessage":
+                [_ async for _ in caller.channel.unary_stream(f"/{messages.SERVICE}/{method}")(
+                    bytes(data), metadata=METADATA, timeout=10)]
+            else:
+                assert await caller.raw(method, bytes(data))
+        stream = caller.channel.stream_stream(f"/{messages.SERVICE}/Telemetry")(metadata=METADATA, timeout=10)
+        await stream.write(bytes(data))
+        await stream.done_writing()
+        await stream.code()
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
+
+
+async def test_headers_that_are_too_large_end_a_call_and_nothing_else(caller: Caller) -> None:
+    request = messages.HeartbeatRequest(client_type=1)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await caller.call("Heartbeat", request, (*METADATA, ("x-large", "x" * (64 << 10))))
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (await caller.call("Heartbeat", request)).status.code == 20000
+
+
+async def test_a_client_that_does_not_read_its_stream_is_cut_off(caller: Caller, front: ProxyServer) -> None:
+    """What gRPC buffers for it comes first, then what waits here, and then its stream ends."""
+    stream = caller.telemetry()
+    told = messages.Settings(client_type=1)
+    told.user_agent.hostname = "h" * 100_000
+    told.publishing.validate_message_type = True
+
+    async def write() -> None:
+        while True:
+            await stream.write(messages.TelemetryCommand(settings=told))
+
+    writing = asyncio.ensure_future(write())
+    streams = front._service._streams._open
+    async with asyncio.timeout(20):
+        while not streams:
+            await asyncio.sleep(0.01)
+        while streams:
+            await asyncio.sleep(0.01)
+    assert (await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1))).status.code == 20000
+    writing.cancel()
+    stream.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+
+
 async def test_more_calls_than_may_be_under_way_are_told_to_wait(brokers: ScriptedBrokers) -> None:
     config = ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1", calls_max=2, receive_streams_max=1,
                          telemetry_streams_max=1)
@@ -432,10 +515,22 @@ async def test_requests_under_way_have_a_size_in_all(brokers: ScriptedBrokers) -
     front = ProxyServer(config, brokers, TransportConfig())
     await front.start()
     caller = Caller(front.port)
+    polling = asyncio.ensure_future(received(caller, receive_request()))
+    brokers.held = asyncio.Event()
+    brokers.answers[RequestCode.POP_MESSAGE] = popped()
+    while not brokers.asked_for(RequestCode.POP_MESSAGE):
+        await asyncio.sleep(0.01)
+    polled = front._service._size
+    assert polled == len(receive_request().SerializeToString())
+    wanting = receive_request(filter_expression=messages.FilterExpression(type=1, expression="T" * 100))
+    assert [each.status.code async for each in caller.receive(wanting)] == [42900]
+    brokers.held.set()
+    assert (await polling)[0] == 40401
     large = message()
     large.body = bytes(101)
     assert (await caller.call("SendMessage", messages.SendMessageRequest(messages=[large]))).status.code == 42900
-    assert (await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1))).status.code == 20000
+    response = await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1), (("x-mq-client-id", "c"),))
+    assert response.status.code == 20000
     await caller.channel.close()
     await front.stop()
 

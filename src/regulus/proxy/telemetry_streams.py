@@ -1,0 +1,149 @@
+"""The telemetry streams that are open: how many, how long one may be silent, and who writes on it.
+
+A stream is open for as long as its client lives, days perhaps. So what one costs is bounded: its client is checked
+before it is let in and at each of its commands, it says what it is within some minutes, and a client has a few.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from regulus.errors import CallRefused, HeaderError
+from regulus.proxy.caller import Caller
+from regulus.proxy.clients import Clients, Stream
+from regulus.proxy.config import ProxyConfig
+from regulus.proxy.status import status
+from regulus.proxy.telemetry import Telemetry
+from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import Code
+
+_log = logging.getLogger(__name__)
+
+SILENT_S_MAX = 600.0
+"""Until a stream has brought settings: Python's client sends them five minutes after it has opened a stream anew."""
+STREAMS_OF_CLIENT_MAX = 8
+COMMAND_SIZE_MAX = 256 << 10
+"""Bytes of one command of a client: 1,024 topics of the longest names are 140 KiB."""
+LAST_WORDS_S_MAX = 5.0
+"""How long a client has to read what waits for it when its stream ends."""
+HOLDERS_TOLD = 5
+"""Hosts that are named when there are no more streams."""
+_ENDS_STREAM = frozenset((Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED, Code.TOO_MANY_REQUESTS,
+                          Code.REQUEST_HEADER_FIELDS_TOO_LARGE))
+
+Check = Callable[[str, Any, Caller], Caller]
+
+
+class TelemetryStreams:
+    """`check` lets a call in, as its caller with its user, or raises CallRefused."""
+
+    def __init__(self, telemetry: Telemetry, clients: Clients, config: ProxyConfig, check: Check) -> None:
+        self._telemetry = telemetry
+        self._clients = clients
+        self._config = config
+        self._check = check
+        self._open: dict[Stream, Caller] = {}
+        self._of_client: Counter[tuple[str, str]] = Counter()
+        self._is_full = False
+
+    def end(self) -> None:
+        """Let all streams end: the server stops."""
+        for stream in self._open:
+            stream.end()
+
+    async def serve(self, requests: AsyncIterator[bytes], context: Any, caller: Caller) -> None:
+        """Until the client ends its side, says what it may not, is silent, or reads too slowly."""
+        try:
+            caller = self._check("Telemetry", messages.TelemetryCommand(), caller)
+            self._check_room(caller)
+        except CallRefused as error:
+            await _end(error, context)
+            return
+        stream, holder = Stream(), (caller.user, caller.client_id)
+        self._open[stream] = caller
+        self._of_client[holder] += 1
+        try:
+            fault = await self._carry(requests, context, caller, stream)
+        finally:
+            stream.end()
+            del self._open[stream]
+            self._of_client[holder] -= 1
+            if not self._of_client[holder]:
+                del self._of_client[holder]
+            self._clients.closed(caller.client_id, stream)
+        await _end(fault, context)
+
+    def _check_room(self, caller: Caller) -> None:
+        """Raises CallRefused."""
+        if self._of_client[caller.user, caller.client_id] >= STREAMS_OF_CLIENT_MAX:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, f"the client has {STREAMS_OF_CLIENT_MAX} telemetry streams")
+        if len(self._open) < self._config.telemetry_streams_max:
+            self._is_full = False
+            return
+        if not self._is_full:
+            self._is_full = True
+            hosts = Counter(each.host for each in self._open.values()).most_common(HOLDERS_TOLD)
+            _log.warning("%d telemetry streams are open, and no more can be (telemetryStreamsMax); most are of %s",
+                         len(self._open), ", ".join(f"{host}: {count}" for host, count in hosts))
+        raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.telemetry_streams_max} streams are open "
+                                                  "(telemetryStreamsMax)")
+
+    async def _carry(self, requests: AsyncIterator[bytes], context: Any, caller: Caller,
+                     stream: Stream) -> BaseException | None:
+        """What the stream ended with; nobody reads or writes it any more. None when nothing is to be said of it."""
+        reading = asyncio.ensure_future(self._read(requests, caller, stream))
+        writing = asyncio.ensure_future(_write(stream, context))
+        tasks: list[asyncio.Future[Any]] = [reading, writing, asyncio.ensure_future(stream.ended.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done() and stream.finish():
+                await asyncio.wait([writing], timeout=LAST_WORDS_S_MAX)
+            return reading.exception() if reading.done() and writing.done() else None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, requests: AsyncIterator[bytes], caller: Caller, stream: Stream) -> None:
+        """Until the client ends its side. Raises what ends the stream."""
+        try:
+            async with asyncio.timeout(SILENT_S_MAX) as silence:
+                async for data in requests:
+                    command = _parsed(data)
+                    caller = self._check("Telemetry", command, caller)
+                    await self._telemetry.take(command, caller, stream)
+                    if command.WhichOneof("command") == "settings":
+                        silence.reschedule(None)
+        except TimeoutError as error:
+            raise CallRefused(Code.BAD_REQUEST, f"the stream has brought no settings for {SILENT_S_MAX} s"
+                              ) from error
+
+
+def _parsed(data: bytes) -> Any:
+    """Raises CallRefused, DecodeError."""
+    if len(data) > COMMAND_SIZE_MAX:
+        raise CallRefused(Code.BAD_REQUEST, f"the command has {len(data)} bytes; {COMMAND_SIZE_MAX} are the most")
+    return messages.TelemetryCommand.FromString(data)
+
+
+async def _write(stream: Stream, context: Any) -> None:
+    """The only one that writes on the stream."""
+    while (command := await stream.next()) is not None:
+        await context.write(command.SerializeToString())
+
+
+async def _end(fault: BaseException | None, context: Any) -> None:
+    """The stream's last word."""
+    if isinstance(fault, CallRefused) and fault.code in _ENDS_STREAM:
+        word = messages.TelemetryCommand(status=status(fault.code, str(fault)))
+        await asyncio.wait_for(context.write(word.SerializeToString()), LAST_WORDS_S_MAX)
+    elif isinstance(fault, CallRefused | DecodeError | HeaderError):
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(fault)[:1024])
+    elif fault is not None:
+        _log.error("Telemetry failed", exc_info=fault)
+        await context.abort(grpc.StatusCode.INTERNAL, "the server failed; see its log")
