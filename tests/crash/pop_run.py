@@ -40,7 +40,7 @@ POINTS = {
     "after the record of acks": (PopFlights, "_write"),
     "before a pop ends": (PopFlights, "_end"),
     "after a pop ends": (PopFlights, "_end"),
-    "before the old receipt ends": (PopFlights, "ack"),
+    "before the old receipt ends": (PopFlights, "end_receipt"),
     "before a message is revived": (PopRevival, "_revive"),
     "after a message is revived": (PopRevival, "_revive"),
     "before a checkpoint is done": (ConsumerOffsets, "commit"),
