@@ -125,8 +125,14 @@ MUTANTS = (
            new="        number = self._offsets.set_back_number(key.group, key.topic, key.queue_id)\n"
                "        if is_same and number", tests=_PLACES_TESTS),
     Mutant(name="a changed time leaves the old one", path=_ACK,
-           old="    flights.ack(Acks(key, broker.config.broker_name, (header.offset,)), receipt.revive_queue_id,\n"
-               "                receipt.invisible_time, host, now_ms)\n    ext", new="    ext", tests=_TESTS),
+           old="    flights.end_receipt(flight, header.offset, host, now_ms)\n", new="", tests=_TESTS),
+    Mutant(name="a kill brings a message back at its old time", path=_FLIGHTS,
+           old="            self._write_partial(flight, host, now_ms)\n\n    def ack",
+           new="            pass\n\n    def ack",
+           tests=_TESTS),
+    Mutant(name="messages come to a topic that a kill forgets", path=_REVIVAL,
+           old="            if copy.topic in self._topics.unsaved:\n", new="            if False:\n",
+           tests=_REVIVAL_TESTS),
     Mutant(name="what is over takes another time", path=_FLIGHTS,
            old="if flight is None or now_ms >= flight.checkpoint.revive_time:", new="if flight is None:",
            tests=_TESTS),

@@ -162,6 +162,13 @@ class PopFlights:
                 if self.revive_topic in (message.topic, message.properties.get(names.REAL_TOPIC)):
                     yield message
 
+    def end_receipt(self, flight: Flight, offset: int, host: bytes, now_ms: int) -> None:
+        """A message has another time. It is written at once: a kill must not bring it at the old one, too, when its
+        consumer was told of the new one."""
+        self._ack(flight, flight.bits_of((offset,)), host, now_ms)
+        if flight.unwritten and flight.checkpoint.key in self._partial:
+            self._write_partial(flight, host, now_ms)
+
     def ack(self, acks: Acks, revive_queue_id: int, invisible_time: int, host: bytes, now_ms: int) -> Appended | None:
         """None where no record is needed for it now."""
         flight = self._flights.get(acks.key)
@@ -169,16 +176,19 @@ class PopFlights:
             if acks.key.pop_time >= self._known_from_ms or now_ms >= acks.key.pop_time + invisible_time:
                 return None     # acknowledged before, visible again, or never popped
             return self._write(acks, revive_queue_id, acks.key.pop_time + invisible_time, host, now_ms)
-        bits = flight.bits_of(acks.offsets) & ~flight.acked
+        return self._ack(flight, flight.bits_of(acks.offsets) & ~flight.acked, host, now_ms)
+
+    def _ack(self, flight: Flight, bits: int, host: bytes, now_ms: int) -> Appended | None:
         if not bits:
             return None
+        key = flight.checkpoint.key
         flight.acked |= bits
         flight.unwritten |= bits
         if flight.is_done:
             return self._end(flight, host, now_ms)
-        if acks.key not in self._partial:
+        if key not in self._partial:
             flight.since_ms = now_ms
-            self._partial[acks.key] = flight
+            self._partial[key] = flight
         return None
 
     def take_bits(self, key: CheckpointKey) -> int:

@@ -150,8 +150,7 @@ class PopOrders:
         return max(0, self._wakes[0][0] - now_ms) if self._wakes else None
 
     def forget_unused(self, now_ms: int) -> None:
-        """Now and then, of queues from which nobody popped for a day and of which nothing is out: as many looks as
-        there are queues."""
+        """Now and then, of queues from which nobody popped for a day, and of which nothing is out: looks at all."""
         if 0 <= now_ms - self._looked_ms < UNUSED_LOOK_MS:
             return
         self._looked_ms = now_ms

@@ -254,6 +254,8 @@ class PopRevival:
             return True
         status = PutStatus.MESSAGE_ILLEGAL
         for copy in self._copies(message, key, group, host, now_ms, is_v2):
+            if copy.topic in self._topics.unsaved:
+                return False        # after a kill nobody would look for it there
             status = self._storing.append(copy, now_ms).status
             if status != PutStatus.MESSAGE_ILLEGAL:
                 break

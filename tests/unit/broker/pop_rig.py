@@ -1,5 +1,7 @@
 """A broker with a topic that is popped, by a virtual clock."""
 
+from collections.abc import Callable
+
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import Reply
@@ -9,6 +11,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.model.topics import TopicConfig
 from regulus.record import message_record
+from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
@@ -23,14 +26,19 @@ PRECISION = 100
 
 
 class Rig:
-    def __init__(self, store: MemoryStore | None = None, now_ms: int = NOW, **fields: object) -> None:
+    """`before_open`: what is done before the timers begin, as to load documents."""
+
+    def __init__(self, store: MemoryStore | FileMessageStore | None = None, now_ms: int = NOW,
+                 before_open: Callable[[], None] | None = None, **fields: object) -> None:
         self.store = store or MemoryStore()
         self.store.timers.precision_ms = PRECISION
         config = BrokerConfig(listen_port=10911, timer_precision_ms=PRECISION, **fields)
         self.broker = BrokerState(config, self.store, now_ms=now_ms, seed=1)
         self.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2), now_ms)
-        self.broker.timers.open(now_ms)
         self.now_ms = now_ms
+        if before_open is not None:
+            before_open()
+        self.broker.timers.open(now_ms)
 
     def send(self, *bodies: str, queue_id: int = 0, tags: str = "") -> None:
         for body in bodies:

@@ -239,3 +239,17 @@ def test_a_log_that_was_cut_loses_no_checkpoint_to_the_count_of_before():
     rig.note(checkpoint(0).encode())
     rig.run_to(NOW + 1_000)
     assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+
+
+def test_a_message_comes_to_a_topic_that_a_start_knows():
+    """Where topics are saved, it waits until its retry topic is."""
+    rig = Rig()
+    rig.send("a")
+    rig.pop(invisible=10_000)
+    rig.broker.settings.is_kept = True
+    rig.run_to(NOW + 12_000)
+    assert "%RETRY%G_T" in rig.broker.topics.unsaved
+    assert rig.shown("%RETRY%G_T") == []
+    rig.broker.settings_saved(rig.broker.settings.count)
+    rig.run_to(NOW + 13_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]

@@ -433,6 +433,19 @@ def test_another_time_by_a_receipt_of_an_earlier_run_brings_back_nothing_that_wa
     assert rig.pop() == []
 
 
+def test_another_time_that_was_told_outlives_a_kill():
+    rig = Rig()
+    rig.send(*"ab")
+    (_, first), _ = rig.pop(invisible=10_000)
+    assert rig.change(first, 20_000).code == 0
+    rig.now_ms += 1
+    rig = rig.restarted(is_killed=True)
+    rig.run_to(NOW + 12_000)
+    assert bodies(rig.pop()) == ["b"]
+    rig.run_to(NOW + 22_000)
+    assert bodies(rig.pop()) == ["a"]
+
+
 def test_another_time_by_a_receipt_of_an_earlier_run_counts_once():
     rig = Rig()
     rig.send("a")

@@ -115,8 +115,7 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     appended = flights.begin(again, revive_queue_id, host, now_ms)
     if appended.status is not PutStatus.PUT_OK:
         return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
-    flights.ack(Acks(key, broker.config.broker_name, (header.offset,)), receipt.revive_queue_id,
-                receipt.invisible_time, host, now_ms)
+    flights.end_receipt(flight, header.offset, host, now_ms)
     ext = ChangeMessageInvisibletimeResponse(pop_time=new_key.pop_time, invisible_time=header.invisible_time,
                                              revive_qid=revive_queue_id).ext()
     return Reply(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
