@@ -92,7 +92,7 @@ class ConsumerOffsets:
         if number > known or (number == known and consumer_offset > self.query(group, topic, queue_id)):
             self._put(key, group, topic, queue_id, consumer_offset, now_ms)
             if number != known:
-                self.set_backs.put(key, queue_id, number)
+                self.set_backs.put(key, queue_id, number=number)
 
     def queues(self, group: str, topic: str) -> dict[int, int]:
         """A copy: queue id to consumer offset."""
