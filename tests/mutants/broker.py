@@ -34,7 +34,8 @@ MUTANTS = [
            old="if only is not None and sink not in only:", new="if False:", tests=_MARK_TESTS),
     # --- offsets -----------------------------------------------------------------------------------------------------
     Mutant(name="an offset that was never committed is 0", path=_OFFSETS,
-           old="queues.get(queue_id, NOT_FOUND)\n\n    def queues", new="queues.get(queue_id, 0)\n\n    def queues",
+           old="queues.get(queue_id, NOT_FOUND)\n\n    def set_back_number",
+           new="queues.get(queue_id, 0)\n\n    def set_back_number",
            tests=_OFFSET_TESTS),
     Mutant(name="a committed offset is not saved", path=_OFFSETS,
            old="queues[queue_id] = consumer_offset\n        self._unencoded[key] = None\n",
@@ -51,7 +52,7 @@ MUTANTS = [
            old="            self.last_removal = self.changes\n", new="",
            tests=("tests/unit/server/test_documents.py",)),
     Mutant(name="a topic that is made anew has the offsets of before", path="regulus/broker/handlers/topic.py",
-           old="    broker.consumer_offsets.remove_topic(topic)\n", new="",
+           old="    broker.forget_topic(topic)\n", new="",
            tests=("tests/unit/broker/handlers/test_topic.py",)),
     Mutant(name="a topic that is made anew is deleted with the one before", path="regulus/broker/handlers/topic.py",
            old="    _delete_topic(broker, topic, now_ms)\n    for",

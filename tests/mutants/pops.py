@@ -113,7 +113,7 @@ MUTANTS = (
            old="self._groups.find(key.group, now_ms) is not None", new="self._groups.get(key.group) is not None",
            tests=_PLACES_TESTS),
     Mutant(name="after a kill a set-back that was not saved is forgotten", path=_OFFSETS,
-           old="        if number > known or (number == known", new="        if (number == known",
+           old="        if set_backs > known or (set_backs == known", new="        if (set_backs == known",
            tests=_PLACES_TESTS),
     Mutant(name="a time that was changed moves its group", path=_FLIGHTS,
            old="MOVES_NOTHING = -1\n", new="MOVES_NOTHING = 1 << 50\n", tests=_PLACES_TESTS),

@@ -36,7 +36,7 @@ MUTANTS = [
     Mutant(name="a log that parted is read", path="regulus/broker/handlers/pull_message.py",
            old="    if broker.parted:\n        here", new="    if False:\n        here", tests=_PAIRS),
     Mutant(name="offsets are taken for a log that parted", path="regulus/broker/handlers/pull_message.py",
-           old=" & _COMMIT_OFFSET and not broker.parted:", new=" & _COMMIT_OFFSET:", tests=_PAIRS),
+           old=" & _COMMIT_OFFSET and not broker.parted and", new=" & _COMMIT_OFFSET and", tests=_PAIRS),
     Mutant(name="a log that parted answers queries", path="regulus/broker/request_table.py",
            old="if broker.parted and request.code in LOG_READERS:", new="if False:", tests=_PAIRS),
     Mutant(name="a log that was brought back is not read again", path="regulus/server/replication.py",

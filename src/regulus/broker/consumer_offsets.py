@@ -84,15 +84,15 @@ class ConsumerOffsets:
         key = f"{topic}@{group}"
         return self.set_backs.of(key, queue_id) if queue_id in self.table.get(key, {}) else self.set_backs.removed_at
 
-    def restore(self, group: str, topic: str, queue_id: int, consumer_offset: int, number: int, now_ms: int) -> None:
-        """At a start: how far a group was when so many set-backs were known. Nothing, where it is further on by now, or
-        was set back since."""
+    def restore(self, group: str, topic: str, queue_id: int, consumer_offset: int, set_backs: int, now_ms: int) -> None:
+        """At a start: how far a group was when that was the number of its last set-back. Nothing, where it is further
+        on by now, or was set back since."""
         key = f"{topic}@{group}"
         known = self.set_back_number(group, topic, queue_id)
-        if number > known or (number == known and consumer_offset > self.query(group, topic, queue_id)):
+        if set_backs > known or (set_backs == known and consumer_offset > self.query(group, topic, queue_id)):
             self._put(key, group, topic, queue_id, consumer_offset, now_ms)
-            if number != known:
-                self.set_backs.put(key, queue_id, number)
+            if set_backs != known:
+                self.set_backs.put(key, queue_id, set_backs)
 
     def queues(self, group: str, topic: str) -> dict[int, int]:
         """A copy: queue id to consumer offset."""
