@@ -105,4 +105,9 @@ MUTANTS = (
     Mutant(name="a marker counts as a message", path="regulus/broker/timer_counts.py",
            old="return -1 if kind & DELETE_KIND else 1", new="return 1",
            tests=("tests/unit/broker/test_timer_counts.py",)),
+    Mutant(name="what was put back once is not put back again", path=_TIMERS,
+           old='    return f"\\n{rolls}\\n{_key(message)}"\n', new='    return f"\\n{_key(message)}"\n',
+           tests=_OF_TIMERS),
+    Mutant(name="a timer slot is off by one", path=_TIMERS, old="        slot_ms = due_ms // precision * precision\n",
+           new="        slot_ms = due_ms // precision * precision - precision\n", tests=_OF_TIMERS),
 )

@@ -10,6 +10,7 @@ import pytest
 from regulus.broker import message_filter, placement
 from regulus.broker.held_requests import HeldRequests
 from regulus.broker.queue_locks import QueueLocks
+from regulus.broker.timers import Timers
 from regulus.client import foreign_calls, transaction_producer
 from regulus.client.core import ordered_queue, process_queue, received
 from regulus.client.offset_store import BrokerOffsets
@@ -188,6 +189,27 @@ def a_pull_that_waits_on_misses_what_comes_next(patch: Patch) -> None:
     patch.setattr(HeldRequests, "hold", hold)
 
 
+def timers_come_a_tick_early(patch: Patch) -> None:
+    own = Timers._find_slot
+    patch.setattr(Timers, "_find_slot", lambda self, now_ms: own(self, now_ms + 2_000))
+
+
+def timers_forget_what_came_before_a_crash(patch: Patch) -> None:
+    patch.setattr(Timers, "_passes_by", lambda self, key: False)
+
+
+def timers_that_come_late_are_dropped(patch: Patch) -> None:
+    """As those of a broker that was away when they were due."""
+    own = Timers._pass_on
+
+    def passed_on(self: Timers, physical_offset: int, entered_ms: int, is_rolled: bool, taken_out: set[str]) -> bool:
+        if self._now_ms - self.read_ms > 3_000:
+            return True
+        return own(self, physical_offset, entered_ms, is_rolled, taken_out)
+
+    patch.setattr(Timers, "_pass_on", passed_on)
+
+
 MUTANTS: list[tuple[Mutate, str, str]] = [
     (locks_are_given_to_all, "orderly-members", "orderly_queues_have_one_call"),
     (offsets_are_committed_early, "members", "offsets_wait_for_what_they_cover"),
@@ -207,6 +229,9 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (a_slave_reports_what_its_disk_has_not, "sync-disks", "nothing_acknowledged_is_lost"),
     (a_slave_skips_what_comes, "sync-pair", "copies_are_copies"),
     (conditions_take_everything, "filters", "nothing_unwanted_is_consumed"),
+    (timers_come_a_tick_early, "timers", "timers_keep_their_time"),
+    (timers_forget_what_came_before_a_crash, "timers", "timers_come_once"),
+    (timers_that_come_late_are_dropped, "timers", "nothing_acknowledged_is_lost"),
     (a_pull_that_waits_on_misses_what_comes_next, "held-filters", "deliveries_are_prompt"),
 ]
 """What is broken, in which story it shows, and which check must say so."""

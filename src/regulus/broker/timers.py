@@ -68,8 +68,6 @@ LATE_MS = 60_000
 
 _LEFT = (names.TIMER_DEQUEUE_MS + names.NAME_VALUE_SEPARATOR).encode()
 """What a record holds that was delivered or put back."""
-_PUT_BACK = "\n"
-"""Before the key of a message that was put back; no property holds it."""
 _SPAN_SLOTS = SLOTS // 2
 
 
@@ -196,7 +194,7 @@ class Timers:
         if names.TIMER_DEQUEUE_MS not in properties:
             return
         if message.topic == TIMER_TOPIC:
-            self._came[_PUT_BACK + _key(message)] += 1
+            self._came[_put_back_key(message, _rolls(message))] += 1
         elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
             self._came[_key(message)] += 1      # and no copy of it for another try
 
@@ -519,7 +517,7 @@ class Timers:
             return True
         if not is_rolled and _take_out_key(waiting) in taken_out:
             return True
-        if self._passes_by(_PUT_BACK + _key(waiting) if is_rolled else _key(waiting)):
+        if self._passes_by(_put_back_key(waiting, _rolls(waiting) + 1) if is_rolled else _key(waiting)):
             return True
         if is_rolled:
             message: MessageExt | None = put_back(waiting, entered_ms, self._now_ms)
@@ -555,6 +553,17 @@ def _place(message: MessageExt) -> str:
 
 def _key(message: MessageExt) -> str:
     return message.properties.get(names.UNIQUE_KEY, "")
+
+
+def _put_back_key(message: MessageExt, rolls: int) -> str:
+    """Of the copy that was put back for the `rolls`-th time: another time is another copy. No property holds a line
+    feed."""
+    return f"\n{rolls}\n{_key(message)}"
+
+
+def _rolls(message: MessageExt) -> int:
+    """How often it was put back."""
+    return max(0, _number(message.properties.get(names.TIMER_ROLL_TIMES)))
 
 
 def _take_out_key(waiting: MessageExt) -> str:

@@ -352,6 +352,27 @@ def test_a_promoted_slave_delivers_what_it_has_not_and_nothing_again(seed):
     assert sorted(delivered(promoted)) == sorted(has)
 
 
+def test_what_was_put_back_once_before_is_put_back_again_by_a_promoted_slave():
+    """What its log says of the first time is no sign of the second."""
+    fields = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1", "timer_roll_window_slot": 6}
+    master, slave = make(timer_roll_window_slot=6), make(**fields)
+    send(master, NOW, TIMER_DELAY_SEC=25)
+    for later in range(0, 9_000, 1_000):
+        run(master, NOW + later)
+        copy_log(master.store, slave.store, master.store.commit_log_max_offset())
+        slave.timers.tick(NOW + later)
+        if later in (0, 3_000, 8_000):
+            slave.timers.follow(master.timers.check(), master.store.commit_log_max_offset())
+    slave.timers.tick(NOW + 9_000)
+    assert slave.timers.read_ms == NOW + 8_000
+    slave.timers.stop(NOW + 14_000)
+    slave.store.timers.kill()
+    promoted = make(slave.store, NOW + 14_000, timer_roll_window_slot=6)
+    for later in range(14_000, 40_000, 500):
+        run(promoted, NOW + later)
+    assert delivered(promoted) == ["K"]
+
+
 def test_a_promoted_slave_looks_back_no_further_than_it_was_told():
     master, slave = make(), make(broker_role="SLAVE", broker_id=1, namesrv_addr="h:1")
     for later in range(60):
