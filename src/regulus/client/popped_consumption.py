@@ -227,6 +227,8 @@ class PoppedConsumption:
             attempt_id = str(uuid.uuid4())
             if messages:
                 self._received(messages)
+            else:
+                await asyncio.sleep(BUSY_PAUSE_S)   # a server that does not wait is not asked without end
 
     async def _room_for(self) -> int:
         """How many messages may be asked for; waits until there is room."""

@@ -7,6 +7,8 @@ from regulus.client.received_message import ReceivedMessage
 from regulus.model.message import MessageExt
 from regulus.wire.bodies import SubscriptionData
 
+INVISIBLE_MS_MAX = 12 * 3_600_000
+
 ConsumeDirectly = Callable[[MessageExt], Awaitable[bool]]
 """Have the listener called once with a message, as an operator asked for: whether it succeeded."""
 
@@ -20,7 +22,7 @@ class ReceiveRules(NamedTuple):
     retry_delays_ms: Sequence[int]
 
     def retry_delay_ms(self, delivery_attempt: int) -> int:
-        return self.retry_delays_ms[min(delivery_attempt, len(self.retry_delays_ms)) - 1]
+        return self.retry_delays_ms[max(1, min(delivery_attempt, len(self.retry_delays_ms))) - 1]
 
 
 class Receive(NamedTuple):

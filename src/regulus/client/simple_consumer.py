@@ -14,7 +14,7 @@ from regulus.client.client_instance import RequestHandler, now_ms, steady_ms
 from regulus.client.config import SimpleConsumerConfig
 from regulus.client.core.message_check import check_group, check_topic
 from regulus.client.received_message import ReceivedMessage
-from regulus.client.receiver import Receive, Receiver
+from regulus.client.receiver import INVISIBLE_MS_MAX, Receive, Receiver
 from regulus.client.receivers import simple_receiver
 from regulus.client.started import Started
 from regulus.errors import ClientClosed, ConfigError, MessageIllegal
@@ -23,7 +23,6 @@ from regulus.wire.bodies import ConsumerData, SubscriptionData
 MESSAGES_MAX = 32
 """Of one receive."""
 INVISIBLE_MS_MIN = 10_000
-INVISIBLE_MS_MAX = 12 * 3_600_000
 NO_ROUTE_PAUSE_S = 1.0
 """Between two looks for brokers of a topic that has none yet, while a receive waits."""
 
@@ -93,7 +92,7 @@ class SimpleConsumer(Started):
     async def receive(self, max_message_num: int = MESSAGES_MAX, invisible_duration_ms: int = 60_000, *,
                       await_duration_ms: int | None = None) -> list[ReceivedMessage]:
         """Up to so many messages of one of the topics, each call's the next one; empty when none came within
-        `await_duration`.
+        `await_duration`. A proxy of RocketMQ waits 5 s at least.
 
         Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled, or gets no answer,
         what was on its way comes when its invisible time is over.

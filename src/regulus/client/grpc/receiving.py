@@ -6,6 +6,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from regulus.client.client_instance import steady_ms
@@ -13,8 +14,8 @@ from regulus.client.config import ClientConfig
 from regulus.client.grpc import conversion
 from regulus.client.grpc.session import Place, Session, check_status
 from regulus.client.received_message import ReceivedMessage
-from regulus.client.receiver import ConsumeDirectly, Receive, ReceiveRules
-from regulus.errors import ClientError, ConnectFailed, ConnectionLost, NoRoute
+from regulus.client.receiver import INVISIBLE_MS_MAX, ConsumeDirectly, Receive, ReceiveRules
+from regulus.errors import ClientClosed, ClientError, ConnectFailed, ConnectionLost, NoRoute
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.bodies.subscription_data import SQL92
 from regulus.wire.grpc import messages
@@ -25,10 +26,13 @@ _log = logging.getLogger(__name__)
 
 RECEIVE_MARGIN_MS = 3_000
 """How much longer than its poll a server may take to answer."""
+POLL_MS_MIN = 5_000
+"""RocketMQ's proxy waits at least so long, whatever it is asked, and refuses a call that gives it less."""
 DELIVERIES_MAX = 17
 RETRY_DELAYS_MS = tuple(seconds * 1000 for seconds in (
     1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200))
 _DELAYS_MAX = 100
+_GROWING_DELAYS = 32
 
 
 class GrpcReceiver:
@@ -100,12 +104,28 @@ class GrpcReceiver:
     async def _answers(self, request: Any, place: Place, asked: Receive) -> list[ReceivedMessage]:
         came: list[Any] = []
         status = None
-        async for part in self._session.receive(request, place.target, asked.await_ms + RECEIVE_MARGIN_MS):
-            kind = part.WhichOneof("content")
-            if kind == "message":
-                came.append(part.message)
-            elif kind == "status":
-                status = part.status
+        parts = self._session.receive(request, place.target,
+                                      max(asked.await_ms, POLL_MS_MIN) + RECEIVE_MARGIN_MS)
+        async with aclosing(parts):
+            try:
+                async for part in parts:
+                    kind = part.WhichOneof("content")
+                    if kind == "message":
+                        came.append(part.message)
+                    elif kind == "status":
+                        status = part.status
+                    if len(came) > asked.messages_max:
+                        _log.warning("%s sends more messages than the %d it was asked for; the others come when their "
+                                     "time is over", place.target, asked.messages_max)
+                        came.pop()
+                        break
+            except ClientClosed:
+                raise       # nobody could be told what becomes of them
+            except ClientError as error:
+                if not came:
+                    raise
+                # The server has them for delivered, and may keep them invisible for as long as this client is there.
+                _log.warning("the answer of %s broke off after %d messages: %s", place.target, len(came), error)
         if not came and status is not None and status.code != Code.MESSAGE_NOT_FOUND:
             check_status(status, place.target)
         until_ms = steady_ms() + asked.invisible_ms
@@ -206,15 +226,27 @@ def _filter_type(subscription: SubscriptionData) -> FilterType:
 
 
 def _rules_of(told: Any) -> ReceiveRules:
+    """What no server can mean is put within what servers take: another one may refuse it message by message."""
     policy = told.backoff_policy
     delays: tuple[int, ...] = RETRY_DELAYS_MS
     kind = policy.WhichOneof("strategy")
     if kind == "customized_backoff" and policy.customized_backoff.next:
-        delays = tuple(max(0, get_ms(each)) for each in policy.customized_backoff.next[:_DELAYS_MAX])
+        delays = tuple(_possible(get_ms(each)) for each in policy.customized_backoff.next[:_DELAYS_MAX])
     elif kind == "exponential_backoff":
-        each = policy.exponential_backoff
-        initial, most, factor = get_ms(each.initial), get_ms(each.max), max(1.0, each.multiplier)
-        delays = tuple(int(min(most, initial * factor ** number)) for number in range(32))
-    return ReceiveRules(bool(told.subscription.fifo), policy.max_attempts or DELIVERIES_MAX, delays)
+        delays = _growing(policy.exponential_backoff)
+    deliveries_max = policy.max_attempts if policy.max_attempts > 0 else DELIVERIES_MAX
+    return ReceiveRules(bool(told.subscription.fifo), deliveries_max, delays)
 
 
+def _growing(policy: Any) -> tuple[int, ...]:
+    delay, most = _possible(get_ms(policy.initial)), _possible(get_ms(policy.max))
+    factor = min(max(1.0, policy.multiplier), float(INVISIBLE_MS_MAX))
+    delays = []
+    for _ in range(_GROWING_DELAYS):
+        delays.append(min(most, delay))
+        delay = int(min(most, delay * factor))
+    return tuple(delays)
+
+
+def _possible(delay_ms: int) -> int:
+    return max(0, min(delay_ms, INVISIBLE_MS_MAX))

@@ -16,7 +16,8 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from regulus.client import unique_key
 from regulus.client.client_instance import steady_ms
 from regulus.client.config import ClientConfig
 from regulus.client.core.addresses import grpc_targets
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import SharedTasks, TaskGroup, is_being_cancelled
 from regulus.errors import (
     BrokerRefused,
     ClientClosed,
@@ -54,8 +55,14 @@ STREAM_PAUSE_S = 1.0
 SETTINGS_WITHIN_S = 10.0
 ROUTES_S = 30.0
 """After which a route is asked for again."""
+ROUTE_PAUSE_S = 5.0
+"""... and asked for again where nobody answered, while the old one counts."""
 CHANNELS_MAX = 256
 """Addresses that routes may name."""
+QUESTIONS_MAX = 32
+"""Of servers, that are being answered at the same time; those above it are let go, as if they had not come."""
+ANSWERS_MAX = 64
+"""That wait to be written to one stream; those above it are let go."""
 MESSAGE_SIZE_MAX = 130 << 20
 METHODS = messages.method_types()
 _PYTHON = 6
@@ -78,6 +85,27 @@ class Place:
         self.target = target
 
 
+class _Stream:
+    """What is to be written to a server: the settings when they changed, and answers to what it asked."""
+
+    __slots__ = ("answers", "has_news", "task", "tells_settings")
+
+    def __init__(self) -> None:
+        self.answers: deque[Any] = deque(maxlen=ANSWERS_MAX)
+        self.tells_settings = True
+        self.has_news = asyncio.Event()
+        self.has_news.set()
+        self.task: asyncio.Task[None] | None = None
+
+    def tell_settings(self) -> None:
+        self.tells_settings = True
+        self.has_news.set()
+
+    def answer(self, answer: Any) -> None:
+        self.answers.append(answer)
+        self.has_news.set()
+
+
 class Session:
     """`settings` makes what servers are told of this client; `on_command` answers what they ask."""
 
@@ -96,12 +124,14 @@ class Session:
         self._credentials = _credentials(config.tls)
         self._channels: dict[str, Any] = {}
         self._calls: dict[tuple[str, str], Any] = {}
-        self._streams: dict[str, asyncio.Queue[Any]] = {}
+        self._streams: dict[str, _Stream] = {}
         self._routes: dict[str, tuple[int, tuple[Place, ...]]] = {}
         self._is_told = asyncio.Event()
         self._refusal: ClientError | None = None
         self._broke = "it says nothing"
         self._tasks = TaskGroup()
+        self._questions = TaskGroup()
+        self._asking: SharedTasks[tuple[Place, ...]] = SharedTasks()
         self._is_open = False
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -109,6 +139,8 @@ class Session:
     async def start(self) -> None:
         """Known to a server, which has told its settings. Raises ConnectFailed, BrokerRefused."""
         self._is_open = True
+        self._is_told.clear()
+        self._refusal = None
         is_started = False
         try:
             self._tasks.supervise(self._heartbeats, f"heartbeats of {self.client_id}")
@@ -139,60 +171,80 @@ class Session:
                                 "with `regulus up` or `regulus proxy`, or correct the address (grpc://host:port)")
 
     async def close(self) -> None:
-        was_open, self._is_open = self._is_open, False
+        was_told = self._is_open and self._is_told.is_set()
+        self._is_open = False
         try:
-            if was_open and self._is_told.is_set():
-                await self._say_goodbye()
+            if was_told:
+                await asyncio.gather(*map(self._say_goodbye, self._streams))
         finally:
-            await self._tasks.cancel()
+            self._asking.cancel()
             channels = list(self._channels.values())
-            self._channels.clear()
-            self._calls.clear()
+            for known in (self._channels, self._calls, self._streams, self._routes):
+                known.clear()
+            await self._tasks.cancel()
+            await self._questions.cancel()
             await asyncio.gather(*(channel.close() for channel in channels))
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, target: str) -> None:
         request = messages.NotifyClientTerminationRequest()
         if self._heartbeat_group:
             request.group.name = self._heartbeat_group
-        for target in list(self._streams):
-            try:
-                await self._unary("NotifyClientTermination", request, target, self.timeout_ms)
-            except ClientError as error:
-                _log.info("%s was not told that this client ends: %s", target, error)
+        try:
+            await self._unary(self._method("NotifyClientTermination", target), request, target, self.timeout_ms)
+        except ClientError as error:
+            _log.info("%s was not told that this client ends: %s", target, error)
+
+    @property
+    def streams(self) -> set[str]:
+        """The addresses that have a stream of telemetry."""
+        return set(self._streams)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     async def call(self, method: str, request: Any, target: str, timeout_ms: int | None = None) -> Any:
         """The answer, if its status is OK. Raises BrokerRefused, ReceiptInvalid, TooManyRequests, and what the
         connection may."""
-        answer = await self._unary(method, request, target, self.timeout_ms if timeout_ms is None else timeout_ms)
+        answer = await self._unary(self._open_method(method, target), request, target,
+                                   self.timeout_ms if timeout_ms is None else timeout_ms)
         check_status(answer.status, target)
         return answer
 
-    async def _unary(self, method: str, request: Any, target: str, timeout_ms: int) -> Any:
-        call = self._method(method, target)
+    async def _unary(self, call: Any, request: Any, target: str, timeout_ms: int) -> Any:
         try:
             return await call(request, timeout=timeout_ms / 1000, metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
             raise _failure(error, target, timeout_ms) from error
-        except asyncio.CancelledError:
-            if self._is_open:
-                raise
-            raise ClientClosed(f"the client was shut down before {target} answered") from None
+        except asyncio.CancelledError as error:
+            raise self._cut_off(error, target) from None
 
-    def receive(self, request: Any, target: str, timeout_ms: int) -> AsyncIterator[Any]:
-        return self._stream_of(self._method("ReceiveMessage", target), request, target, timeout_ms)
+    def receive(self, request: Any, target: str, timeout_ms: int) -> AsyncGenerator[Any, None]:
+        """The parts of the answer; when it is closed, the server is told that nobody listens."""
+        return self._stream_of(self._open_method("ReceiveMessage", target), request, target, timeout_ms)
 
-    async def _stream_of(self, call: Any, request: Any, target: str, timeout_ms: int) -> AsyncIterator[Any]:
+    async def _stream_of(self, call: Any, request: Any, target: str, timeout_ms: int) -> AsyncGenerator[Any, None]:
+        under_way = call(request, timeout=timeout_ms / 1000, metadata=self._metadata())
         try:
-            async for part in call(request, timeout=timeout_ms / 1000, metadata=self._metadata()):
+            async for part in under_way:
                 yield part
         except grpc.aio.AioRpcError as error:
             raise _failure(error, target, timeout_ms) from error
+        except asyncio.CancelledError as error:
+            raise self._cut_off(error, target) from None
+        finally:
+            under_way.cancel()
 
-    def _method(self, method: str, target: str) -> Any:
+    def _cut_off(self, error: asyncio.CancelledError, target: str) -> BaseException:
+        """Of a call that ended with its channel: its caller was not cancelled by anyone."""
+        if self._is_open or is_being_cancelled(error):
+            return error
+        return ClientClosed(f"the client was shut down before {target} answered")
+
+    def _open_method(self, method: str, target: str) -> Any:
         if not self._is_open:
             raise ClientClosed("the client is not running; use `async with` or call start() first")
+        return self._method(method, target)
+
+    def _method(self, method: str, target: str) -> Any:
         made = self._calls.get((target, method))
         if made is None:
             channel = self._channel(target)
@@ -236,8 +288,12 @@ class Session:
         """Where the topic is; asked for again when it is older than `ROUTES_S`, and the old one counts where nobody
         answers. Raises NoRoute, ClientError."""
         known = self._routes.get(topic)
-        if known is not None and steady_ms() - known[0] < ROUTES_S * 1000:
+        if known is not None and steady_ms() < known[0]:
             return known[1]
+        return await self._asking.result(topic, lambda: self._new_route(topic), f"route of {topic}")
+
+    async def _new_route(self, topic: str) -> tuple[Place, ...]:
+        known = self._routes.get(topic)
         try:
             places = await self._ask_route(topic)
         except NoRoute:
@@ -246,11 +302,28 @@ class Session:
         except ClientError:
             if known is None:
                 raise
+            self._routes[topic] = steady_ms() + int(ROUTE_PAUSE_S * 1000), known[1]
             return known[1]
-        self._routes[topic] = steady_ms(), places
+        self._routes[topic] = steady_ms() + int(ROUTES_S * 1000), places
+        if known is None or {place.target for place in known[1]} != {place.target for place in places}:
+            self._let_go()
         for place in places:
             self._greet(place.target)
         return places
+
+    def _let_go(self) -> None:
+        """Of addresses that no route names any more."""
+        named = {place.target for _, places in self._routes.values() for place in places}.union(self.targets)
+        for target in self._streams.keys() - named:
+            task = self._streams.pop(target).task
+            if task is not None:
+                task.cancel()
+        for key in [key for key in self._calls if key[0] not in named]:
+            del self._calls[key]
+        gone = [self._channels.pop(target) for target in self._channels.keys() - named]
+        if gone:
+            # What is under way there may still end.
+            self._tasks.spawn(_close_late(gone, self.timeout_ms), "channels that no route names any more")
 
     def forget_route(self, topic: str) -> None:
         """It led to nobody: ask anew with the next call."""
@@ -279,8 +352,8 @@ class Session:
 
     def settings_changed(self) -> None:
         """Servers are told soon."""
-        for queue in self._streams.values():
-            queue.put_nowait(self._telling())
+        for stream in self._streams.values():
+            stream.tell_settings()
 
     def _telling(self) -> Any:
         command = messages.TelemetryCommand()
@@ -297,50 +370,67 @@ class Session:
 
     def _greet(self, target: str) -> None:
         """A server that was not met before gets a stream of telemetry."""
-        if target not in self._streams and self._is_open:
-            self._streams[target] = asyncio.Queue()
-            self._tasks.supervise(lambda: self._telemetry(target), f"telemetry of {target}")
+        if target not in self._streams and self._is_open and len(self._streams) < CHANNELS_MAX:
+            stream = self._streams[target] = _Stream()
+            stream.task = self._tasks.supervise(lambda: self._telemetry(target, stream), f"telemetry of {target}")
 
-    async def _telemetry(self, target: str) -> None:
+    async def _telemetry(self, target: str, stream: _Stream) -> None:
         while True:
             try:
-                await self._one_stream(target)
+                await self._one_stream(target, stream)
             except (ClientError, grpc.aio.AioRpcError) as error:
                 self._broke = _words(error)
                 _log.info("the telemetry stream to %s broke, and is opened anew: %s", target, self._broke)
             await asyncio.sleep(STREAM_PAUSE_S)
 
-    async def _one_stream(self, target: str) -> None:
+    async def _one_stream(self, target: str, stream: _Stream) -> None:
         request, response = METHODS["Telemetry"]
-        stream = self._channel(target).stream_stream(
+        call = self._channel(target).stream_stream(
             f"/{messages.SERVICE}/Telemetry", request_serializer=request.SerializeToString,
             response_deserializer=response.FromString)(metadata=self._metadata())
-        queue = self._streams[target] = asyncio.Queue()
-        queue.put_nowait(self._telling())
-        writing = self._tasks.spawn(_write(queue, stream), f"telemetry to {target}")
+        stream.answers.clear()      # they were for a stream that is no more
+        stream.tell_settings()
+        writing = self._tasks.spawn(self._write(stream, call), f"telemetry to {target}")
         try:
-            while (command := await stream.read()) is not grpc.aio.EOF:
-                self._take(target, command, queue)
+            while (command := await call.read()) is not grpc.aio.EOF:
+                self._take(target, command, stream)
         finally:
             writing.cancel()
-            stream.cancel()
+            call.cancel()
 
-    def _take(self, target: str, command: Any, queue: "asyncio.Queue[Any]") -> None:
+    async def _write(self, stream: _Stream, call: Any) -> None:
+        while True:
+            await stream.has_news.wait()
+            stream.has_news.clear()
+            try:
+                if stream.tells_settings:
+                    stream.tells_settings = False
+                    await call.write(self._telling())
+                while stream.answers:
+                    await call.write(stream.answers.popleft())
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return      # whoever reads it hears why
+
+    def _take(self, target: str, command: Any, stream: _Stream) -> None:
         if command.HasField("status") and command.status.code not in (0, Code.OK):
             self._refusal = BrokerRefused(command.status.code, command.status.message, target)
+            if self._is_told.is_set():
+                _log.warning("%s refuses what it was told of this client: %s", target, self._refusal)
             self._is_told.set()
             return
         if command.WhichOneof("command") == "settings":
             self.told = command.settings
             self._refusal = None
             self._is_told.set()
+        elif len(self._questions.all()) < QUESTIONS_MAX:
+            self._questions.spawn(self._answer(command, target, stream), f"question of {target}")
         else:
-            self._tasks.spawn(self._answer(command, target, queue), f"question of {target}")
+            _log.warning("%s asks more than %d things at once; one is not answered", target, QUESTIONS_MAX)
 
-    async def _answer(self, command: Any, target: str, queue: "asyncio.Queue[Any]") -> None:
+    async def _answer(self, command: Any, target: str, stream: _Stream) -> None:
         answer = await self._on_command(command, target)
         if answer is not None:
-            queue.put_nowait(answer)
+            stream.answer(answer)
 
     async def _heartbeats(self) -> None:
         settings_due = steady_ms() + int(SETTINGS_S * 1000)
@@ -349,22 +439,20 @@ class Session:
             request = messages.HeartbeatRequest(client_type=int(self._kind))
             if self._heartbeat_group:
                 request.group.name = self._heartbeat_group
-            for target in list(self._streams):
-                try:
-                    await self.call("Heartbeat", request, target)
-                except ClientError as error:
-                    _log.warning("heartbeat to %s failed: %s", target, error)
+            await asyncio.gather(*(self._heartbeat(request, target) for target in list(self._streams)))
             if steady_ms() >= settings_due:
                 self.settings_changed()
                 settings_due = steady_ms() + int(SETTINGS_S * 1000)
 
-
-async def _write(queue: "asyncio.Queue[Any]", stream: Any) -> None:
-    while True:
+    async def _heartbeat(self, request: Any, target: str) -> None:
         try:
-            await stream.write(await queue.get())
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return      # whoever reads it hears why
+            await self.call("Heartbeat", request, target)
+        except ClientError as error:
+            _log.warning("heartbeat to %s failed: %s", target, error)
+
+
+async def _close_late(channels: Sequence[Any], grace_ms: int) -> None:
+    await asyncio.gather(*(channel.close(grace_ms / 1000) for channel in channels))
 
 
 def check_status(status: Any, target: str) -> None:

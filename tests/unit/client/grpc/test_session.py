@@ -2,13 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from regulus import (
@@ -22,12 +20,13 @@ from regulus import (
     TlsConfig,
 )
 from regulus.client.grpc.receiving import GrpcReceiver
-from regulus.client.grpc.session import Session
-from regulus.errors import BrokerRefused, ConfigError, ConnectFailed, SendFailed, Throttled
+from regulus.client.grpc.session import CHANNELS_MAX, QUESTIONS_MAX, Session
+from regulus.errors import BrokerRefused, ClientClosed, ConfigError, ConnectFailed, SendFailed, Throttled
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 from tests.certificates import make_certificate
 from tests.unit.client.both_protocols import BothProtocols, both_protocols
+from tests.unit.client.grpc.scripted import Script, served
 
 ACCOUNTS = """
 accounts:
@@ -100,93 +99,6 @@ async def _nothing(command: Any, target: str) -> None:
 
 
 # --- a server by a script --------------------------------------------------------------------------------------------
-
-
-class Script:
-    """A server whose answers to sends are given; it notes all that it is told."""
-
-    def __init__(self, *codes: int) -> None:
-        self.codes = list(codes)
-        self.sends: list[float] = []
-        self.told: list[Any] = []
-        self.heartbeats = 0
-        self.port = 0
-        self.to_ask: asyncio.Queue[Any] = asyncio.Queue()
-        self.hangs_up = asyncio.Event()
-
-    def route(self, request: Any) -> Any:
-        answer = messages.QueryRouteResponse()
-        answer.status.code = int(Code.OK)
-        queue = answer.message_queues.add(permission=4)
-        queue.topic.name, queue.broker.name = request.topic.name, "a"
-        queue.broker.endpoints.scheme = 1
-        queue.broker.endpoints.addresses.add(host="127.0.0.1", port=self.port)
-        return answer
-
-    def send(self, request: Any) -> Any:
-        self.sends.append(time.monotonic())
-        code = self.codes.pop(0) if self.codes else int(Code.OK)
-        answer = messages.SendMessageResponse()
-        answer.status.code, answer.status.message = code, "as the script says"
-        if code == Code.OK:
-            entry = answer.entries.add(message_id=request.messages[0].system_properties.message_id, offset=1)
-            entry.status.code = code
-        return answer
-
-    def ended(self, request: Any) -> Any:
-        answer = messages.NotifyClientTerminationResponse()
-        answer.status.code = int(Code.OK)
-        return answer
-
-    async def telemetry(self, requests: Any, context: Any) -> None:
-        async def ask() -> None:
-            while True:
-                await context.write(await self.to_ask.get())
-        async def hang_up() -> None:
-            await self.hangs_up.wait()
-            self.hangs_up.clear()
-            listening.cancel()
-
-        asking, hanging = asyncio.ensure_future(ask()), asyncio.ensure_future(hang_up())
-        listening = asyncio.ensure_future(self._listen(requests, context))
-        try:
-            await asyncio.wait([listening])
-        finally:
-            for task in (asking, hanging, listening):
-                task.cancel()
-
-    async def _listen(self, requests: Any, context: Any) -> None:
-        async for command in requests:
-            self.told.append(command)
-            if command.WhichOneof("command") == "settings":
-                answer = messages.TelemetryCommand(settings=command.settings)
-                answer.settings.backoff_policy.max_attempts = 5
-                await context.write(answer)
-
-
-@asynccontextmanager
-async def served(script: Script) -> AsyncIterator[str]:
-    server = grpc.aio.server()
-    types = messages.method_types()
-
-    def unary(name: str, answer: Callable[[Any], Any]) -> Any:
-        async def handle(request: Any, context: Any) -> Any:
-            return answer(request)
-        request, response = types[name]
-        return grpc.unary_unary_rpc_method_handler(handle, request.FromString, response.SerializeToString)
-
-    request, response = types["Telemetry"]
-    handlers = {"QueryRoute": unary("QueryRoute", script.route), "SendMessage": unary("SendMessage", script.send),
-                "NotifyClientTermination": unary("NotifyClientTermination", script.ended),
-                "Telemetry": grpc.stream_stream_rpc_method_handler(script.telemetry, request.FromString,
-                                                                   response.SerializeToString)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
-    script.port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"grpc://127.0.0.1:{script.port}"
-    finally:
-        await server.stop(None)
 
 
 async def test_a_server_that_fails_is_asked_again_at_once() -> None:
@@ -331,3 +243,128 @@ def test_blocking_clients_speak_it_too(tmp_path: Path) -> None:
                 assert await asyncio.get_running_loop().run_in_executor(pool, work) == b"tea"
 
     asyncio.run(run())
+
+
+# --- ends and beginnings ---------------------------------------------------------------------------------------------
+
+
+async def test_the_server_is_told_that_it_ends() -> None:
+    script = Script()
+    async with served(script) as address, SimpleConsumer(address, "kitchen", {"orders": "*"}):
+        pass
+    assert script.ended_groups == ["kitchen"]
+
+
+async def test_one_that_is_started_anew_tells_its_settings_anew() -> None:
+    script = Script()
+    async with served(script) as address:
+        consumer = SimpleConsumer(address, "kitchen", {"orders": "*"})
+        for times in (1, 2):
+            async with consumer:
+                assert len(script.told) == times
+
+
+async def test_a_call_that_the_end_cuts_off_says_so_and_cancels_nobody() -> None:
+    script = Script()
+    async with served(script) as address:
+        consumer = SimpleConsumer(address, "kitchen", {"orders": "*"})
+        await consumer.start()
+        receiving = asyncio.ensure_future(consumer.receive(1, 10_000))
+        async with asyncio.timeout(5):
+            while not script.receives:
+                await asyncio.sleep(0.01)
+        await consumer.shutdown()
+        with pytest.raises(ClientClosed):
+            await receiving
+
+
+async def test_a_receive_that_is_cancelled_while_it_ends_stays_cancelled() -> None:
+    script = Script()
+    async with served(script) as address:
+        consumer = SimpleConsumer(address, "kitchen", {"orders": "*"})
+        await consumer.start()
+        receiving = asyncio.ensure_future(consumer.receive(1, 10_000))
+        async with asyncio.timeout(5):
+            while not script.receives:
+                await asyncio.sleep(0.01)
+        ending = asyncio.ensure_future(consumer.shutdown())
+        await asyncio.sleep(0)
+        receiving.cancel()
+        await ending
+        with pytest.raises(asyncio.CancelledError):
+            await receiving
+
+
+# --- servers that want too much --------------------------------------------------------------------------------------
+
+
+async def test_routes_may_not_have_any_number_of_addresses_greeted() -> None:
+    script = Script()
+    script.endpoints = [("127.0.0.1", 1 + number) for number in range(3 * CHANNELS_MAX)]
+    async with served(script) as address:
+        session = Session(address.removeprefix("grpc://"), ProducerConfig(), ClientType.PRODUCER, _no_settings,
+                          _nothing, 1_000)
+        await session.start()
+        await session.route("orders")
+        assert len(session.streams) <= CHANNELS_MAX
+        script.endpoints = []
+        session.forget_route("orders")
+        await session.route("orders")
+        assert session.streams == {f"127.0.0.1:{script.port}"}    # what no route names any more is left
+        await session.close()
+
+
+def _no_settings() -> Any:
+    made = messages.Settings()
+    made.publishing.SetInParent()
+    return made
+
+
+async def test_many_calls_ask_for_a_route_once() -> None:
+    script = Script()
+    async with served(script) as address, Producer(address, "senders") as producer:
+        await asyncio.gather(*(producer.send(Message("orders", b"tea")) for _ in range(50)))
+    assert script.routes == 1
+
+
+async def test_no_more_questions_are_answered_at_once_than_the_limit() -> None:
+    script = Script()
+    under_way = most = 0
+    opened = asyncio.Event()
+
+    async def answer(command: Any, target: str) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await opened.wait()
+        under_way -= 1
+
+    async with served(script) as address:
+        session = Session(address.removeprefix("grpc://"), ProducerConfig(), ClientType.PRODUCER, _no_settings,
+                          answer, 1_000)
+        await session.start()
+        for number in range(3 * QUESTIONS_MAX):
+            command = messages.TelemetryCommand()
+            command.verify_message_command.nonce = str(number)
+            script.to_ask.put_nowait(command)
+        last = messages.TelemetryCommand()
+        last.settings.backoff_policy.max_attempts = 77
+        script.to_ask.put_nowait(last)
+        async with asyncio.timeout(10):
+            while session.told.backoff_policy.max_attempts != 77:
+                await asyncio.sleep(0.01)
+        assert most == QUESTIONS_MAX
+        opened.set()
+        await session.close()
+
+
+async def test_a_stream_that_stands_still_gathers_nothing() -> None:
+    """However often the settings change, they are told once, as they are then."""
+    script = Script()
+    async with served(script) as address, SimpleConsumer(address, "kitchen", {"orders": "*"}) as consumer:
+        for number in range(200):
+            consumer.subscribe(f"topic-{number}")
+        async with asyncio.timeout(5):
+            while len(script.told) < 2 or len(script.told[-1].settings.subscription.subscriptions) < 201:
+                await asyncio.sleep(0.01)
+        assert len(script.told) < 5
