@@ -44,8 +44,7 @@ OK, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 PATIENT_MS = 15_000         # of each request: the servers share this machine with others
 WITHIN_S = 90.0
 LATE_S = 12.0
-"""How much later than due a message may be: RocketMQ looks once a second, in several steps, and the poll after them may
-have just begun."""
+"""How late a message may be: RocketMQ looks once a second, in several steps; a poll may miss it."""
 
 
 class Real:

@@ -4,6 +4,8 @@ from tests.mutants import Mutant
 
 _RECEIVING = "regulus/client/grpc/receiving.py"
 _SESSION = "regulus/client/grpc/session.py"
+_POPPED = "regulus/client/popped_consumption.py"
+_OF_POPPED = ("tests/unit/client/test_popped_consumption.py",)
 _OF_RECEIVING = ("tests/unit/client/grpc/test_receiving.py",)
 _OF_SESSION = ("tests/unit/client/grpc/test_session.py",)
 
@@ -22,4 +24,10 @@ MUTANTS = (
     Mutant(name="a client that is started anew tells no settings", path=_SESSION,
            old="(self._channels, self._calls, self._streams, self._routes)",
            new="(self._channels, self._calls, self._routes)", tests=_OF_SESSION),
+    Mutant(name="what is acknowledged is prolonged", path=_POPPED,
+           old="            if popped not in self._under_way:\n                return ",
+           new="            if False:\n                return ", tests=_OF_POPPED),
+    Mutant(name="a word that nobody takes is said for ever", path=_POPPED,
+           old="                if steady_ms() >= popped.deadline_ms:\n", new="                if False:\n",
+           tests=_OF_POPPED),
 )

@@ -345,6 +345,11 @@ class PoppedConsumption:
                              message.message_id, popped.queue, error)
                 return False
             except ClientError as error:
+                if steady_ms() >= popped.deadline_ms:
+                    _log.warning("the server could not be told how message %s of %s ended, and may deliver it again: "
+                                 "%s", message.message_id, popped.queue, error)
+                    self._forget(self._with_those_behind(popped))
+                    return False
                 _log.warning("the server was not told how message %s of %s ended; it is told again: %s",
                              message.message_id, popped.queue, error)
             await asyncio.sleep(TELL_AGAIN_S)
@@ -428,6 +433,8 @@ class PoppedConsumption:
 
     async def _prolong(self, popped: Popped) -> None:
         async with popped.telling:
+            if popped not in self._under_way:
+                return      # done by now: what is acknowledged would come again with a new invisible time
             for message in popped.messages:
                 left_ms = popped.deadline_ms - steady_ms()
                 if popped.is_given_up or left_ms <= 0:
@@ -450,7 +457,7 @@ class PoppedConsumption:
 
     def _took_too_long(self, popped: Popped) -> None:
         """Another one is to have it. In order, what waits behind it may not come before it."""
-        late = [popped] if popped.line is None else [each for each in popped.line.waiting if each in self._under_way]
+        late = self._with_those_behind(popped)
         _log.warning("%d messages of %s took longer than consume_timeout (%d ms), the wait in the cache included; they "
                      "are delivered again", sum(len(each.messages) for each in late), popped.queue,
                      self._config.consume_timeout)
@@ -458,6 +465,9 @@ class PoppedConsumption:
         for each in late:
             self._ended[PoppedState.RETRY] += len(each.messages)
             self._telling.spawn(self._returned(each), f"messages of {each.queue} that took too long")
+
+    def _with_those_behind(self, popped: Popped) -> list[Popped]:
+        return [popped] if popped.line is None else [each for each in popped.line.waiting if each in self._under_way]
 
     async def _returned(self, popped: Popped) -> None:
         async with popped.telling:

@@ -1,5 +1,6 @@
 """A message that a consumer received for a time, and the receipt by which it is acknowledged."""
 
+import asyncio
 from enum import StrEnum
 
 from regulus.errors import ReceiptInvalid
@@ -36,6 +37,8 @@ class ReceivedMessage(MessageExt):
         self.broker_name = broker_name
         self.receipt_handle = receipt_handle
         self.invisible_until_ms = invisible_until_ms
+        self.telling = asyncio.Lock()
+        """Its receipt changes: one request at a time."""
         self.is_acknowledged = False
         self.unreadable = ""
 

@@ -119,9 +119,10 @@ class SimpleConsumer(Started):
         """The message is done. Raises ReceiptInvalid when it is another's by now, or done already; ClientError, after
         which it may come again."""
         receiver = self._running()
-        message.check_ours(steady_ms())
-        await receiver.ack(message)
-        message.is_acknowledged = True
+        async with message.telling:
+            message.check_ours(steady_ms())
+            await receiver.ack(message)
+            message.is_acknowledged = True
 
     async def change_invisible_duration(self, message: ReceivedMessage, invisible_duration_ms: int) -> None:
         """Let the message be invisible for so long from now on: longer, to work on it, or shorter, to have it delivered
@@ -130,8 +131,9 @@ class SimpleConsumer(Started):
             raise MessageIllegal(f"invisible_duration_ms is {invisible_duration_ms}; 0 to {INVISIBLE_MS_MAX} are "
                                  "possible")
         receiver = self._running()
-        message.check_ours(steady_ms())
-        await receiver.change_invisible(message, invisible_duration_ms)
+        async with message.telling:
+            message.check_ours(steady_ms())
+            await receiver.change_invisible(message, invisible_duration_ms)
 
     async def _next_place(self, receiver: Receiver) -> tuple[SubscriptionData, str | None]:
         """A topic and one of its brokers, in turn; no broker where the topic has none."""

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from regulus import ConsumeContext, ConsumeStatus, Message, MessageExt, Producer, PushConsumer, PushConsumerConfig
+from regulus.client.client_instance import steady_ms
 from regulus.client.config import ConsumeFromWhere, MessageModel, MessageRequestMode
+from regulus.client.core.consume_statistics import TopicStatistics
+from regulus.client.popped_consumption import PoppedConsumption
 from regulus.client.received_message import PoppedState, ReceivedMessage
+from regulus.client.receiver import Receive, ReceiveRules
 from regulus.client.simple_consumer import SimpleConsumer
-from regulus.errors import ClientClosed, ConfigError
+from regulus.errors import BrokerRefused, ClientClosed, ConfigError
+from regulus.wire.bodies import SubscriptionData
 from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
 
 pytestmark = pytest.mark.once
@@ -271,3 +276,84 @@ def test_popping_and_broadcasting_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="BROADCASTING"):
         PushConsumer("grpc://127.0.0.1:8081", "kitchen", Listener(),
                      PushConsumerConfig(message_model=MessageModel.BROADCASTING))
+
+
+# --- a receiver whose answers a test writes --------------------------------------------------------------------------
+
+
+class ScriptedReceiver:
+    """Hands out one message; `refuses`: it takes no word of how that ended."""
+
+    def __init__(self, *, prolongs: bool, refuses: bool = False) -> None:
+        self.prolongs, self.refuses = prolongs, refuses
+        self.consume_directly = None
+        self.client_id = "scripted"
+        self.rules = ReceiveRules(False, 16, (1_000,))
+        self.told: list[str] = []
+        self.opened = asyncio.Event()
+        self.receives = 0
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def subscriptions_changed(self) -> None: ...
+
+    async def brokers(self, topic: str) -> list[str]:
+        return ["a"]
+
+    async def receive(self, asked: Receive) -> list[ReceivedMessage]:
+        self.receives += 1
+        if self.receives > 1:
+            await asyncio.Event().wait()
+        made = MessageExt("orders", b"tea", {})
+        return [ReceivedMessage(made, "orders", "a", "handle", steady_ms() + asked.invisible_ms)]
+
+    async def ack(self, message: ReceivedMessage) -> None:
+        await self.opened.wait()
+        self.told.append("ack")
+        if self.refuses:
+            raise BrokerRefused(16, "nobody may", "a")
+
+    async def change_invisible(self, message: ReceivedMessage, invisible_ms: int) -> None:
+        self.told.append("change")
+
+    async def dead_letter(self, message: ReceivedMessage, deliveries_max: int) -> None:
+        self.told.append("dead letter")
+
+
+def consumption_of(receiver: ScriptedReceiver, **settings: Any) -> PoppedConsumption:
+    statistics = TopicStatistics()
+    subscriptions = {"orders": SubscriptionData.compile("orders", "*", 0)}
+    return PoppedConsumption("kitchen", Listener(), config(**settings), receiver, subscriptions,
+                             lambda topic: statistics, lambda: False)
+
+
+async def test_a_server_that_takes_no_word_is_told_until_the_consume_timeout_and_not_for_ever() -> None:
+    receiver = ScriptedReceiver(prolongs=True, refuses=True)
+    receiver.opened.set()
+    consumption = consumption_of(receiver, consume_timeout=1_500)
+    consumption.start()
+    await until(lambda: bool(receiver.told))
+    assert consumption.counts()[PoppedState.INFLIGHT] == 1
+    await until(lambda: consumption.counts()[PoppedState.INFLIGHT] == 0, within_s=10)
+    assert consumption.counts()[PoppedState.COMMIT] == 0
+    await consumption.finish(0)
+    await consumption.close()
+    assert set(receiver.told) == {"ack"}
+
+
+async def test_what_is_acknowledged_is_prolonged_no_more() -> None:
+    """A change that waited for the acknowledgement would bring the message once more."""
+    receiver = ScriptedReceiver(prolongs=False)
+    consumption = consumption_of(receiver)
+    consumption.start()
+    await until(lambda: any(each.telling.locked() for each in consumption._under_way))
+    [popped] = consumption._under_way
+    prolonging = asyncio.ensure_future(consumption._prolong(popped))
+    await asyncio.sleep(0)
+    receiver.opened.set()
+    await prolonging
+    assert receiver.told == ["ack"]
+    await consumption.finish(0)
+    await consumption.close()

@@ -97,6 +97,19 @@ async def test_a_receipt_that_a_newer_one_replaced_acknowledges_nothing(broker: 
         assert again[0].receipt_handle != newest
 
 
+async def test_what_is_changed_and_done_at_the_same_time_is_done_once(broker: BothProtocols, protocol: str) -> None:
+    """Two changes of one receipt would leave two that are alive, of which an acknowledgement ends one."""
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
+        await begin(consumer)
+        await send(broker, b"tea")
+        [message] = await consumer.receive(16, 30_000)
+        await asyncio.gather(*(consumer.change_invisible_duration(message, 2_000) for _ in range(4)),
+                             consumer.ack(message))
+        with pytest.raises(ReceiptInvalid, match="acknowledged already"):
+            await asyncio.gather(consumer.ack(message), consumer.ack(message))
+        assert await consumer.receive(16, 30_000, await_duration_ms=4_000) == []
+
+
 async def test_two_consumers_of_a_group_share_its_messages_whatever_they_speak(broker: BothProtocols) -> None:
     async with (SimpleConsumer(broker.address("grpc"), "kitchen", {"orders": "*"}, FROM_FIRST) as one,
                 SimpleConsumer(broker.address("rocketmq"), "kitchen", {"orders": "*"}, FROM_FIRST) as other):
