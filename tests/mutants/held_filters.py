@@ -13,7 +13,7 @@ _BLOOM_TESTS = ("tests/unit/record/test_bloom_positions.py",)
 
 MUTANTS = [
     Mutant(name="a held pull is answered for what its filter does not take", path=_PULL,
-           old="if result.status is not _NO_MATCHED_MESSAGE or", new="if True or", tests=_HELD),
+           old="if result.status not in _NOTHING_YET or", new="if True or", tests=_HELD),
     Mutant(name="a held pull looks again at what it looked at", path=_PULL,
            old="    header.queue_offset = result.next_begin_offset\n", new="", tests=_HELD),
     Mutant(name="a held pull whose time is up waits for what it wants", path=_PULL,

@@ -40,7 +40,7 @@ MUTANTS = [
     Mutant(name="another database is taken for a file of kept sends", path=_FILE,
            old="if application != _APPLICATION_ID:", new="if False:", tests=_FILE_TESTS),
     Mutant(name="a message is kept without its key", path=_PRODUCER,
-           old="        for message in failed.messages:\n            instance.unique_keys.give(message, now)\n", new="",
+           old="        for message in failed.messages:\n            running.unique_keys.give(message, now)\n", new="",
            tests=_FAILED_TESTS),
     Mutant(name="what can never be stored is kept", path=_RULES,
            old="error.code == ResponseCode.MESSAGE_ILLEGAL or ", new="", tests=_RULES_TESTS),

@@ -136,6 +136,7 @@ class Clients:
         self._producers: dict[str, dict[int, Client]] = {}
         self._memberships: dict[int, _Memberships] = {}
         self._channels: dict[str, dict[int, None]] = {}     # by client id, the newest last
+        self._refiltered: set[str] = set()
         self._next_scan_ms = 0
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
@@ -195,7 +196,26 @@ class Clients:
         self._of(client).consumers[group] = None
         if subscriptions is None:
             return joined
-        return _replace_subscriptions(entry.subscriptions, subscriptions) or joined
+        return self._replace_subscriptions(entry.subscriptions, subscriptions) or joined
+
+    def _replace_subscriptions(self, table: dict[str, SubscriptionData], given: Sequence[SubscriptionData]) -> bool:
+        """Whether the set of topics changed. An older version of a subscription does not replace a newer one."""
+        before = set(table)
+        for subscription in given:
+            known = table.get(subscription.topic)
+            if known is None or subscription.sub_version > known.sub_version:
+                table[subscription.topic] = subscription
+                if known is not None and (known.sub_string, known.expression_type) != (
+                        subscription.sub_string, subscription.expression_type):
+                    self._refiltered.add(subscription.topic)
+        for topic in before.difference(subscription.topic for subscription in given):
+            del table[topic]
+        return set(table) != before
+
+    def take_refiltered(self) -> set[str]:
+        """Topics of which a group wants other messages than before, since the last call."""
+        taken, self._refiltered = self._refiltered, set()
+        return taken
 
     def unregister_producer(self, group: str, channel: int) -> None:
         clients = self._producers.get(group)
@@ -277,15 +297,3 @@ class Clients:
 
 def _member(group: str, client: Client) -> str:
     return f"{client.client_id} at {client.remote_text} in group {group}"
-
-
-def _replace_subscriptions(table: dict[str, SubscriptionData], given: Sequence[SubscriptionData]) -> bool:
-    """Whether the set of topics changed. An older version of a subscription does not replace a newer one."""
-    before = set(table)
-    for subscription in given:
-        known = table.get(subscription.topic)
-        if known is None or subscription.sub_version > known.sub_version:
-            table[subscription.topic] = subscription
-    for topic in before.difference(subscription.topic for subscription in given):
-        del table[topic]
-    return set(table) != before

@@ -14,7 +14,7 @@ Source: PullRequestHoldService, ManyPullRequest.
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
 from regulus.model.message_filter import Filter
@@ -216,6 +216,11 @@ class HeldRequests:
         """The same of all requests that wait in a queue, whatever they wait for."""
         for line in list(self._places.get((topic, queue_id), {}).values()):
             self._make_ready(line, line.blocks[-1][-1][0])
+
+    def wake_topics(self, topics: Collection[str]) -> None:
+        """The same in all queues of these; looks at all places at which something waits."""
+        for topic, queue_id in [place for place in self._places if place[0] in topics]:
+            self.wake_queue(topic, queue_id)
 
     def wake_expired(self, steady_ms: int) -> None:
         """The same of requests whose time is up."""

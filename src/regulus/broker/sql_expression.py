@@ -82,6 +82,7 @@ class _Term(NamedTuple):
     is_literal: bool = False
     value: Value = None
     property_name: str = ""
+    height: int = 1     # of conditions within one another
 
 
 class _Parser:
@@ -169,29 +170,35 @@ class _Parser:
         parts = [self._truth(first)]
         while self._take(word):
             parts.append(self._truth(part()))
-        return _Term(joined([each.part for each in parts]), first.at, is_truth=True)
+        return self._over(_Term(joined([each.part for each in parts]), first.at, is_truth=True), *parts)
+
+    def _over(self, term: _Term, *parts: _Term) -> _Term:
+        """The term, made of these. Each is a call within its own when a message is asked about."""
+        height = 1 + max(part.height for part in parts)
+        if height > DEPTH_MAX + 1:
+            self._fail(self._token_of(term), f"more than {DEPTH_MAX} conditions are within one another")
+        return term._replace(height=height)
 
     def _equality(self) -> _Term:
-        depth, left = self._depth, self._comparison()
+        left = self._comparison()
         while token := self._take("=", "<>", "IS"):
-            self._deeper(token)
+            right = left
             if token.kind == "IS":
                 is_not = self._take("NOT") is not None
                 self._expect("NULL")
                 part: Part = IsNull(left.part)
             else:
                 is_not = token.kind == "<>"
-                part = self._equal(left, self._comparison(), token)
-            left = _Term(Negated(part) if is_not else part, left.at, is_truth=True)
-        self._depth = depth
+                right = self._comparison()
+                part = self._equal(left, right, token)
+            left = self._over(_Term(Negated(part) if is_not else part, left.at, is_truth=True), left, right)
         return left
 
     def _comparison(self) -> _Term:
-        depth, left = self._depth, self._unary()
+        left = self._unary()
         while token := self._take_comparison():
-            self._deeper(token)
-            left = _Term(self._compared(left, token), left.at, is_truth=True)
-        self._depth = depth
+            part, others = self._compared(left, token)
+            left = self._over(_Term(part, left.at, is_truth=True), left, *others)
         return left
 
     def _take_comparison(self) -> _Token | None:
@@ -202,19 +209,21 @@ class _Parser:
             self._next += 1
         return token
 
-    def _compared(self, left: _Term, token: _Token) -> Part:
+    def _compared(self, left: _Term, token: _Token) -> tuple[Part, list[_Term]]:
+        """The comparison, and what stands in it besides `left`."""
         is_not = token.kind == "NOT"
         word = self._tokens[self._next].kind if is_not else token.kind
         self._next += is_not
         if word in ORDERS:
-            return Ordered(word, self._orderable(left), self._orderable(self._unary()))
+            right = self._unary()
+            return Ordered(word, self._orderable(left), self._orderable(right)), [right]
         if word == "BETWEEN":
             return self._between(left, is_not)
         if word == "IN":
-            return self._in(left, is_not)
-        return TextTest(left.part, word, self._text_literal(), is_not)
+            return self._in(left, is_not), []
+        return TextTest(left.part, word, self._text_literal(), is_not), []
 
-    def _between(self, left: _Term, is_not: bool) -> Part:
+    def _between(self, left: _Term, is_not: bool) -> tuple[Part, list[_Term]]:
         low = self._unary()
         self._expect("AND")
         high = self._unary()
@@ -222,8 +231,8 @@ class _Parser:
             self._check_bounds(low, high)
         value, low_value, high_value = map(self._orderable, (left, low, high))
         if is_not:
-            return _any_of([Ordered("<", value, low_value), Ordered(">", value, high_value)])
-        return _all_of([Ordered(">=", value, low_value), Ordered("<=", value, high_value)])
+            return _any_of([Ordered("<", value, low_value), Ordered(">", value, high_value)]), [low, high]
+        return _all_of([Ordered(">=", value, low_value), Ordered("<=", value, high_value)]), [low, high]
 
     def _check_bounds(self, low: _Term, high: _Term) -> None:
         self._orderable(low), self._orderable(high)
@@ -248,9 +257,9 @@ class _Parser:
         term = self._primary()
         for sign in reversed(signs):
             if sign.kind == "-":
-                term = _Term(Minus(term.part), sign.at)
+                term = self._over(_Term(Minus(term.part), sign.at), term)
             elif sign.kind == "NOT":
-                term = _Term(Negated(self._truth(term).part), sign.at, is_truth=True)
+                term = self._over(_Term(Negated(self._truth(term).part), sign.at, is_truth=True), term)
         self._depth = depth
         return term
 

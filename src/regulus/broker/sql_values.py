@@ -8,6 +8,7 @@ Source: ComparisonExpression.__compare, Integer.valueOf, Double.valueOf, Double.
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -15,12 +16,14 @@ INT_MAX = 2 ** 31 - 1
 LONG_MAX = 2 ** 63 - 1
 
 _INTEGER = re.compile(r"[+-]?\d+")
+_LAST_OF_ONE_CHAR = "\uffff"     # what lies beyond are two of Java's characters, and no digits to it
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
-_DIGITS_MAX = 30        # of an integer, leading zeros too; Python reads much longer ones, in quadratic time
+_DIGITS_MAX = 30        # of an integer, leading zeros apart; Python reads much longer ones, in quadratic time
 _SMALL_DIGITS_MAX = 9       # fewer than 32 bits hold
 _SMALL_DECIMAL_MAX = 17
 _NUMBER_SIZE_MAX = 1_100    # characters, without blanks; every double can be written out in fewer
+_TRUE_SIZE = 4
 _BLANKS = "".join(map(chr, range(33)))
 
 
@@ -108,8 +111,14 @@ def _long(text: str) -> int:
 
 def _whole(text: str, largest: int) -> int:
     if len(text) > _NUMBER_SIZE_MAX or not _INTEGER.fullmatch(text) or (
-            len(text) > _DIGITS_MAX and text.lstrip("+-0")[_DIGITS_MAX:]):
+            not text.isascii() and max(text) > _LAST_OF_ONE_CHAR):
         raise ValueError(f"{text!r:.50} is no whole number")
+    if len(text) > _DIGITS_MAX:
+        sign = text[0] if text[0] in "+-" else ""
+        digits = "".join(str(unicodedata.decimal(digit)) for digit in text[len(sign):]).lstrip("0")
+        if len(digits) > _DIGITS_MAX:
+            raise ValueError(f"{text!r:.50} is out of range")
+        text = sign + (digits or "0")
     number = int(text)
     if not -largest - 1 <= number <= largest:
         raise ValueError(f"{text!r:.50} is out of range")
@@ -137,7 +146,7 @@ def _hex_double(text: str) -> float:
 
 
 def _truth(text: str) -> bool:
-    return text.lower() == "true"
+    return len(text) == _TRUE_SIZE and text.lower() == "true"
 
 
 _READERS: dict[type, Callable[[str], Value]] = {int: _integer, Long: _long, float: _double, bool: _truth}

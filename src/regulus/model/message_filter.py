@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 
+LOOKED_MAX = 16_000_000
+"""A filter that reads properties passes over no more messages once it looked at so many bytes of them, each as
+often as it weighs: the next read goes on there. One request is to take tens of ms and not seconds."""
+
 
 class Filter:
     """First by the hash of the tag, which queues keep: `tags_codes`, None for every one.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from regulus.errors import MessageIllegal, StoreDamaged, StoreNotWritable
 from regulus.model.message import MessageExt
-from regulus.model.message_filter import Filter
+from regulus.model.message_filter import LOOKED_MAX, Filter
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus, appended_one
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record import big_endian, byte_runs, layout
@@ -39,10 +39,6 @@ GATHERED_RUN_MAX = 4096
 """Runs of records up to this size are copied together, which takes less time than one more slice on its way out."""
 GATHERED_MAX = 256 << 10
 """Bytes copied together at most; the next ones begin another buffer."""
-LOOKED_MAX = 16_000_000
-"""A filter that reads properties passes over no more messages once it looked at so many bytes of them, each as
-often as it weighs: the next read goes on there. One read is to take tens of ms and not seconds."""
-
 _LOOKED_MAX = LOOKED_MAX
 _LOOK_COST = 100                # of one look, in bytes
 _BLANK_SIZE_MIN = 8

@@ -731,3 +731,19 @@ def test_what_a_held_pop_looks_at_counts_for_its_step():
     # Of the two parts of the condition.
     assert rig.broker.held_requests.looked == 2 * rig.store.queue_units("T", 0, 0, 1)[0].size
     assert len(rig.broker.held_requests) == 1
+
+
+def test_a_pop_of_several_queues_looks_no_further_than_one_of_one_queue(monkeypatch):
+    """The queues behind it are looked at when it is run again, and it goes on by itself."""
+    monkeypatch.setattr("regulus.broker.handlers.pop_message.LOOKED_MAX", 1)
+    rig = Rig(enable_property_filter=True)
+    rig.broker.steady_ms = NOW
+    rig.send("a", queue_id=0)
+    rig.send("b", queue_id=1)
+    read = []
+    get_message = rig.store.get_message
+    monkeypatch.setattr(rig.store, "get_message", lambda *asked: read.append(asked[1]) or get_message(*asked))
+    held_pop(rig, exp="UNIQ_KEY = 'none'", exp_type="SQL92")
+    assert len(set(read)) == 1
+    rig.run_to(NOW + 50)
+    assert set(read) == {0, 1}

@@ -99,3 +99,80 @@ def test_a_whole_number_has_no_more_characters_either():
     condition = compile_condition("a = 7")
     assert takes(condition, {"a": "0" * 1_099 + "7"})
     assert not takes(condition, {"a": "0" * 1_100 + "7"})
+
+
+def deep_by_rows() -> str:
+    """Comparisons in a row behind each bracket: the tree is as deep as all of them together."""
+    text = "a"
+    for level in range(49, -1, -1):
+        text = text + " = a" * (50 - level)
+        text = f"({text})" if level else text
+    return text
+
+
+def test_rows_of_comparisons_within_brackets_are_as_deep_as_all_together():
+    with pytest.raises(HeaderError, match="within one another"):
+        compile_condition(deep_by_rows())
+
+
+def test_how_long_a_condition_may_be_is_a_promise():
+    assert EXPRESSION_LENGTH_MAX == 16_384
+
+
+@pytest.mark.parametrize("needle", ["a" * 1191 + "b" + "a" * 8, "a" * 90 + "b" + "a" * 7])
+def test_a_text_alike_is_looked_for_in_as_many_steps_as_there_are_characters(needle):
+    """Python's own search takes as many as both sizes multiplied: 400 times these."""
+    compiled = compile_condition(f"a CONTAINS '{needle}'")
+
+    def took(size):
+        value = "a" * size
+        times = []
+        for _ in range(5):
+            began = time.perf_counter_ns()
+            for _ in range(20):
+                compiled.takes([value])
+            times.append(time.perf_counter_ns() - began)
+        return min(times)
+
+    assert took(2_400) < 40 * took(len(needle) + 100)
+
+
+@pytest.mark.parametrize(("text", "needle"), [("x" * 5_000 + "needle", "needle"), ("needle" + "x" * 5_000, "needle"),
+                                              ("x" * 5_000, "needle"), ("a.b" * 3_000, "a.b"), ("aXb" * 3_000, "a.b")])
+def test_a_text_is_found_in_a_long_one_as_in_a_short_one(text, needle):
+    compiled = compile_condition(f"a CONTAINS '{needle}'")
+    assert takes(compiled, {"a": text}) is (needle in text)
+    assert takes(compile_condition(f"a NOT CONTAINS '{needle}'"), {"a": text}) is (needle not in text)
+
+
+def test_nothing_to_look_for_is_found_nowhere_and_asks_nothing():
+    assert takes(compile_condition("NOT ((a > 5) CONTAINS '')"), {"a": "x"})
+
+
+def test_digits_are_those_of_one_character_in_java():
+    assert takes(compile_condition("a = 5"), {"a": "\u0665"})
+    assert not takes(compile_condition("a = 5"), {"a": "\U0001d7d3"})
+    assert not takes(compile_condition("NOT (a < 5)"), {"a": "\U0001d7d3"})
+
+
+def test_leading_zeros_of_any_script_do_not_count():
+    condition = compile_condition("a < 9223372036854775807")
+    assert takes(condition, {"a": "0" * 40 + "5"})
+    assert takes(condition, {"a": "\u0660" * 40 + "\u0665"})
+    assert takes(condition, {"a": "-" + "0" * 40})
+    assert not takes(condition, {"a": "1" * 40})
+
+
+@pytest.mark.parametrize(("text", "takes_it"), [
+    ("true", True), ("TRUE", True), ("True", True), ("true ", False), ("\u0130" * 14_000, False), ("tru\u0130", False)])
+def test_a_truth_value_is_one_word(text, takes_it):
+    assert takes(compile_condition("a = TRUE"), {"a": text}) is takes_it
+
+
+@pytest.mark.parametrize(("condition", "value", "takes_it"), [
+    ("a NOT BETWEEN 5 AND 7", "5", False), ("a NOT BETWEEN 5 AND 7", "7", False), ("a NOT BETWEEN 5 AND 7", "4", True),
+    ("a > -2147483648", "-2147483648", False), ("a < -2147483647", "-2147483648", True),
+    ("a < 0.5", "-0x1p99999", True), ("a < 0.5", "0x1p99999", False), ("a = 1.0", "\x1f1\x01", True),
+    ("a = 8.0", "0x1p3f", True), ("a = 8.0", "0x1p3D", True), ("a = 8.0", "0x1p3", True)])
+def test_a_corner_is_as_in_java(condition, value, takes_it):
+    assert takes(compile_condition(condition), {"a": value}) is takes_it

@@ -61,6 +61,9 @@ def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker:
         None if without_sub else consumer.subscription_data_set)
     if changed:
         broker.group_notices.note(group)
+    if refiltered := broker.clients.take_refiltered():
+        # What waits there may wait for what nobody wants any more.
+        broker.held_requests.wake_topics(refiltered)
     if not without_sub:
         yield from broker.consumer_filters.hear(group, consumer.subscription_data_set, now_ms)
 

@@ -17,7 +17,7 @@ from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError, MessageIllegal, StoreDamaged
 from regulus.model import message_properties as names
 from regulus.model import permission
-from regulus.model.message_filter import Filter
+from regulus.model.message_filter import LOOKED_MAX, Filter
 from regulus.model.peer import Peer
 from regulus.model.store_result import GetResult, GetStatus, PutStatus
 from regulus.model.topics import TopicConfig
@@ -177,6 +177,7 @@ class _Pop:
         self._now_ms = now_ms
         self._room = header.max_msg_nums
         self._rest = 0
+        self._looked = 0
         self._refusal = self._damage = ""
         self.is_behind = False
         self._buffers: list[Buffer] = []
@@ -235,7 +236,8 @@ class _Pop:
         if self._header.order and broker.pop_orders.is_blocked(topic, group, queue_id, self._header.attempt_id,
                                                                self._now_ms):
             return
-        if self._room <= 0 or self._refusal:
+        if self._room <= 0 or self._refusal or self._looked >= LOOKED_MAX:
+            self.is_behind |= self._looked >= LOOKED_MAX and offset < broker.store.max_offset(topic, queue_id)
             self._rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
             return
         result = self._read(topic, queue_id, offset)
@@ -288,6 +290,7 @@ class _Pop:
         found = broker.store.get_message(topic, queue_id, offset, self._room,
                                          broker.config.max_transfer_bytes_on_message_in_memory, self.message_filter)
         broker.held_requests.looked += found.looked
+        self._looked += found.looked
         return found
 
     def _note_order(self, topic: str, queue_id: int, offset: int, offsets: list[int], flag: str) -> None:

@@ -13,7 +13,7 @@ cdef int _COMMIT_OFFSET
 cdef int _SUSPEND
 cdef int _SUBSCRIPTION
 cdef int _LITE
-cdef object _NO_MATCHED_MESSAGE
+cdef tuple _NOTHING_YET
 cdef dict _CODES
 cdef dict _REMARKS
 

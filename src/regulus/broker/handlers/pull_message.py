@@ -44,7 +44,7 @@ PARTED_HOLD_MS = 1000
 _SUCCESS = int(ResponseCode.SUCCESS)
 _NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
-_NO_MATCHED_MESSAGE = GetStatus.NO_MATCHED_MESSAGE
+_NOTHING_YET = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_OVERFLOW_ONE)
 _COMMIT_OFFSET = sys_flag.PULL_COMMIT_OFFSET
 _SUSPEND = sys_flag.PULL_SUSPEND
 _SUBSCRIPTION = sys_flag.PULL_SUBSCRIPTION
@@ -132,7 +132,7 @@ def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _
         return unread
     result = _find(header, checked, broker)
     broker.held_requests.looked += result.looked
-    if result.status is not _NO_MATCHED_MESSAGE or broker.steady_ms >= deadline_ms:
+    if result.status not in _NOTHING_YET or broker.steady_ms >= deadline_ms:
         return _answer(request, header, checked, broker, result)
     header.queue_offset = result.next_begin_offset
     broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, header.queue_offset)

@@ -221,3 +221,26 @@ def test_a_heartbeat_without_subscriptions_leaves_conditions_alive(rig):
     rig.heartbeat("CG", "TopicA", expression="a > 1", expression_type="SQL92")
     rig.heartbeat("CG", without_sub=True)
     assert not rig.broker.consumer_filters.find("TopicA", "CG").is_dead
+
+
+def test_who_waits_hears_that_its_group_wants_other_messages_now(rig):
+    """It would wait for messages of a tag that nobody wants any more."""
+    rig.heartbeat("CG", "TopicA", expression="A")
+    rig.send(properties={"UNIQ_KEY": "J"})
+    rig.arrive()
+    rig.told()
+    assert rig.pull_outcome(queue_offset=1) is HOLD
+    rig.heartbeat("CG", "TopicA", expression="B", sub_version=2)
+    rig.run(100)
+    rig.told()
+    rig.send(properties={"UNIQ_KEY": "K", "TAGS": "B"})
+    assert [answer.code for answer in rig.arrive()] == [ResponseCode.SUCCESS]
+
+
+def test_who_waits_is_not_woken_by_a_heartbeat_that_says_what_is_known(rig):
+    rig.heartbeat("CG", "TopicA", expression="A")
+    rig.send(properties={"UNIQ_KEY": "J"})
+    rig.arrive()
+    assert rig.pull_outcome(queue_offset=1) is HOLD
+    rig.heartbeat("CG", "TopicA", expression="A", sub_version=2)
+    assert not rig.broker.held_requests.has_ready
