@@ -36,6 +36,8 @@ The checkpoint, 4096 bytes of which RocketMQ uses 56; the rest is ours, and zero
         56     8  log_position      of the commit log: what was delivered of the slot `read_ms` since lies behind
         64     4  done              records of that slot that were done
         68     4  checksum          of the 68 bytes before
+        72     4  version_checksum  of the data version, by which a damaged file is known from one that RocketMQ went on
+                                    with: it counts its changes there, and leaves what is ours
 
 Source: TimerLog, Slot, TimerWheel, TimerCheckpoint, TimerMessageStore.doEnqueue.
 """
@@ -63,7 +65,8 @@ _RECORD = Struct(">iqiqiqiiq")
 _BLANK = Struct(">iqI")
 SLOT = Struct(">qqqii")
 _CHECK = Struct(">qqqqqqqqi")
-_SUM = Struct(">I")
+_VERSION = slice(32, 56)
+_SUMS = Struct(">II")
 
 
 class TimerRecord(NamedTuple):
@@ -130,7 +133,7 @@ def decode_slot(data: bytes | memoryview, position: int = 0) -> TimerSlot:
 
 def encode_check(check: TimerCheck) -> bytes:
     data = _CHECK.pack(*check)
-    return (data + _SUM.pack(crc32(data))).ljust(CHECK_SIZE, b"\0")
+    return (data + _SUMS.pack(crc32(data), crc32(data[_VERSION]))).ljust(CHECK_SIZE, b"\0")
 
 
 def encode_told_check(check: TimerCheck) -> bytes:
@@ -139,10 +142,13 @@ def encode_told_check(check: TimerCheck) -> bytes:
 
 
 def decode_check(data: bytes) -> TimerCheck:
-    """What is not there, or not ours, is as a new one has it."""
+    """What is not there, or not ours, is as a new one has it; all of it, where what we wrote last is damaged."""
     size = _CHECK.size
-    values = _CHECK.unpack(data[:size].ljust(size, b"\0"))
-    check = TimerCheck(*values)
-    if len(data) >= size + 4 and _SUM.unpack_from(data, size)[0] == crc32(data[:size]):
-        return check
+    check = TimerCheck(*_CHECK.unpack(data[:size].ljust(size, b"\0")))
+    if len(data) >= size + _SUMS.size:
+        checksum, version_checksum = _SUMS.unpack_from(data, size)
+        if checksum == crc32(data[:size]):
+            return check
+        if version_checksum == crc32(data[_VERSION]):
+            return TimerCheck()
     return check._replace(log_position=NOWHERE, done=0)

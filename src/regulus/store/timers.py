@@ -43,6 +43,7 @@ MAPPED_FILES_MAX = 64
 """Of the timer log; those that were used last."""
 
 _RECORD_BLANK = RECORD_SIZE + BLANK_SIZE
+_WHEEL_SIZE = SLOTS * SLOT_SIZE
 
 
 class TimerFiles:
@@ -71,7 +72,8 @@ class TimerFiles:
         """Take up the files, up to the last record whose message the commit log has; none, where they do not tell what
         waits (`damage`). Raises StoreError."""
         data = disk.read_file(self._check_path)
-        self.check = timer_units.decode_check(data) if data is not None else TimerCheck()
+        is_whole = data is not None and len(data) >= timer_units.CHECK_SIZE
+        self.check = timer_units.decode_check(data) if data is not None and is_whole else TimerCheck()
         self._log.load()
         self._open_wheel()
         self.damage = self._find_damage(log_end)
@@ -89,8 +91,12 @@ class TimerFiles:
             return ""
         if self._wheel is None:
             return f"{self._wheel_path} is not there"
+        if self._wheel.size != _WHEEL_SIZE:
+            return f"{self._wheel_path} has {self._wheel.size} bytes, and a timer wheel has {_WHEEL_SIZE}"
         if not check.read_ms:
-            return f"{self._check_path} is not there, or was not written to its end"
+            return f"{self._check_path} is not there, not whole, or damaged"
+        if self._is_of_another_precision():
+            return f"{self._wheel_path} has slots of another timerPrecisionMs than {self.precision_ms}"
         if log.end < check.timer_log_end:
             return f"{log.directory} ends at {log.end}, and had {check.timer_log_end} bytes when it was noted"
         noted = self._record_before(check.timer_log_end)
@@ -101,6 +107,15 @@ class TimerFiles:
         if check.log_position > log_end or (noted is not None and noted.physical_offset >= log_end):
             return f"the log ends at {log_end}, before messages that {log.directory} has"
         return ""
+
+    def _is_of_another_precision(self) -> bool:
+        """A slot's time counts ticks, which are off by half at least where the tick is another."""
+        assert self._wheel is not None
+        now = self.check.read_ms // self.precision_ms
+        low, high = now - now // 4, now + now // 4
+        data = self._wheel.slice(0, _WHEEL_SIZE)
+        return any(last > NOWHERE and time > 0 and not low < time < high
+                   for time, _, last, _, _ in timer_units.SLOT.iter_unpack(data))
 
     def _remove_all(self) -> None:
         """The note first: without one a start trusts nothing that is left of the others."""
@@ -118,9 +133,6 @@ class TimerFiles:
         with suppress(OSError):
             if disk.exists(self._wheel_path):
                 size = disk.file_size(self._wheel_path)
-                if size != SLOTS * SLOT_SIZE:
-                    raise StoreDamaged(f"{self._wheel_path} has {size} bytes, and a timer wheel has "
-                                       f"{SLOTS * SLOT_SIZE}: move it away, and it is built anew from the log")
                 self._wheel = MappedFile(str(self._wheel_path), 0, size, size, self._wheel_pool)
 
     def _enter_anew(self, log_end: int) -> int:
@@ -153,7 +165,7 @@ class TimerFiles:
         if self._wheel is None:
             return
         end = self._log.end
-        data = self._wheel.slice(0, SLOTS * SLOT_SIZE)
+        data = self._wheel.slice(0, _WHEEL_SIZE)
         dangling = [index for index, (_, _, last, _, _) in enumerate(timer_units.SLOT.iter_unpack(data)) if last >= end]
         first = min([self._slot_at(index).first for index in dangling], default=end)
         for index in dangling:
@@ -278,7 +290,7 @@ class TimerFiles:
 
     def _make_wheel(self) -> None:
         """With blocks for all of it: a slot is written through memory."""
-        size = SLOTS * SLOT_SIZE
+        size = _WHEEL_SIZE
         disk.create_sized(self._wheel_path, size, is_anew=True)
         disk.reserve(self._wheel_path, 0, size)
         self._wheel = MappedFile(str(self._wheel_path), 0, size, size, self._wheel_pool)

@@ -24,8 +24,8 @@ FILE_SIZE = 4096        # 78 records and a blank
 LOG_END = 1 << 40
 
 
-def make(path: Path, log_end: int = LOG_END) -> TimerFiles:
-    timers = TimerFiles(path, FILE_SIZE, 1000)
+def make(path: Path, log_end: int = LOG_END, precision: int = 1000) -> TimerFiles:
+    timers = TimerFiles(path, FILE_SIZE, precision)
     timers.open(log_end)
     return timers
 
@@ -134,12 +134,27 @@ def cut(path: Path, records: int) -> None:
     path.write_bytes(path.read_bytes()[:records * RECORD_SIZE].ljust(FILE_SIZE, b"\0"))
 
 
+def cut_note(root: Path) -> None:
+    note = root / "config" / "timercheck"
+    note.write_bytes(note.read_bytes()[:20])
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x80
+    path.write_bytes(data)
+
+
 DAMAGES = {
     "no wheel": (lambda root: (root / "timerwheel").unlink(), "timerwheel is not there"),
     "an empty wheel": (lambda root: (root / "timerwheel").write_bytes(bytes(SLOTS * SLOT_SIZE)),
                        "timerwheel has nothing of the last message"),
+    "a wheel cut short": (lambda root: (root / "timerwheel").write_bytes(bytes(3200)), "timerwheel has 3200 bytes"),
+    "an empty file for a wheel": (lambda root: (root / "timerwheel").write_bytes(b""), "timerwheel has 0 bytes"),
     "no note": (lambda root: (root / "config" / "timercheck").unlink(), "timercheck is not there"),
-    "an empty note": (lambda root: (root / "config" / "timercheck").write_bytes(b""), "or was not written to its end"),
+    "an empty note": (lambda root: (root / "config" / "timercheck").write_bytes(b""), "not whole, or damaged"),
+    "a note cut short": (lambda root: cut_note(root), "not whole, or damaged"),
+    "a flipped bit in the note": (lambda root: flip(root / "config" / "timercheck", 3), "not whole, or damaged"),
     "no records": (lambda root: rmtree(root / "timerlog"), "timerlog ends at 0"),
     "no last file": (lambda root: (root / "timerlog" / f"{2 * FILE_SIZE:020d}").unlink(), "timerlog ends at 8192"),
     "a last file cut short": (lambda root: cut(root / "timerlog" / f"{2 * FILE_SIZE:020d}", 3), "has no record before"),
@@ -160,6 +175,23 @@ def test_a_start_that_finds_a_file_damaged_trusts_none_of_them(tmp_path, damage)
     enter(again, TICK, 7)
     # Before its first note there is none, so that another start does not take the rest for all.
     assert "timercheck is not there" in make(tmp_path).damage
+
+
+@pytest.mark.parametrize(("before", "after"), [(1000, 100), (100, 1000), (1000, 500), (500, 1000), (200, 100)])
+def test_files_of_another_precision_are_not_trusted(tmp_path, before, after):
+    """Also where the place of the last message is one of a slot that is done."""
+    timers = make(tmp_path, precision=before)
+    tick = TICK // before
+    done_ms = (tick - (tick - TICK // after) % SLOTS) * before      # the slot where the other precision looks for 2
+    enter(timers, done_ms, 0)
+    enter(timers, TICK + 5000, 1)
+    enter(timers, TICK, 2)
+    timers.clear(done_ms)
+    flush(timers, read_ms=TICK)
+    assert make(tmp_path, precision=before).damage == ""
+    again = make(tmp_path, precision=after)
+    assert f"slots of another timerPrecisionMs than {after}" in again.damage
+    assert again.check == TimerCheck()
 
 
 def test_notes_of_messages_that_the_log_has_lost_are_not_trusted(tmp_path):
