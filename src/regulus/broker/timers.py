@@ -38,7 +38,16 @@ from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
 from regulus.model.topics import TIMER_TOPIC, is_retry_topic
 from regulus.record.java_hash import java_hash
-from regulus.record.timer_units import DEFAULT_KIND, DELETE_KIND, NOWHERE, ROLL_KIND, SLOTS, TimerCheck, TimerRecord
+from regulus.record.timer_units import (
+    AGAIN_KIND,
+    DEFAULT_KIND,
+    DELETE_KIND,
+    NOWHERE,
+    ROLL_KIND,
+    SLOTS,
+    TimerCheck,
+    TimerRecord,
+)
 
 DAMAGED = "what waits for a time of its own is entered anew from the log"
 GONE = "a message that waited for its time is gone with an old file of the log, or cannot be read"
@@ -67,8 +76,6 @@ LATE_MS = 60_000
 
 _LEFT = (names.TIMER_DEQUEUE_MS + names.NAME_VALUE_SEPARATOR).encode()
 """What a record holds that was delivered or put back."""
-_PUT_BACK = "\n"
-"""Before the key of a message that was put back; no property holds it."""
 _SPAN_SLOTS = SLOTS // 2
 
 
@@ -124,7 +131,8 @@ class Timers:
         self.read_ms = check.read_ms // precision * precision or (now_ms // precision - 1) * precision
         self.queue_offset = self._entered_offset(check)
         self.master_offset = check.master_offset
-        self._done = check.done
+        # What is left of a slot may be entered anew behind the note, and then its first are those that are not done.
+        self._done = check.done if book.slot(self.read_ms).first < check.timer_log_end else 0
         earliest_ms = book.earliest_ms
         if check.read_ms and earliest_ms is not None and earliest_ms < self.read_ms:
             # The clock was put back behind the note: slots before it are those that were still to come.
@@ -169,17 +177,17 @@ class Timers:
         if names.TIMER_DEQUEUE_MS not in properties:
             return
         if message.topic == TIMER_TOPIC:
-            self._came[_PUT_BACK + _key(message)] += 1
+            self._came[_identity(message, is_put_back=True)] += 1
         elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
-            self._came[_key(message)] += 1      # and no copy of it for another try
+            self._came[_identity(message)] += 1     # and no copy of it for another try
 
-    def _passes_by(self, key: str) -> bool:
+    def _passes_by(self, identity: str) -> bool:
         """Whether it came before a crash; once for each time that it came."""
-        count = self._came.get(key, 0)
+        count = self._came.get(identity, 0)
         if count > 1:
-            self._came[key] = count - 1
+            self._came[identity] = count - 1
         elif count:
-            del self._came[key]
+            del self._came[identity]
         return count > 0
 
     # --- while running -----------------------------------------------------------------------------------------------
@@ -243,7 +251,7 @@ class Timers:
         book.clear(self.read_ms)
         try:
             for record in reversed(records[:len(records) - self._done]):
-                book.enter(record)
+                book.enter(record._replace(kind=record.kind | AGAIN_KIND))
             self._done = 0
         except StoreNotWritable:
             book.put_back(slot)
@@ -405,35 +413,71 @@ class Timers:
     def _slot_in_steps(self, last: int) -> Generator[bool, None, None]:
         """Do the slot `read_ms`, a step at a time; False says that the store takes nothing now."""
         book = self._store.timers
-        places, entered, kinds = array("q"), array("q"), bytearray()
+        positions, places, entered, slots, kinds = array("q"), array("q"), array("q"), array("q"), bytearray()
         position = last
         while position != NOWHERE:
-            records, position = book.chain(position, RECORDS_PER_STEP)
+            records, following = book.chain(position, RECORDS_PER_STEP)
             for record in records:
+                positions.append(position)
                 places.append(record.physical_offset)
                 entered.append(record.entered_ms)
+                slots.append(record.slot_ms)
                 kinds.append(record.kind)
+                position = record.previous
+            position = following
             yield True
-        places.reverse()
-        entered.reverse()
-        kinds.reverse()
+        for column in (positions, places, entered, slots, kinds):
+            column.reverse()
         taken_out: set[str] = set()
+        markers: list[int] = []
+        later: list[int] = []
+        """Where a clock was put back: they wait for the same place of the wheel in a later turn."""
         for index, kind in enumerate(kinds):
-            if kind & DELETE_KIND and not kind & ROLL_KIND:
+            if kind & DELETE_KIND and not kind & ROLL_KIND and slots[index] <= self.read_ms:
+                markers.append(index)
                 marker = self._store.look_message(places[index])
                 if marker is not None:
                     taken_out.add(marker.properties.get(names.TIMER_DEL_UNIQUE_KEY, ""))
                 yield True
-        while self._done < len(kinds):
-            index = self._done
-            if kinds[index] & ROLL_KIND or not kinds[index] & DELETE_KIND:
-                while not self._pass_on(places[index], entered[index], bool(kinds[index] & ROLL_KIND), taken_out):
-                    yield False
-            self._done = index + 1
+        for index in range(len(kinds)):
+            place, kind, is_rolled = places[index], kinds[index], bool(kinds[index] & ROLL_KIND)
+            if book.again.get(place, NOWHERE) > positions[index]:
+                pass    # a crash let us forget that it is to wait on, and the record that tells it is there
+            elif slots[index] > self.read_ms:
+                later.append(index)
+            elif index < self._done:
+                continue
+            elif is_rolled or not kind & DELETE_KIND:
+                waiting = self._store.look_message(place)
+                if waiting is None and self._store.is_missing(place):
+                    self.happenings.note(LATER, f"at {place} of the log: its file of the log is not there")
+                    again_ms = self._again_ms()
+                    for each in (*(() if is_rolled else markers), index):
+                        # Whether it is taken out is seen when it can be read.
+                        while not self._enter_again(places[each], again_ms, kinds[each]):
+                            yield False
+                        yield True
+                elif waiting is None:
+                    self.happenings.note(GONE, f"at {place} of the log")
+                else:
+                    while not self._pass_on(waiting, entered[index], kind, taken_out):
+                        yield False
+            self._done = max(self._done, index + 1)
             self.progress += 1
             yield True
-        book.clear(self.read_ms)
+        while not self._end_slot([(places[index], slots[index], kinds[index]) for index in later]):
+            yield False
         self._pass_slot()
+
+    def _end_slot(self, later: list[tuple[int, int, int]]) -> bool:
+        """All at once, for both are one place of the wheel. False when the disk does not take it."""
+        book = self._store.timers
+        slot = book.slot(self.read_ms)
+        book.clear(self.read_ms)
+        if not all(self._enter_again(*each) for each in later):
+            book.put_back(slot)
+            return False
+        return True
 
     def _enter_all_anew(self) -> None:
         self._is_unknown = True
@@ -464,17 +508,16 @@ class Timers:
             return False
         return True
 
-    def _pass_on(self, physical_offset: int, entered_ms: int, is_rolled: bool, taken_out: set[str]) -> bool:
-        """False when the store refuses for now, so that it must be tried again."""
-        waiting = self._store.look_message(physical_offset)
-        if waiting is None:
-            if self._store.is_missing(physical_offset):
-                return self._enter_again(physical_offset, "its file of the log is not there")
-            self.happenings.note(GONE, f"at {physical_offset} of the log")
-            return True
+    def _pass_on(self, waiting: MessageExt, entered_ms: int, kind: int, taken_out: set[str]) -> bool:
+        """False when the store refuses for now, so that it must be tried again. Raises StoreDamaged."""
+        is_rolled = bool(kind & ROLL_KIND)
+        precision = self._store.timers.precision_ms
+        due_ms = _number(waiting.properties.get(names.TIMER_OUT_MS)) // precision * precision
+        if waiting.topic != TIMER_TOPIC or (due_ms > self.read_ms and not is_rolled):
+            raise StoreDamaged(f"a record due at {self.read_ms} names the message {_place(waiting)}, which is not due")
         if not is_rolled and _take_out_key(waiting) in taken_out:
             return True
-        if self._passes_by(_PUT_BACK + _key(waiting) if is_rolled else _key(waiting)):
+        if self._passes_by(_identity(waiting, is_put_back=is_rolled)):
             return True
         if is_rolled:
             message: MessageExt | None = put_back(waiting, entered_ms, self._now_ms)
@@ -485,22 +528,24 @@ class Timers:
             return True
         status = self._storing.append(message, self._now_ms).status
         if status == PutStatus.QUEUE_DAMAGED:
-            reason = f"queue {message.queue_id} of {message.topic} is damaged"
-            return self._enter_again(physical_offset, reason, waiting)
+            self.happenings.note(LATER, f"{_place(waiting)}: queue {message.queue_id} of {message.topic} is damaged")
+            return self._enter_again(waiting.physical_offset, self._again_ms(), kind, waiting)
         if status == PutStatus.MESSAGE_ILLEGAL:
             self.happenings.note(REFUSED, f"{message.topic} {_place(waiting)}")
             return True
         self.delivered += status == PutStatus.PUT_OK
         return status == PutStatus.PUT_OK
 
-    def _enter_again(self, physical_offset: int, reason: str, waiting: MessageExt | None = None) -> bool:
-        """What cannot be delivered now waits on and keeps nobody. False when the disk does not take it."""
+    def _again_ms(self) -> int:
+        """When what cannot be delivered now, and keeps nobody, is tried again."""
         precision = self._store.timers.precision_ms
-        slot_ms = (self._now_ms + AGAIN_MS) // precision * precision
+        return (self._now_ms + AGAIN_MS) // precision * precision
+
+    def _enter_again(self, physical_offset: int, slot_ms: int, kind: int, waiting: MessageExt | None = None) -> bool:
+        """Let it wait on. False when the disk does not take it."""
         size = waiting.store_size if waiting is not None else 0
         hash_ = java_hash(waiting.properties.get(names.REAL_TOPIC, "")) if waiting is not None else 0
-        self.happenings.note(LATER, f"at {physical_offset} of the log: {reason}")
-        return self._enter_record(TimerRecord(slot_ms, DEFAULT_KIND, self._now_ms, physical_offset, size, hash_))
+        return self._enter_record(TimerRecord(slot_ms, kind | AGAIN_KIND, self._now_ms, physical_offset, size, hash_))
 
 
 def _place(message: MessageExt) -> str:
@@ -509,6 +554,15 @@ def _place(message: MessageExt) -> str:
 
 def _key(message: MessageExt) -> str:
     return message.properties.get(names.UNIQUE_KEY, "")
+
+
+def _identity(message: MessageExt, is_put_back: bool = False) -> str:
+    """By what a copy that came is known to be of a message that waits: its home, its key, and when its producer made
+    it, so that another message with its properties, as a consumer passes it on, is not taken for it. A line break,
+    which no topic holds, goes before that of one that was put back, or that takes another out."""
+    properties = message.properties
+    kind = "\n" * (is_put_back + 2 * (names.TIMER_DEL_UNIQUE_KEY in properties))
+    return f"{kind}{properties.get(names.REAL_TOPIC, '')}+{message.born_timestamp}+{_key(message)}"
 
 
 def _take_out_key(waiting: MessageExt) -> str:

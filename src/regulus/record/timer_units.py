@@ -5,7 +5,8 @@ One record of the timer log, 52 bytes: a message that waits.
     offset  size  field
          0     4  size              52
          4     8  previous          position of the record before it in the same slot, -1 for none
-        12     4  kind              bits: 1 always, 2 to be put back (its time is beyond the wheel), 4 takes another out
+        12     4  kind              bits: 1 always, 2 to be put back (its time is beyond the wheel), 4 takes another
+                                    out, 8 entered once more (ours; RocketMQ lets it be)
         16     8  entered_ms        when it was entered
         24     4  wait_ms           from then until its slot
         28     8  physical_offset   of the message in the commit log
@@ -59,6 +60,7 @@ NOWHERE = -1
 DEFAULT_KIND = 1
 ROLL_KIND = 2
 DELETE_KIND = 4
+AGAIN_KIND = 8
 _KINDS_MAX = 0xF
 
 _RECORD = Struct(">iqiqiqiiq")

@@ -23,6 +23,7 @@ from pathlib import Path
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import timer_units
 from regulus.record.timer_units import (
+    AGAIN_KIND,
     BLANK_SIZE,
     NOWHERE,
     RECORD_SIZE,
@@ -53,6 +54,7 @@ class TimerFiles:
         """What the last run knew."""
         self.damage = ""
         self.earliest_ms: int | None = None
+        self.again: dict[int, int] = {}
         self._log = MappedFileQueue(root / "timerlog", file_size, MappedFilePool(MAPPED_FILES_MAX),
                                     "mappedFileSizeTimerLog")
         self._wheel_path = root / "timerwheel"
@@ -128,6 +130,7 @@ class TimerFiles:
             self._wheel = None
             disk.remove_file(self._wheel_path)
         self._changed, self._flushing, self._taken = {}, {}, None
+        self.again = {}
 
     def _open_wheel(self) -> None:
         with suppress(OSError):
@@ -152,8 +155,10 @@ class TimerFiles:
                 record = self._record_at(position)
             if record is None or record.physical_offset >= log_end:
                 return position
-            slot = self.slot(record.slot_ms)
+            slot = self._slot_to_enter(record.slot_ms)
             self.earliest_ms = min(record.slot_ms, self.earliest_ms or record.slot_ms)
+            if record.kind & AGAIN_KIND:
+                self.again[record.physical_offset] = position
             if slot.last < position:
                 self._put_slot(record.slot_ms, slot, position, record.kind)
             position += RECORD_SIZE
@@ -206,14 +211,25 @@ class TimerFiles:
         return found, position
 
     def last_record(self) -> TimerRecord | None:
-        """The one that was entered last; None where there is none."""
-        return self._record_before(self._log.end)
+        """The one that was entered last, of those that were not entered before; None where there is none.
+
+        Proportional to those that were entered again behind it."""
+        position = self._before(self._log.end)
+        record = self._record_at(position)
+        while record is not None and record.kind & AGAIN_KIND:
+            position = self._before(position)
+            record = self._record_at(position)
+        return record
 
     def _record_before(self, end: int) -> TimerRecord | None:
-        record = self._record_at(end - RECORD_SIZE) if end >= RECORD_SIZE else None
-        if record is None and end >= self._log.file_size and end % self._log.file_size == 0:
-            return self._record_at(end - self._log.file_size + self._last_in_file())    # a blank ends its file
-        return record
+        return self._record_at(self._before(end))
+
+    def _before(self, end: int) -> int:
+        """Where the record before that place begins."""
+        position = end - RECORD_SIZE
+        if end % self._log.file_size == 0 and self._record_at(position) is None:
+            return end - self._log.file_size + self._last_in_file()     # a blank ends its file
+        return position
 
     def _last_in_file(self) -> int:
         """Where the last record of a full file begins."""
@@ -252,9 +268,16 @@ class TimerFiles:
                                    "flushed each second, if the disk takes them")
         if self._wheel is None:
             self._make_wheel()
-        slot = self.slot(record.slot_ms)
+        slot = self._slot_to_enter(record.slot_ms)
         position = self._append(timer_units.encode(record._replace(previous=slot.last)))
         self._put_slot(record.slot_ms, slot, position, record.kind)
+
+    def _slot_to_enter(self, slot_ms: int) -> TimerSlot:
+        """What has its place in the wheel, and waits: what this run has done is empty, and what others have done is
+        before their note."""
+        slot = self._slot_at(self._index(slot_ms))
+        is_done = slot.last == NOWHERE or slot.time < max(1, self.check.read_ms // self.precision_ms)
+        return TimerSlot(slot_ms // self.precision_ms) if is_done else slot
 
     def clear(self, slot_ms: int) -> None:
         """All that waited for this tick is done; a clock that is put back does not bring it again."""
@@ -286,7 +309,8 @@ class TimerFiles:
     def _put_slot(self, slot_ms: int, slot: TimerSlot, position: int, kind: int) -> None:
         first = position if slot.first == NOWHERE else slot.first
         waiting = slot.waiting - 1 if kind & timer_units.DELETE_KIND else slot.waiting + 1
-        self._changed[self._index(slot_ms)] = TimerSlot(slot_ms // self.precision_ms, first, position, waiting)
+        time = min(slot.time, slot_ms // self.precision_ms)
+        self._changed[self._index(slot_ms)] = TimerSlot(time, first, position, waiting)
 
     def _make_wheel(self) -> None:
         """With blocks for all of it: a slot is written through memory."""
@@ -354,10 +378,18 @@ class TimerFiles:
         """Remove files all of whose messages the commit log has no more. Raises StoreNotWritable."""
         files = self._log.files
         while len(files) > 1:
-            last = self._record_at(files[0].start + self._last_in_file())
+            last = self._last_new_in(files[0])
             if last is None or last.physical_offset >= log_start:
                 break
             file = files.pop(0)
             file.unmap()
             disk.remove_file(Path(file.path))
 
+    def _last_new_in(self, file: MappedFile) -> TimerRecord | None:
+        """The youngest message of a full file; one that was entered again may be older than those before it."""
+        position = file.start + self._last_in_file()
+        last = self._record_at(position)
+        while last is not None and last.kind & AGAIN_KIND and position > file.start:
+            position -= RECORD_SIZE
+            last = self._record_at(position)
+        return last

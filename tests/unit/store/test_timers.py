@@ -8,6 +8,7 @@ import pytest
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import timer_units
 from regulus.record.timer_units import (
+    AGAIN_KIND,
     DEFAULT_KIND,
     DELETE_KIND,
     NOWHERE,
@@ -287,6 +288,49 @@ def test_old_files_go_with_the_log(tmp_path):
     assert len(list((tmp_path / "timerlog").iterdir())) == 1
     assert places(timers, TICK + 199_000) == [199]
     assert places(make(tmp_path), TICK + 199_000) == [199]
+
+
+def test_a_file_stays_while_one_that_waits_in_it_is_younger_than_its_last_record(tmp_path):
+    timers = make(tmp_path)
+    for number in range(77):
+        enter(timers, TICK + 1000 * number, 100 + number)
+    enter(timers, TICK + 90_000, 7, DEFAULT_KIND | AGAIN_KIND)
+    enter(timers, TICK + 91_000, 200)
+    timers.drop_before(176)
+    assert len(list((tmp_path / "timerlog").iterdir())) == 2
+    timers.drop_before(177)
+    assert len(list((tmp_path / "timerlog").iterdir())) == 1
+
+
+@pytest.mark.parametrize("count", [1, 77, 78, 79])
+def test_the_last_record_is_one_that_was_not_entered_before(tmp_path, count):
+    timers = make(tmp_path)
+    enter(timers, TICK, 100)
+    flush(timers, read_ms=TICK)
+    for number in range(count):
+        enter(timers, TICK + 1000, number, DEFAULT_KIND | AGAIN_KIND)
+    assert timers.last_record().physical_offset == 100
+    again = make(tmp_path)
+    assert again.last_record().physical_offset == 100
+    assert list(again.again) == list(range(count))
+    again.forget()
+    assert (again.again, again.last_record()) == ({}, None)
+
+
+def test_two_times_with_one_place_in_the_wheel_wait_both(tmp_path):
+    timers = make(tmp_path)
+    turn = SLOTS * 1000
+    for slot_ms, offset in ((TICK + turn, 1), (TICK, 2), (TICK + turn, 3)):
+        timers.enter(TimerRecord(slot_ms, DEFAULT_KIND, TICK + turn // 2, offset, 100, 7))
+    assert places(timers, TICK) == [1, 2, 3]
+    flush(timers, read_ms=TICK)
+    assert places(make(tmp_path), TICK) == [1, 2, 3]
+    timers.clear(TICK)
+    enter(timers, TICK + 5000, 4)
+    flush(timers, read_ms=TICK + 10_000)
+    again = make(tmp_path)      # what others leave before their note is done
+    again.enter(TimerRecord(TICK + 5000 + turn, DEFAULT_KIND, TICK + turn // 2, 5, 100, 7))
+    assert places(again, TICK + 5000 + turn) == [5]
 
 
 def test_a_store_without_timers_has_no_files_of_them(tmp_path):
