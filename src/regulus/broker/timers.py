@@ -54,6 +54,7 @@ GONE = "a message that waited for its time is gone with an old file of the log, 
 HOMELESS = "a message in the topic of timers does not say when it is due, or where it goes, and is passed by"
 REFUSED = "a message whose time has come is not what the log takes, and is not delivered"
 LATER = "a message whose time has come is tried again in a minute"
+UNCOUNTED = "more timed messages came since than are counted, and the rest of them may come twice"
 NOT_ENTERED = "messages wait to be entered among those with a time of their own"
 ENTERED_PER_TICK_MAX = 256
 STEPS_PER_TICK_MAX = 256
@@ -71,6 +72,8 @@ LEFT_MAX = 20_000
 """Records of a half done slot that are entered anew at the end of a run."""
 AGAIN_MS = 60_000
 """What cannot be delivered, because its queue is damaged or its file is not there, waits so long once more."""
+CAME_MAX = 1 << 22
+"""Kinds of copies counted that came and are to be passed by: some 600 MB."""
 LATE_MS = 60_000
 """A slave takes a message whose tick its master has passed for delivered when that is longer ago."""
 
@@ -119,6 +122,7 @@ class Timers:
         self._came: Counter[str] = Counter()    # keys of what a crash may have made us forget
         self._came_until_ms = 0
         self._came_since = TimerCheck()     # what was noted where the log was begun to be looked through for them
+        self._is_looking = False    # for what came behind the last note
         self._is_unknown = False    # what waits: the book is to be entered anew
         self._refusal = ""      # of the disk, as it was told
 
@@ -147,7 +151,10 @@ class Timers:
         if check.read_ms:
             if self._began_at == NOWHERE:
                 self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
-            self._look_what_came(self._began_at, max(now_ms, self.read_ms) + precision)
+            if not self.config.is_slave:
+                self._is_looking = True
+                self._work = self._look_what_came_in_steps(self._began_at)
+            self._came_until_ms = max(now_ms, self.read_ms) + precision
             self._came_since = check._replace(read_ms=self.read_ms, done=self._done, log_position=self._began_at)
         self._last_told, self._log_end = (0, self._began_at), self._store.commit_log_max_offset()
         self._is_open = True
@@ -163,23 +170,31 @@ class Timers:
             offset = min(offset, check.master_offset)
         return min(max(offset, self._store.min_offset(TIMER_TOPIC, 0)), self._store.max_offset(TIMER_TOPIC, 0))
 
-    def _look_what_came(self, position: int, until_ms: int) -> None:
-        """Count what was delivered behind that position of the log; it is passed by in slots up to that time.
+    def _look_what_came_in_steps(self, position: int) -> Generator[bool, None, None]:
+        """Count what was delivered behind that position of the log; it is passed by. Nothing is delivered until then.
 
         Proportional to the log behind it, of which a note leaves a second or two."""
         self._came.clear()
-        for message in self._store.messages_holding(_LEFT, position):
-            self._count(message)
-        self._came_until_ms = until_ms
+        for message in self._store.messages_holding_in_steps(_LEFT, position):
+            if message is not None:
+                self._count(message)
+            yield True
+        self._is_looking = False
 
     def _count(self, message: MessageExt) -> None:
         properties = message.properties
         if names.TIMER_DEQUEUE_MS not in properties:
             return
         if message.topic == TIMER_TOPIC:
-            self._came[_identity(message, is_put_back=True)] += 1
+            identity = _identity(message, is_put_back=True)
         elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
-            self._came[_identity(message)] += 1     # and no copy of it for another try
+            identity = _identity(message)
+        else:
+            return      # a copy of it for another try
+        if len(self._came) < CAME_MAX or identity in self._came:
+            self._came[identity] += 1
+        else:
+            self.happenings.note(UNCOUNTED, f"{_place(message)}: CAME_MAX is {CAME_MAX}")
 
     def _passes_by(self, identity: str) -> bool:
         """Whether it came before a crash; once for each time that it came."""
@@ -235,7 +250,7 @@ class Timers:
     def stop(self, now_ms: int) -> None:
         """Note it at the end of a run. A slot that is half done is one of what is left: RocketMQ may go on with it."""
         self._now_ms = now_ms
-        if self._work is not None and self._done and not self._is_unknown:
+        if self._work is not None and self._done and not self._is_unknown and not self._is_looking:
             with suppress(StoreDamaged):
                 self._leave_the_rest()
         self._work = None
@@ -263,7 +278,7 @@ class Timers:
         is_slave = self.config.is_slave
         master_offset = self.master_offset if is_slave else self.queue_offset
         log_position, done = self._began_at if is_slave else self._store.commit_log_max_offset(), self._done
-        if self._came and not is_slave:
+        if (self._came or self._is_looking) and not is_slave:
             # Some of what came is still to be passed by: another crash must find it.
             since = self._came_since
             log_position, done = since.log_position, since.done if since.read_ms == self.read_ms else 0
@@ -325,7 +340,8 @@ class Timers:
         book = self._store.timers
         precision = book.precision_ms
         slot_ms = due_ms // precision * precision
-        first_ms = self.read_ms if self._work is None else self.read_ms + precision
+        is_begun = self._work is not None and not self._is_looking
+        first_ms = self.read_ms + precision if is_begun else self.read_ms
         if slot_ms < first_ms:
             if self.config.is_slave and slot_ms < first_ms - LATE_MS:
                 return True
@@ -489,11 +505,7 @@ class Timers:
         queue_offset = self._store.min_offset(TIMER_TOPIC, 0)
         units = self._store.queue_units(TIMER_TOPIC, 0, queue_offset, 1)
         log_position = units[0].physical_offset if units else self._store.commit_log_max_offset()
-        self._came.clear()
-        for message in self._store.messages_holding_in_steps(_LEFT, log_position):
-            if message is not None:
-                self._count(message)
-            yield True
+        yield from self._look_what_came_in_steps(log_position)
         while not self._forget():
             yield False
         self.queue_offset, self._done, self._awaited = queue_offset, 0, NOWHERE

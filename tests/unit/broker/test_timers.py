@@ -609,3 +609,43 @@ def test_a_record_that_names_another_message_brings_none_early(is_of_timers):
     assert run(broker, NOW + 60_000) == ["K50"]
     assert "names the message" in str(broker.timers.happenings.take()[timers.DAMAGED])
     assert run(broker, NOW + 90_000) == ["K50", "K90"]
+
+
+def test_the_log_is_looked_through_in_steps_and_a_kill_amid_them_forgets_nothing():
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.note(NOW)
+    broker.timers.tick(NOW + 4_000)
+    store = broker.store
+    store.dispatch(1 << 20)
+    so_far = delivered(broker)
+    assert 0 < len(so_far) < 300
+    store.timers.kill()
+    walk = store.messages_holding_in_steps
+    store.messages_holding_in_steps = lambda text, position: (
+        each for each in [*[None] * timers.STEPS_PER_TICK_MAX, *walk(text, position)])
+    again = make(store, NOW + 4_500)
+    assert again.timers.tick(NOW + 4_500) == 0
+    store.dispatch(1 << 20)
+    assert delivered(again) == so_far
+    again.timers.stop(NOW + 4_500)
+    store.timers.kill()
+    assert run(make(store, NOW + 4_600), NOW + 5_000) == [f"K{number}" for number in range(300)]
+
+
+def test_what_came_is_counted_up_to_a_limit_and_that_is_told(monkeypatch):
+    monkeypatch.setattr(timers, "CAME_MAX", 4)
+    broker = make()
+    for number in range(6):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.note(NOW)
+    broker.timers.note = lambda now_ms: None
+    run(broker, NOW + 3_000)
+    broker.store.timers.kill()
+    again = make(broker.store, NOW + 4_000)
+    run(again, NOW + 4_000)
+    assert delivered(again) == ["K0", "K1", "K2", "K3", "K4", "K5", "K4", "K5"]
+    assert "CAME_MAX is 4" in str(again.timers.happenings.take()[timers.UNCOUNTED])
