@@ -143,12 +143,16 @@ class Timers:
             self.read_ms, self._done = earliest_ms, 0
         if book.damage:
             self.happenings.note(DAMAGED, book.damage)
-        if not check.read_ms and not self.config.is_slave and self._store.max_offset(TIMER_TOPIC, 0):
+        turn_ms = SLOTS * precision
+        is_far = bool(check.read_ms) and abs(now_ms - self.read_ms) > turn_ms and not self.config.is_slave
+        if is_far:
+            self._pass_a_turn(now_ms)
+        elif not check.read_ms and not self.config.is_slave and self._store.max_offset(TIMER_TOPIC, 0):
             self._enter_all_anew()
         self._began_at = check.log_position
         if self.config.is_slave and not check.read_ms:
             self._began_at = 0
-        if check.read_ms:
+        if check.read_ms and not is_far:
             if self._began_at == NOWHERE:
                 self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
             if not self.config.is_slave:
@@ -379,10 +383,20 @@ class Timers:
     def _follow_clock(self, now_ms: int) -> None:
         """One that was put back: slots that are done are empty, so going over them again brings nothing twice."""
         precision = self._store.timers.precision_ms
+        if now_ms - self.read_ms > SLOTS * precision and self._work is None and not self.config.is_slave:
+            self._pass_a_turn(now_ms)
         if self.read_ms > now_ms + precision and self._work is None and not self.config.is_slave:
             self.read_ms = now_ms // precision * precision
             self._done = 0
             self._awaited = NOWHERE
+
+    def _pass_a_turn(self, now_ms: int) -> None:
+        """More than a turn of the wheel lies between the clock and what was done last, by a long rest, a wrong clock or
+        a damaged note: looking at each slot between could take hours, and entering all anew is bounded by the log."""
+        precision = self._store.timers.precision_ms
+        self.happenings.note(DAMAGED, f"the clock says {now_ms}, and all before {self.read_ms} was done")
+        self.read_ms, self._done, self._awaited = (now_ms // precision - 1) * precision, 0, NOWHERE
+        self._enter_all_anew()
 
     def _find_slot(self, now_ms: int) -> bool:
         """Pass empty slots whose tick is over; whether there is work: a slot, or more to pass."""

@@ -12,7 +12,7 @@ from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import TIMER_TOPIC, TopicConfig
-from regulus.record.timer_units import decode_check, encode_told_check
+from regulus.record.timer_units import NOWHERE, decode_check, encode_told_check
 from regulus.testing.memory_store import MemoryStore
 
 NOW = 1_700_000_000_000
@@ -649,3 +649,29 @@ def test_what_came_is_counted_up_to_a_limit_and_that_is_told(monkeypatch):
     run(again, NOW + 4_000)
     assert delivered(again) == ["K0", "K1", "K2", "K3", "K4", "K5", "K4", "K5"]
     assert "CAME_MAX is 4" in str(again.timers.happenings.take()[timers.UNCOUNTED])
+
+
+@pytest.mark.parametrize("years", [-17, 17])
+def test_a_note_that_is_years_off_loses_nothing_and_is_not_walked_to(years):
+    """As where one bit of it is flipped."""
+    broker = make()
+    for delay in (2, 50):
+        send(broker, NOW, f"K{delay}", TIMER_DELAY_SEC=delay)
+    assert run(broker, NOW + 3_000) == ["K2"]
+    broker.timers.note(NOW + 3_000)
+    taken = broker.store.timers.taken
+    broker.store.timers.check = taken._replace(read_ms=taken.read_ms + years * 365 * 86_400_000, log_position=NOWHERE)
+    again = make(broker.store, NOW + 4_000)
+    assert run(again, NOW + 40_000) == ["K2"]
+    assert run(again, NOW + 50_000) == ["K2", "K50"]
+    assert run(again, NOW + 100_000) == ["K2", "K50"]
+
+
+def test_a_clock_that_jumps_by_years_is_followed_at_once():
+    broker = make(now_ms=1_000_000)
+    send(broker, 1_000_000, TIMER_DELAY_SEC=60)
+    run(broker, 1_001_000)
+    send(broker, NOW, "L", TIMER_DELAY_SEC=60)
+    run(broker, NOW)
+    assert run(broker, NOW + 1_000) == ["K"]        # by that clock it has waited so long that it was put back
+    assert run(broker, NOW + 60_000) == ["K", "L"]
