@@ -23,6 +23,9 @@ class TimerBook(Protocol):
     def earliest_ms(self) -> int | None:
         """At a start: the first slot of what was entered behind the note; None where nothing was."""
 
+    again: dict[int, int]
+    """At a start: messages that were entered once more behind the note; the position of the last record of each."""
+
     def slot(self, slot_ms: int) -> TimerSlot: ...
 
     def chain(self, position: int, count_max: int) -> tuple[list[TimerRecord], int]:
@@ -33,10 +36,13 @@ class TimerBook(Protocol):
         passed by. Proportional to the slots, and to the records from the first that waits on."""
 
     def last_record(self) -> TimerRecord | None:
-        """The one that was entered last."""
+        """The one that was entered last, of those that were not entered before."""
 
     def enter(self, record: TimerRecord) -> None:
-        """Raises StoreNotWritable; then the message does not wait."""
+        """Raises StoreNotWritable; then the message does not wait.
+
+        Where its place in the wheel is that of a later time, which waits on a clock that was put back, both wait in
+        the earlier slot: each record says its own."""
 
     def clear(self, slot_ms: int) -> None:
         """All records of the slot are done."""

@@ -39,13 +39,23 @@ from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
 from regulus.model.topics import TIMER_TOPIC, is_retry_topic
 from regulus.record.java_hash import java_hash
-from regulus.record.timer_units import DEFAULT_KIND, DELETE_KIND, NOWHERE, ROLL_KIND, SLOTS, TimerCheck, TimerRecord
+from regulus.record.timer_units import (
+    AGAIN_KIND,
+    DEFAULT_KIND,
+    DELETE_KIND,
+    NOWHERE,
+    ROLL_KIND,
+    SLOTS,
+    TimerCheck,
+    TimerRecord,
+)
 
 DAMAGED = "what waits for a time of its own is entered anew from the log"
 GONE = "a message that waited for its time is gone with an old file of the log, or cannot be read"
 HOMELESS = "a message in the topic of timers does not say when it is due, or where it goes, and is passed by"
 REFUSED = "a message whose time has come is not what the log takes, and is not delivered"
 LATER = "a message whose time has come is tried again in a minute"
+UNCOUNTED = "more timed messages came since than are counted, and the rest of them may come twice"
 NOT_ENTERED = "messages wait to be entered among those with a time of their own"
 ENTERED_PER_TICK_MAX = 256
 STEPS_PER_TICK_MAX = 256
@@ -63,6 +73,8 @@ LEFT_MAX = 20_000
 """Records of a half done slot that are entered anew at the end of a run."""
 AGAIN_MS = 60_000
 """What cannot be delivered, because its queue is damaged or its file is not there, waits so long once more."""
+CAME_MAX = 1 << 22
+"""Kinds of copies counted that came and are to be passed by: some 600 MB."""
 LATE_MS = 60_000
 """A slave takes a message whose tick its master has passed for delivered when that is longer ago."""
 
@@ -115,6 +127,7 @@ class Timers:
         self._came: Counter[str] = Counter()    # keys of what a crash may have made us forget
         self._came_until_ms = 0
         self._came_since = TimerCheck()     # what was noted where the log was begun to be looked through for them
+        self._is_looking = False    # for what came behind the last note
         self._is_unknown = False    # what waits: the book is to be entered anew
         self._refusal = ""      # of the disk, as it was told
 
@@ -127,22 +140,30 @@ class Timers:
         self.read_ms = check.read_ms // precision * precision or (now_ms // precision - 1) * precision
         self.queue_offset = self._entered_offset(check)
         self.master_offset = check.master_offset
-        self._done = check.done
+        # What is left of a slot may be entered anew behind the note, and then its first are those that are not done.
+        self._done = check.done if book.slot(self.read_ms).first < check.timer_log_end else 0
         earliest_ms = book.earliest_ms
         if check.read_ms and earliest_ms is not None and earliest_ms < self.read_ms:
             # The clock was put back behind the note: slots before it are those that were still to come.
             self.read_ms, self._done = earliest_ms, 0
         if book.damage:
             self.happenings.note(DAMAGED, book.damage)
-        if not check.read_ms and not self.config.is_slave and self._store.max_offset(TIMER_TOPIC, 0):
+        turn_ms = SLOTS * precision
+        is_far = bool(check.read_ms) and abs(now_ms - self.read_ms) > turn_ms and not self.config.is_slave
+        if is_far:
+            self._pass_a_turn(now_ms)
+        elif not check.read_ms and not self.config.is_slave and self._store.max_offset(TIMER_TOPIC, 0):
             self._enter_all_anew()
         self._began_at = check.log_position
         if self.config.is_slave and not check.read_ms:
             self._began_at = 0
-        if check.read_ms:
+        if check.read_ms and not is_far:
             if self._began_at == NOWHERE:
                 self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
-            self._look_what_came(self._began_at, max(now_ms, self.read_ms) + precision)
+            if not self.config.is_slave:
+                self._is_looking = True
+                self._work = self._look_what_came_in_steps(self._began_at)
+            self._came_until_ms = max(now_ms, self.read_ms) + precision
             self._came_since = check._replace(read_ms=self.read_ms, done=self._done, log_position=self._began_at)
         is_counted = (0 < self.counts.version == check.version_counter and check.log_position != NOWHERE
                       and earliest_ms is None and not self._came)
@@ -180,31 +201,39 @@ class Timers:
             offset = min(offset, check.master_offset)
         return min(max(offset, self._store.min_offset(TIMER_TOPIC, 0)), self._store.max_offset(TIMER_TOPIC, 0))
 
-    def _look_what_came(self, position: int, until_ms: int) -> None:
-        """Count what was delivered behind that position of the log; it is passed by in slots up to that time.
+    def _look_what_came_in_steps(self, position: int) -> Generator[bool, None, None]:
+        """Count what was delivered behind that position of the log; it is passed by. Nothing is delivered until then.
 
         Proportional to the log behind it, of which a note leaves a second or two."""
         self._came.clear()
-        for message in self._store.messages_holding(_LEFT, position):
-            self._count(message)
-        self._came_until_ms = until_ms
+        for message in self._store.messages_holding_in_steps(_LEFT, position):
+            if message is not None:
+                self._count(message)
+            yield True
+        self._is_looking = False
 
     def _count(self, message: MessageExt) -> None:
         properties = message.properties
         if names.TIMER_DEQUEUE_MS not in properties:
             return
         if message.topic == TIMER_TOPIC:
-            self._came[_put_back_key(message, _rolls(message))] += 1
+            identity = _identity(message, _rolls(message))
         elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
-            self._came[_key(message)] += 1      # and no copy of it for another try
+            identity = _identity(message)
+        else:
+            return      # a copy of it for another try
+        if len(self._came) < CAME_MAX or identity in self._came:
+            self._came[identity] += 1
+        else:
+            self.happenings.note(UNCOUNTED, f"{_place(message)}: CAME_MAX is {CAME_MAX}")
 
-    def _passes_by(self, key: str) -> bool:
+    def _passes_by(self, identity: str) -> bool:
         """Whether it came before a crash; once for each time that it came."""
-        count = self._came.get(key, 0)
+        count = self._came.get(identity, 0)
         if count > 1:
-            self._came[key] = count - 1
+            self._came[identity] = count - 1
         elif count:
-            del self._came[key]
+            del self._came[identity]
         return count > 0
 
     # --- while running -----------------------------------------------------------------------------------------------
@@ -262,7 +291,7 @@ class Timers:
     def stop(self, now_ms: int) -> None:
         """Note it at the end of a run. A slot that is half done is one of what is left: RocketMQ may go on with it."""
         self._now_ms = now_ms
-        if self._work is not None and self._done and not self._is_unknown:
+        if self._work is not None and self._done and not self._is_unknown and not self._is_looking:
             with suppress(StoreDamaged):
                 self._leave_the_rest()
         self._work = None
@@ -278,7 +307,7 @@ class Timers:
         book.clear(self.read_ms)
         try:
             for record in reversed(records[:len(records) - self._done]):
-                book.enter(record)
+                book.enter(record._replace(kind=record.kind | AGAIN_KIND))
             self._done = 0
         except StoreNotWritable:
             book.put_back(slot)
@@ -290,8 +319,9 @@ class Timers:
         is_slave = self.config.is_slave
         master_offset = self.master_offset if is_slave else self.queue_offset
         log_position, done = self._began_at if is_slave else self._store.commit_log_max_offset(), self._done
-        version = 0 if is_slave or self._came else self.counts.version
-        if self._came and not is_slave:
+        is_looking = bool(self._came) or self._is_looking
+        version = 0 if is_slave or is_looking else self.counts.version
+        if is_looking and not is_slave:
             # Some of what came is still to be passed by: another crash must find it.
             since = self._came_since
             log_position, done = since.log_position, since.done if since.read_ms == self.read_ms else 0
@@ -353,7 +383,8 @@ class Timers:
         book = self._store.timers
         precision = book.precision_ms
         slot_ms = due_ms // precision * precision
-        first_ms = self.read_ms if self._work is None else self.read_ms + precision
+        is_begun = self._work is not None and not self._is_looking
+        first_ms = self.read_ms + precision if is_begun else self.read_ms
         if slot_ms < first_ms:
             if self.config.is_slave and slot_ms < first_ms - LATE_MS:
                 return True
@@ -394,10 +425,20 @@ class Timers:
     def _follow_clock(self, now_ms: int) -> None:
         """One that was put back: slots that are done are empty, so going over them again brings nothing twice."""
         precision = self._store.timers.precision_ms
+        if now_ms - self.read_ms > SLOTS * precision and self._work is None and not self.config.is_slave:
+            self._pass_a_turn(now_ms)
         if self.read_ms > now_ms + precision and self._work is None and not self.config.is_slave:
             self.read_ms = now_ms // precision * precision
             self._done = 0
             self._awaited = NOWHERE
+
+    def _pass_a_turn(self, now_ms: int) -> None:
+        """More than a turn of the wheel lies between the clock and what was done last, by a long rest, a wrong clock or
+        a damaged note: looking at each slot between could take hours, and entering all anew is bounded by the log."""
+        precision = self._store.timers.precision_ms
+        self.happenings.note(DAMAGED, f"the clock says {now_ms}, and all before {self.read_ms} was done")
+        self.read_ms, self._done, self._awaited = (now_ms // precision - 1) * precision, 0, NOWHERE
+        self._enter_all_anew()
 
     def _find_slot(self, now_ms: int) -> bool:
         """Pass empty slots whose tick is over; whether there is work: a slot, or more to pass."""
@@ -444,38 +485,75 @@ class Timers:
     def _slot_in_steps(self, last: int) -> Generator[bool, None, None]:
         """Do the slot `read_ms`, a step at a time; False says that the store takes nothing now."""
         book = self._store.timers
-        places, entered, kinds, hashes = array("q"), array("q"), bytearray(), array("i")
+        positions, places, entered, slots = array("q"), array("q"), array("q"), array("q")
+        kinds, hashes = bytearray(), array("i")
         position = last
         while position != NOWHERE:
-            records, position = book.chain(position, RECORDS_PER_STEP)
+            records, following = book.chain(position, RECORDS_PER_STEP)
             for record in records:
+                positions.append(position)
                 places.append(record.physical_offset)
                 entered.append(record.entered_ms)
+                slots.append(record.slot_ms)
                 kinds.append(record.kind)
                 hashes.append(record.topic_hash)
+                position = record.previous
+            position = following
             yield True
-        places.reverse()
-        entered.reverse()
-        kinds.reverse()
-        hashes.reverse()
+        for column in (positions, places, entered, slots, kinds, hashes):
+            column.reverse()
         taken_out: set[str] = set()
+        markers: list[int] = []
+        later: list[int] = []
+        """Where a clock was put back: they wait for the same place of the wheel in a later turn."""
         for index, kind in enumerate(kinds):
-            if kind & DELETE_KIND and not kind & ROLL_KIND:
+            if kind & DELETE_KIND and not kind & ROLL_KIND and slots[index] <= self.read_ms:
+                markers.append(index)
                 marker = self._store.look_message(places[index])
                 if marker is not None:
                     taken_out.add(marker.properties.get(names.TIMER_DEL_UNIQUE_KEY, ""))
                 yield True
-        while self._done < len(kinds):
-            index = self._done
-            if kinds[index] & ROLL_KIND or not kinds[index] & DELETE_KIND:
-                while not self._pass_on(places[index], entered[index], bool(kinds[index] & ROLL_KIND), taken_out):
-                    yield False
-            self._done = index + 1
-            self.counts.done(hashes[index], kinds[index], self._now_ms)
+        for index in range(len(kinds)):
+            place, kind, is_rolled = places[index], kinds[index], bool(kinds[index] & ROLL_KIND)
+            if book.again.get(place, NOWHERE) > positions[index]:
+                pass    # a crash let us forget that it is to wait on, and the record that tells it is there
+            elif slots[index] > self.read_ms:
+                later.append(index)
+            elif index < self._done:
+                continue
+            elif is_rolled or not kind & DELETE_KIND:
+                waiting = self._store.look_message(place)
+                if waiting is None and self._store.is_missing(place):
+                    self.happenings.note(LATER, f"at {place} of the log: its file of the log is not there")
+                    again_ms = self._again_ms()
+                    for each in (*(() if is_rolled else markers), index):
+                        # Whether it is taken out is seen when it can be read.
+                        while not self._enter_again(places[each], again_ms, kinds[each], hashes[each]):
+                            yield False
+                        yield True
+                elif waiting is None:
+                    self.happenings.note(GONE, f"at {place} of the log")
+                else:
+                    while not self._pass_on(waiting, entered[index], kind, taken_out):
+                        yield False
+            if index >= self._done:
+                self.counts.done(hashes[index], kind, self._now_ms)
+                self._done = index + 1
             self.progress += 1
             yield True
-        book.clear(self.read_ms)
+        while not self._end_slot([(places[index], slots[index], kinds[index], hashes[index]) for index in later]):
+            yield False
         self._pass_slot()
+
+    def _end_slot(self, later: list[tuple[int, int, int, int]]) -> bool:
+        """All at once, for both are one place of the wheel. False when the disk does not take it."""
+        book = self._store.timers
+        slot = book.slot(self.read_ms)
+        book.clear(self.read_ms)
+        if not all(self._enter_again(*each) for each in later):
+            book.put_back(slot)
+            return False
+        return True
 
     def _enter_all_anew(self) -> None:
         self._is_unknown = True
@@ -487,11 +565,7 @@ class Timers:
         queue_offset = self._store.min_offset(TIMER_TOPIC, 0)
         units = self._store.queue_units(TIMER_TOPIC, 0, queue_offset, 1)
         log_position = units[0].physical_offset if units else self._store.commit_log_max_offset()
-        self._came.clear()
-        for message in self._store.messages_holding_in_steps(_LEFT, log_position):
-            if message is not None:
-                self._count(message)
-            yield True
+        yield from self._look_what_came_in_steps(log_position)
         while not self._forget():
             yield False
         self.counts.begin_anew(self.counts.version, self._now_ms)
@@ -507,17 +581,16 @@ class Timers:
             return False
         return True
 
-    def _pass_on(self, physical_offset: int, entered_ms: int, is_rolled: bool, taken_out: set[str]) -> bool:
-        """False when the store refuses for now, so that it must be tried again."""
-        waiting = self._store.look_message(physical_offset)
-        if waiting is None:
-            if self._store.is_missing(physical_offset):
-                return self._enter_again(physical_offset, "its file of the log is not there")
-            self.happenings.note(GONE, f"at {physical_offset} of the log")
-            return True
+    def _pass_on(self, waiting: MessageExt, entered_ms: int, kind: int, taken_out: set[str]) -> bool:
+        """False when the store refuses for now, so that it must be tried again. Raises StoreDamaged."""
+        is_rolled = bool(kind & ROLL_KIND)
+        precision = self._store.timers.precision_ms
+        due_ms = _number(waiting.properties.get(names.TIMER_OUT_MS)) // precision * precision
+        if waiting.topic != TIMER_TOPIC or (due_ms > self.read_ms and not is_rolled):
+            raise StoreDamaged(f"a record due at {self.read_ms} names the message {_place(waiting)}, which is not due")
         if not is_rolled and _take_out_key(waiting) in taken_out:
             return True
-        if self._passes_by(_put_back_key(waiting, _rolls(waiting) + 1) if is_rolled else _key(waiting)):
+        if self._passes_by(_identity(waiting, _rolls(waiting) + 1 if is_rolled else None)):
             return True
         if is_rolled:
             message: MessageExt | None = put_back(waiting, entered_ms, self._now_ms)
@@ -528,22 +601,26 @@ class Timers:
             return True
         status = self._storing.append(message, self._now_ms).status
         if status == PutStatus.QUEUE_DAMAGED:
-            reason = f"queue {message.queue_id} of {message.topic} is damaged"
-            return self._enter_again(physical_offset, reason, waiting)
+            self.happenings.note(LATER, f"{_place(waiting)}: queue {message.queue_id} of {message.topic} is damaged")
+            topic = waiting.properties.get(names.REAL_TOPIC, "")
+            return self._enter_again(waiting.physical_offset, self._again_ms(), kind, java_hash(topic), waiting)
         if status == PutStatus.MESSAGE_ILLEGAL:
             self.happenings.note(REFUSED, f"{message.topic} {_place(waiting)}")
             return True
         self.delivered += status == PutStatus.PUT_OK
         return status == PutStatus.PUT_OK
 
-    def _enter_again(self, physical_offset: int, reason: str, waiting: MessageExt | None = None) -> bool:
-        """What cannot be delivered now waits on and keeps nobody. False when the disk does not take it."""
+    def _again_ms(self) -> int:
+        """When what cannot be delivered now, and keeps nobody, is tried again."""
         precision = self._store.timers.precision_ms
-        slot_ms = (self._now_ms + AGAIN_MS) // precision * precision
+        return (self._now_ms + AGAIN_MS) // precision * precision
+
+    def _enter_again(self, physical_offset: int, slot_ms: int, kind: int, topic_hash: int,
+                     waiting: MessageExt | None = None) -> bool:
+        """Let it wait on. False when the disk does not take it."""
         size = waiting.store_size if waiting is not None else 0
         topic = waiting.properties.get(names.REAL_TOPIC, "") if waiting is not None else ""
-        self.happenings.note(LATER, f"at {physical_offset} of the log: {reason}")
-        record = TimerRecord(slot_ms, DEFAULT_KIND, self._now_ms, physical_offset, size, java_hash(topic))
+        record = TimerRecord(slot_ms, kind | AGAIN_KIND, self._now_ms, physical_offset, size, topic_hash)
         return self._enter_record(record, topic)
 
 
@@ -555,15 +632,20 @@ def _key(message: MessageExt) -> str:
     return message.properties.get(names.UNIQUE_KEY, "")
 
 
-def _put_back_key(message: MessageExt, rolls: int) -> str:
-    """Of the copy that was put back for the `rolls`-th time: another time is another copy. No property holds a line
-    feed."""
-    return f"\n{rolls}\n{_key(message)}"
-
-
 def _rolls(message: MessageExt) -> int:
     """How often it was put back."""
     return max(0, _number(message.properties.get(names.TIMER_ROLL_TIMES)))
+
+
+def _identity(message: MessageExt, rolls: int | None = None) -> str:
+    """By what a copy that came is known to be of a message that waits: its home, its key, and when its producer made
+    it, so that another message with its properties, as a consumer passes it on, is not taken for it. Line breaks, which
+    no topic holds, set those apart that take another out, and that were put back for the `rolls`-th time."""
+    properties = message.properties
+    kind = "\n" if names.TIMER_DEL_UNIQUE_KEY in properties else ""
+    if rolls is not None:
+        kind += f"{rolls}\n"
+    return f"{kind}{properties.get(names.REAL_TOPIC, '')}+{message.born_timestamp}+{_key(message)}"
 
 
 def _take_out_key(waiting: MessageExt) -> str:

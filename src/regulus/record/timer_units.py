@@ -5,7 +5,8 @@ One record of the timer log, 52 bytes: a message that waits.
     offset  size  field
          0     4  size              52
          4     8  previous          position of the record before it in the same slot, -1 for none
-        12     4  kind              bits: 1 always, 2 to be put back (its time is beyond the wheel), 4 takes another out
+        12     4  kind              bits: 1 always, 2 to be put back (its time is beyond the wheel), 4 takes another
+                                    out, 8 entered once more (ours; RocketMQ lets it be)
         16     8  entered_ms        when it was entered
         24     4  wait_ms           from then until its slot
         28     8  physical_offset   of the message in the commit log
@@ -36,6 +37,8 @@ The checkpoint, 4096 bytes of which RocketMQ uses 56; the rest is ours, and zero
         56     8  log_position      of the commit log: what was delivered of the slot `read_ms` since lies behind
         64     4  done              records of that slot that were done
         68     4  checksum          of the 68 bytes before
+        72     4  version_checksum  of the data version, by which a damaged file is known from one that RocketMQ went on
+                                    with: it counts its changes there, and leaves what is ours
 
 Source: TimerLog, Slot, TimerWheel, TimerCheckpoint, TimerMessageStore.doEnqueue.
 """
@@ -57,13 +60,15 @@ NOWHERE = -1
 DEFAULT_KIND = 1
 ROLL_KIND = 2
 DELETE_KIND = 4
+AGAIN_KIND = 8
 _KINDS_MAX = 0xF
 
 _RECORD = Struct(">iqiqiqiiq")
 _BLANK = Struct(">iqI")
 SLOT = Struct(">qqqii")
 _CHECK = Struct(">qqqqqqqqi")
-_SUM = Struct(">I")
+_VERSION = slice(32, 56)
+_SUMS = Struct(">II")
 
 
 class TimerRecord(NamedTuple):
@@ -130,7 +135,7 @@ def decode_slot(data: bytes | memoryview, position: int = 0) -> TimerSlot:
 
 def encode_check(check: TimerCheck) -> bytes:
     data = _CHECK.pack(*check)
-    return (data + _SUM.pack(crc32(data))).ljust(CHECK_SIZE, b"\0")
+    return (data + _SUMS.pack(crc32(data), crc32(data[_VERSION]))).ljust(CHECK_SIZE, b"\0")
 
 
 def encode_told_check(check: TimerCheck) -> bytes:
@@ -139,10 +144,13 @@ def encode_told_check(check: TimerCheck) -> bytes:
 
 
 def decode_check(data: bytes) -> TimerCheck:
-    """What is not there, or not ours, is as a new one has it."""
+    """What is not there, or not ours, is as a new one has it; all of it, where what we wrote last is damaged."""
     size = _CHECK.size
-    values = _CHECK.unpack(data[:size].ljust(size, b"\0"))
-    check = TimerCheck(*values)
-    if len(data) >= size + 4 and _SUM.unpack_from(data, size)[0] == crc32(data[:size]):
-        return check
+    check = TimerCheck(*_CHECK.unpack(data[:size].ljust(size, b"\0")))
+    if len(data) >= size + _SUMS.size:
+        checksum, version_checksum = _SUMS.unpack_from(data, size)
+        if checksum == crc32(data[:size]):
+            return check
+        if version_checksum == crc32(data[_VERSION]):
+            return TimerCheck()
     return check._replace(log_position=NOWHERE, done=0)

@@ -23,6 +23,7 @@ from pathlib import Path
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import timer_units
 from regulus.record.timer_units import (
+    AGAIN_KIND,
     BLANK_SIZE,
     NOWHERE,
     RECORD_SIZE,
@@ -43,6 +44,7 @@ MAPPED_FILES_MAX = 64
 """Of the timer log; those that were used last."""
 
 _RECORD_BLANK = RECORD_SIZE + BLANK_SIZE
+_WHEEL_SIZE = SLOTS * SLOT_SIZE
 
 
 class TimerFiles:
@@ -52,6 +54,7 @@ class TimerFiles:
         """What the last run knew."""
         self.damage = ""
         self.earliest_ms: int | None = None
+        self.again: dict[int, int] = {}
         self._log = MappedFileQueue(root / "timerlog", file_size, MappedFilePool(MAPPED_FILES_MAX),
                                     "mappedFileSizeTimerLog")
         self._wheel_path = root / "timerwheel"
@@ -71,7 +74,8 @@ class TimerFiles:
         """Take up the files, up to the last record whose message the commit log has; none, where they do not tell what
         waits (`damage`). Raises StoreError."""
         data = disk.read_file(self._check_path)
-        self.check = timer_units.decode_check(data) if data is not None else TimerCheck()
+        is_whole = data is not None and len(data) >= timer_units.CHECK_SIZE
+        self.check = timer_units.decode_check(data) if data is not None and is_whole else TimerCheck()
         self._log.load()
         self._open_wheel()
         self.damage = self._find_damage(log_end)
@@ -89,8 +93,12 @@ class TimerFiles:
             return ""
         if self._wheel is None:
             return f"{self._wheel_path} is not there"
+        if self._wheel.size != _WHEEL_SIZE:
+            return f"{self._wheel_path} has {self._wheel.size} bytes, and a timer wheel has {_WHEEL_SIZE}"
         if not check.read_ms:
-            return f"{self._check_path} is not there, or was not written to its end"
+            return f"{self._check_path} is not there, not whole, or damaged"
+        if self._is_of_another_precision():
+            return f"{self._wheel_path} has slots of another timerPrecisionMs than {self.precision_ms}"
         if log.end < check.timer_log_end:
             return f"{log.directory} ends at {log.end}, and had {check.timer_log_end} bytes when it was noted"
         noted = self._record_before(check.timer_log_end)
@@ -101,6 +109,15 @@ class TimerFiles:
         if check.log_position > log_end or (noted is not None and noted.physical_offset >= log_end):
             return f"the log ends at {log_end}, before messages that {log.directory} has"
         return ""
+
+    def _is_of_another_precision(self) -> bool:
+        """A slot's time counts ticks, which are off by half at least where the tick is another."""
+        assert self._wheel is not None
+        now = self.check.read_ms // self.precision_ms
+        low, high = now - now // 4, now + now // 4
+        data = self._wheel.slice(0, _WHEEL_SIZE)
+        return any(last > NOWHERE and time > 0 and not low < time < high
+                   for time, _, last, _, _ in timer_units.SLOT.iter_unpack(data))
 
     def _remove_all(self) -> None:
         """The note first: without one a start trusts nothing that is left of the others."""
@@ -113,14 +130,12 @@ class TimerFiles:
             self._wheel = None
             disk.remove_file(self._wheel_path)
         self._changed, self._flushing, self._taken = {}, {}, None
+        self.again = {}
 
     def _open_wheel(self) -> None:
         with suppress(OSError):
             if disk.exists(self._wheel_path):
                 size = disk.file_size(self._wheel_path)
-                if size != SLOTS * SLOT_SIZE:
-                    raise StoreDamaged(f"{self._wheel_path} has {size} bytes, and a timer wheel has "
-                                       f"{SLOTS * SLOT_SIZE}: move it away, and it is built anew from the log")
                 self._wheel = MappedFile(str(self._wheel_path), 0, size, size, self._wheel_pool)
 
     def _enter_anew(self, log_end: int) -> int:
@@ -140,8 +155,10 @@ class TimerFiles:
                 record = self._record_at(position)
             if record is None or record.physical_offset >= log_end:
                 return position
-            slot = self.slot(record.slot_ms)
+            slot = self._slot_to_enter(record.slot_ms)
             self.earliest_ms = min(record.slot_ms, self.earliest_ms or record.slot_ms)
+            if record.kind & AGAIN_KIND:
+                self.again[record.physical_offset] = position
             if slot.last < position:
                 self._put_slot(record.slot_ms, slot, position, record.kind)
             position += RECORD_SIZE
@@ -153,7 +170,7 @@ class TimerFiles:
         if self._wheel is None:
             return
         end = self._log.end
-        data = self._wheel.slice(0, SLOTS * SLOT_SIZE)
+        data = self._wheel.slice(0, _WHEEL_SIZE)
         dangling = [index for index, (_, _, last, _, _) in enumerate(timer_units.SLOT.iter_unpack(data)) if last >= end]
         first = min([self._slot_at(index).first for index in dangling], default=end)
         for index in dangling:
@@ -213,14 +230,25 @@ class TimerFiles:
                 position += RECORD_SIZE
 
     def last_record(self) -> TimerRecord | None:
-        """The one that was entered last; None where there is none."""
-        return self._record_before(self._log.end)
+        """The one that was entered last, of those that were not entered before; None where there is none.
+
+        Proportional to those that were entered again behind it."""
+        position = self._before(self._log.end)
+        record = self._record_at(position)
+        while record is not None and record.kind & AGAIN_KIND:
+            position = self._before(position)
+            record = self._record_at(position)
+        return record
 
     def _record_before(self, end: int) -> TimerRecord | None:
-        record = self._record_at(end - RECORD_SIZE) if end >= RECORD_SIZE else None
-        if record is None and end >= self._log.file_size and end % self._log.file_size == 0:
-            return self._record_at(end - self._log.file_size + self._last_in_file())    # a blank ends its file
-        return record
+        return self._record_at(self._before(end))
+
+    def _before(self, end: int) -> int:
+        """Where the record before that place begins."""
+        position = end - RECORD_SIZE
+        if end % self._log.file_size == 0 and self._record_at(position) is None:
+            return end - self._log.file_size + self._last_in_file()     # a blank ends its file
+        return position
 
     def _last_in_file(self) -> int:
         """Where the last record of a full file begins."""
@@ -259,9 +287,16 @@ class TimerFiles:
                                    "flushed each second, if the disk takes them")
         if self._wheel is None:
             self._make_wheel()
-        slot = self.slot(record.slot_ms)
+        slot = self._slot_to_enter(record.slot_ms)
         position = self._append(timer_units.encode(record._replace(previous=slot.last)))
         self._put_slot(record.slot_ms, slot, position, record.kind)
+
+    def _slot_to_enter(self, slot_ms: int) -> TimerSlot:
+        """What has its place in the wheel, and waits: what this run has done is empty, and what others have done is
+        before their note."""
+        slot = self._slot_at(self._index(slot_ms))
+        is_done = slot.last == NOWHERE or slot.time < max(1, self.check.read_ms // self.precision_ms)
+        return TimerSlot(slot_ms // self.precision_ms) if is_done else slot
 
     def clear(self, slot_ms: int) -> None:
         """All that waited for this tick is done; a clock that is put back does not bring it again."""
@@ -293,11 +328,12 @@ class TimerFiles:
     def _put_slot(self, slot_ms: int, slot: TimerSlot, position: int, kind: int) -> None:
         first = position if slot.first == NOWHERE else slot.first
         waiting = slot.waiting - 1 if kind & timer_units.DELETE_KIND else slot.waiting + 1
-        self._changed[self._index(slot_ms)] = TimerSlot(slot_ms // self.precision_ms, first, position, waiting)
+        time = min(slot.time, slot_ms // self.precision_ms)
+        self._changed[self._index(slot_ms)] = TimerSlot(time, first, position, waiting)
 
     def _make_wheel(self) -> None:
         """With blocks for all of it: a slot is written through memory."""
-        size = SLOTS * SLOT_SIZE
+        size = _WHEEL_SIZE
         disk.create_sized(self._wheel_path, size, is_anew=True)
         disk.reserve(self._wheel_path, 0, size)
         self._wheel = MappedFile(str(self._wheel_path), 0, size, size, self._wheel_pool)
@@ -361,10 +397,18 @@ class TimerFiles:
         """Remove files all of whose messages the commit log has no more. Raises StoreNotWritable."""
         files = self._log.files
         while len(files) > 1:
-            last = self._record_at(files[0].start + self._last_in_file())
+            last = self._last_new_in(files[0])
             if last is None or last.physical_offset >= log_start:
                 break
             file = files.pop(0)
             file.unmap()
             disk.remove_file(Path(file.path))
 
+    def _last_new_in(self, file: MappedFile) -> TimerRecord | None:
+        """The youngest message of a full file; one that was entered again may be older than those before it."""
+        position = file.start + self._last_in_file()
+        last = self._record_at(position)
+        while last is not None and last.kind & AGAIN_KIND and position > file.start:
+            position -= RECORD_SIZE
+            last = self._record_at(position)
+        return last

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from regulus.errors import StoreDamaged, StoreNotWritable
-from regulus.record.timer_units import DELETE_KIND, NOWHERE, RECORD_SIZE, SLOTS, TimerCheck, TimerRecord, TimerSlot
+from regulus.record.timer_units import (
+    AGAIN_KIND,
+    DELETE_KIND,
+    NOWHERE,
+    RECORD_SIZE,
+    SLOTS,
+    TimerCheck,
+    TimerRecord,
+    TimerSlot,
+)
 
 
 class MemoryTimers:
@@ -15,6 +24,7 @@ class MemoryTimers:
         self.taken = TimerCheck()
         self.refusal = ""
         self.damage = ""
+        self.again: dict[int, int] = {}
         self._records: list[TimerRecord] = []
         self._slots: dict[int, TimerSlot] = {}
         self._taken_slots: dict[int, TimerSlot] = {}
@@ -40,17 +50,18 @@ class MemoryTimers:
                 yield record
 
     def last_record(self) -> TimerRecord | None:
-        return self._records[len(self._records) - 1] if self._records else None
+        return next((record for record in reversed(self._records) if not record.kind & AGAIN_KIND), None)
 
     def enter(self, record: TimerRecord) -> None:
         if self.refusal:
             raise StoreNotWritable(self.refusal)
-        slot = self.slot(record.slot_ms)
+        time = record.slot_ms // self.precision_ms
+        slot = self._slots.get(time % SLOTS, TimerSlot(time))
         position = len(self._records) * RECORD_SIZE
         self._records.append(record._replace(previous=slot.last))
         waiting = slot.waiting - 1 if record.kind & DELETE_KIND else slot.waiting + 1
         first = position if slot.first == NOWHERE else slot.first
-        self._slots[slot.time % SLOTS] = TimerSlot(slot.time, first, position, waiting)
+        self._slots[time % SLOTS] = TimerSlot(min(time, slot.time), first, position, waiting)
 
     def clear(self, slot_ms: int) -> None:
         self._slots.pop(slot_ms // self.precision_ms % SLOTS, None)

@@ -12,7 +12,7 @@ from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import TIMER_TOPIC, TopicConfig
-from regulus.record.timer_units import decode_check, encode_told_check
+from regulus.record.timer_units import NOWHERE, decode_check, encode_told_check
 from regulus.testing.memory_store import MemoryStore
 
 NOW = 1_700_000_000_000
@@ -47,7 +47,7 @@ def run(broker: BrokerState, now_ms: int) -> list[str]:
 
 def delivered(broker: BrokerState, topic: str = "T") -> list[str]:
     messages: list[str] = []
-    if (topic, 1) in broker.store.damaged:
+    if (topic, 1) in getattr(broker.store, "damaged", ()):
         return messages
     for unit in broker.store.queue_units(topic, 1, 0, 1000):
         message = broker.store.look_message(unit.physical_offset)
@@ -490,3 +490,209 @@ def test_a_message_without_a_time_in_the_topic_of_timers_is_passed_by():
     run(broker, NOW)
     send(broker, NOW, "L", TIMER_DELAY_SEC=1)
     assert run(broker, NOW + 2_000) == ["L"]
+
+
+def test_damage_does_not_bring_again_what_came_a_tick_before():
+    broker = make()
+    send(broker, NOW, "A", TIMER_DELAY_SEC=5)
+    send(broker, NOW, "B", TIMER_DELAY_SEC=6)
+    assert run(broker, NOW + 5_000) == ["A"]
+    del broker.store.timers._records[1:]
+    assert run(broker, NOW + 60_000) == ["A", "B"]
+
+
+def test_what_is_sent_while_the_book_is_entered_anew_is_not_lost():
+    broker = make()
+    for number in range(600):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=5)
+    run(broker, NOW)
+    del broker.store.timers._records[1:]
+    for _ in range(2):
+        broker.timers.tick(NOW + 5_000)
+    send(broker, NOW + 5_000, "late", TIMER_DELAY_SEC=5)
+    broker.store.dispatch(1 << 20)
+    came = run(broker, NOW + 90_000)
+    assert sorted(came) == sorted(["late", *(f"K{number}" for number in range(600))])
+
+
+def hide(store: MemoryStore, hidden: int) -> None:
+    """As in a file of the log that is not there; -1 brings it again."""
+    look = type(store).look_message
+    store.look_message = lambda offset: None if offset == hidden else look(store, offset)
+    store.is_missing = lambda offset: offset == hidden
+
+
+def test_one_to_be_put_back_whose_file_is_missing_for_a_while_does_not_come_early():
+    broker = make(timer_roll_window_slot=100)
+    send(broker, NOW, TIMER_DELAY_SEC=1_000)
+    run(broker, NOW)
+    hide(broker.store, 0)
+    run(broker, NOW + 101_000)
+    hide(broker.store, -1)
+    assert run(broker, NOW + 300_000) == []
+    for later in range(300_000, 1_001_000, 10_000):
+        run(broker, NOW + later)
+    assert delivered(broker) == ["K"]
+
+
+def test_one_that_is_taken_back_while_its_file_is_missing_does_not_come():
+    broker = make()
+    send(broker, NOW, TIMER_DELIVER_MS=NOW + 5_000)
+    send(broker, NOW, TIMER_DELIVER_MS=NOW + 5_000, TIMER_DEL_UNIQKEY="T+K")
+    send(broker, NOW, "L", TIMER_DELIVER_MS=NOW + 5_000)
+    run(broker, NOW)
+    hide(broker.store, 0)
+    assert run(broker, NOW + 6_000) == ["L"]
+    assert run(broker, NOW + 70_000) == ["L"]       # and it is missing still
+    hide(broker.store, -1)
+    assert run(broker, NOW + 300_000) == ["L"]
+
+
+def test_a_message_that_was_put_back_does_not_hide_the_marker_that_takes_it_out_of_a_damaged_book():
+    broker = make(timer_roll_window_slot=100)
+    send(broker, NOW, TIMER_DELIVER_MS=NOW + 190_000)
+    for later in range(0, 60_000, 500):
+        run(broker, NOW + later)
+    send(broker, NOW + 60_000, TIMER_DELIVER_MS=NOW + 190_000, TIMER_DEL_UNIQKEY="T+K")
+    send(broker, NOW + 60_000, "X", TIMER_DELAY_SEC=48)
+    for later in range(60_000, 107_000, 500):
+        run(broker, NOW + later)
+    del broker.store.timers._records[1:]
+    for later in range(107_000, 189_000, 500):
+        run(broker, NOW + later)
+    assert run(broker, NOW + 300_000) == ["X"]
+
+
+def test_what_waits_on_for_a_damaged_queue_outlives_a_damaged_book():
+    broker = make()
+    send(broker, NOW, TIMER_DELAY_SEC=1)
+    send(broker, NOW, "L", "U", TIMER_DELAY_SEC=20)
+    broker.store.damaged["T", 1] = "its units are not those of the log"
+    run(broker, NOW + 10_000)
+    broker.store.damaged.clear()
+    del broker.store.timers._records[:]
+    run(broker, NOW + 30_000)
+    assert run(broker, NOW + 300_000) == ["K"]
+
+
+def test_a_clock_that_is_put_back_by_a_whole_turn_of_the_wheel_loses_nothing():
+    """Two times have one place in it, and both wait."""
+    broker = make(timer_max_delay_sec=10 ** 9)
+    far = 14 * 86_400_000
+    send(broker, NOW + far, "F", TIMER_DELAY_SEC=7_200)
+    run(broker, NOW + far)
+    send(broker, NOW, "N", TIMER_DELAY_SEC=7_200)
+    run(broker, NOW + 1_000)
+    run(broker, NOW + 1_000)
+    assert run(broker, NOW + 7_199_000) == []
+    assert run(broker, NOW + 7_200_000) == ["N"]
+    for later in range(7_200_000, far + 7_200_000, 3_600_000):
+        assert run(broker, NOW + later) == ["N"]
+    assert run(broker, NOW + far + 7_200_000) == ["N", "F"]
+
+
+def test_a_consumers_copy_with_all_properties_hides_no_message_after_a_kill():
+    """It has the time at which it left, its home and the key of what it is a copy of."""
+    broker = make()
+    send(broker, NOW, TIMER_DELIVER_MS=NOW + 5_000)
+    run(broker, NOW + 1_000)
+    broker.timers.note(NOW + 1_500)
+    broker.timers.note = lambda now_ms: None
+    send(broker, NOW + 2_000, TIMER_DEQUEUE_MS=NOW, REAL_TOPIC="T")
+    broker.store.dispatch(1 << 20)
+    broker.store.timers.kill()
+    assert run(make(broker.store, NOW + 3_000), NOW + 6_000) == ["K", "K"]
+
+
+def test_a_message_to_another_topic_with_the_same_key_hides_none_after_a_kill():
+    broker = make()
+    send(broker, NOW, "K", "U", TIMER_DELIVER_MS=NOW + 2_000)
+    send(broker, NOW, "K", "T", TIMER_DELIVER_MS=NOW + 5_000)
+    run(broker, NOW + 500)
+    broker.timers.note(NOW + 1_500)
+    broker.timers.note = lambda now_ms: None
+    run(broker, NOW + 3_000)
+    assert delivered(broker, "U") == ["K"]
+    broker.store.timers.kill()
+    assert run(make(broker.store, NOW + 4_500), NOW + 6_000) == ["K"]
+
+
+@pytest.mark.parametrize("is_of_timers", [True, False])
+def test_a_record_that_names_another_message_brings_none_early(is_of_timers):
+    broker = make()
+    for delay in (50, 90):
+        send(broker, NOW, f"K{delay}", TIMER_DELAY_SEC=delay)
+    send(broker, NOW, "other", "U")
+    run(broker, NOW + 1_000)
+    offsets = [message.physical_offset for message in broker.store.messages_holding(b"UNIQ_KEY", 0)]
+    records = broker.store.timers._records
+    records[0] = records[0]._replace(physical_offset=offsets[1 if is_of_timers else 2])
+    assert run(broker, NOW + 60_000) == ["K50"]
+    assert "names the message" in str(broker.timers.happenings.take()[timers.DAMAGED])
+    assert run(broker, NOW + 90_000) == ["K50", "K90"]
+
+
+def test_the_log_is_looked_through_in_steps_and_a_kill_amid_them_forgets_nothing():
+    broker = make()
+    for number in range(300):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.note(NOW)
+    broker.timers.tick(NOW + 4_000)
+    store = broker.store
+    store.dispatch(1 << 20)
+    so_far = delivered(broker)
+    assert 0 < len(so_far) < 300
+    store.timers.kill()
+    walk = store.messages_holding_in_steps
+    store.messages_holding_in_steps = lambda text, position: (
+        each for each in [*[None] * timers.STEPS_PER_TICK_MAX, *walk(text, position)])
+    again = make(store, NOW + 4_500)
+    assert again.timers.tick(NOW + 4_500) == 0
+    store.dispatch(1 << 20)
+    assert delivered(again) == so_far
+    again.timers.stop(NOW + 4_500)
+    store.timers.kill()
+    assert run(make(store, NOW + 4_600), NOW + 5_000) == [f"K{number}" for number in range(300)]
+
+
+def test_what_came_is_counted_up_to_a_limit_and_that_is_told(monkeypatch):
+    monkeypatch.setattr(timers, "CAME_MAX", 4)
+    broker = make()
+    for number in range(6):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.note(NOW)
+    broker.timers.note = lambda now_ms: None
+    run(broker, NOW + 3_000)
+    broker.store.timers.kill()
+    again = make(broker.store, NOW + 4_000)
+    run(again, NOW + 4_000)
+    assert delivered(again) == ["K0", "K1", "K2", "K3", "K4", "K5", "K4", "K5"]
+    assert "CAME_MAX is 4" in str(again.timers.happenings.take()[timers.UNCOUNTED])
+
+
+@pytest.mark.parametrize("years", [-17, 17])
+def test_a_note_that_is_years_off_loses_nothing_and_is_not_walked_to(years):
+    """As where one bit of it is flipped."""
+    broker = make()
+    for delay in (2, 50):
+        send(broker, NOW, f"K{delay}", TIMER_DELAY_SEC=delay)
+    assert run(broker, NOW + 3_000) == ["K2"]
+    broker.timers.note(NOW + 3_000)
+    taken = broker.store.timers.taken
+    broker.store.timers.check = taken._replace(read_ms=taken.read_ms + years * 365 * 86_400_000, log_position=NOWHERE)
+    again = make(broker.store, NOW + 4_000)
+    assert run(again, NOW + 40_000) == ["K2"]
+    assert run(again, NOW + 50_000) == ["K2", "K50"]
+    assert run(again, NOW + 100_000) == ["K2", "K50"]
+
+
+def test_a_clock_that_jumps_by_years_is_followed_at_once():
+    broker = make(now_ms=1_000_000)
+    send(broker, 1_000_000, TIMER_DELAY_SEC=60)
+    run(broker, 1_001_000)
+    send(broker, NOW, "L", TIMER_DELAY_SEC=60)
+    run(broker, NOW)
+    assert run(broker, NOW + 1_000) == ["K"]        # by that clock it has waited so long that it was put back
+    assert run(broker, NOW + 60_000) == ["K", "L"]

@@ -37,8 +37,25 @@ def test_a_checkpoint_keeps_what_is_ours_behind_what_is_rocketmqs():
         + data[68:72]
     assert timer_units.decode_check(data) == check
     assert timer_units.encode_told_check(check) == data[:56]
-    # RocketMQ writes its part anew and leaves ours.
-    changed = (77).to_bytes(8, "big") + data[8:]
-    assert timer_units.decode_check(changed) == check._replace(read_ms=77, log_position=NOWHERE, done=0)
+    # RocketMQ writes its part anew, with a version that counts it, and leaves ours.
+    changed = (77).to_bytes(8, "big") + data[8:48] + (8).to_bytes(8, "big") + data[56:]
+    assert timer_units.decode_check(changed) == check._replace(read_ms=77, version_counter=8, log_position=NOWHERE,
+                                                               done=0)
     assert timer_units.decode_check(data[:56]) == check._replace(log_position=NOWHERE, done=0)
     assert timer_units.decode_check(b"") == TimerCheck()
+
+
+def test_a_checkpoint_with_a_flipped_bit_tells_nothing():
+    check = TimerCheck(1_700_000_000_000, 52, 1, 1, 0, 1_700_000_000_000, 7, 1000, 0)
+    data = timer_units.encode_check(check)
+    for position in [*range(32), *range(56, 72)]:
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << bit
+            assert timer_units.decode_check(bytes(flipped)) == TimerCheck(), (position, bit)
+    for position in [*range(32, 56), *range(72, 76)]:   # and where it tells nothing that matters, no wrong thing
+        flipped = bytearray(data)
+        flipped[position] ^= 1
+        found = timer_units.decode_check(bytes(flipped))
+        assert found[:4] == check[:4]
+        assert found.log_position in (NOWHERE, 1000)

@@ -8,6 +8,7 @@ import pytest
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import timer_units
 from regulus.record.timer_units import (
+    AGAIN_KIND,
     DEFAULT_KIND,
     DELETE_KIND,
     NOWHERE,
@@ -24,8 +25,8 @@ FILE_SIZE = 4096        # 78 records and a blank
 LOG_END = 1 << 40
 
 
-def make(path: Path, log_end: int = LOG_END) -> TimerFiles:
-    timers = TimerFiles(path, FILE_SIZE, 1000)
+def make(path: Path, log_end: int = LOG_END, precision: int = 1000) -> TimerFiles:
+    timers = TimerFiles(path, FILE_SIZE, precision)
     timers.open(log_end)
     return timers
 
@@ -134,12 +135,27 @@ def cut(path: Path, records: int) -> None:
     path.write_bytes(path.read_bytes()[:records * RECORD_SIZE].ljust(FILE_SIZE, b"\0"))
 
 
+def cut_note(root: Path) -> None:
+    note = root / "config" / "timercheck"
+    note.write_bytes(note.read_bytes()[:20])
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x80
+    path.write_bytes(data)
+
+
 DAMAGES = {
     "no wheel": (lambda root: (root / "timerwheel").unlink(), "timerwheel is not there"),
     "an empty wheel": (lambda root: (root / "timerwheel").write_bytes(bytes(SLOTS * SLOT_SIZE)),
                        "timerwheel has nothing of the last message"),
+    "a wheel cut short": (lambda root: (root / "timerwheel").write_bytes(bytes(3200)), "timerwheel has 3200 bytes"),
+    "an empty file for a wheel": (lambda root: (root / "timerwheel").write_bytes(b""), "timerwheel has 0 bytes"),
     "no note": (lambda root: (root / "config" / "timercheck").unlink(), "timercheck is not there"),
-    "an empty note": (lambda root: (root / "config" / "timercheck").write_bytes(b""), "or was not written to its end"),
+    "an empty note": (lambda root: (root / "config" / "timercheck").write_bytes(b""), "not whole, or damaged"),
+    "a note cut short": (lambda root: cut_note(root), "not whole, or damaged"),
+    "a flipped bit in the note": (lambda root: flip(root / "config" / "timercheck", 3), "not whole, or damaged"),
     "no records": (lambda root: rmtree(root / "timerlog"), "timerlog ends at 0"),
     "no last file": (lambda root: (root / "timerlog" / f"{2 * FILE_SIZE:020d}").unlink(), "timerlog ends at 8192"),
     "a last file cut short": (lambda root: cut(root / "timerlog" / f"{2 * FILE_SIZE:020d}", 3), "has no record before"),
@@ -160,6 +176,23 @@ def test_a_start_that_finds_a_file_damaged_trusts_none_of_them(tmp_path, damage)
     enter(again, TICK, 7)
     # Before its first note there is none, so that another start does not take the rest for all.
     assert "timercheck is not there" in make(tmp_path).damage
+
+
+@pytest.mark.parametrize(("before", "after"), [(1000, 100), (100, 1000), (1000, 500), (500, 1000), (200, 100)])
+def test_files_of_another_precision_are_not_trusted(tmp_path, before, after):
+    """Also where the place of the last message is one of a slot that is done."""
+    timers = make(tmp_path, precision=before)
+    tick = TICK // before
+    done_ms = (tick - (tick - TICK // after) % SLOTS) * before      # the slot where the other precision looks for 2
+    enter(timers, done_ms, 0)
+    enter(timers, TICK + 5000, 1)
+    enter(timers, TICK, 2)
+    timers.clear(done_ms)
+    flush(timers, read_ms=TICK)
+    assert make(tmp_path, precision=before).damage == ""
+    again = make(tmp_path, precision=after)
+    assert f"slots of another timerPrecisionMs than {after}" in again.damage
+    assert again.check == TimerCheck()
 
 
 def test_notes_of_messages_that_the_log_has_lost_are_not_trusted(tmp_path):
@@ -255,6 +288,49 @@ def test_old_files_go_with_the_log(tmp_path):
     assert len(list((tmp_path / "timerlog").iterdir())) == 1
     assert places(timers, TICK + 199_000) == [199]
     assert places(make(tmp_path), TICK + 199_000) == [199]
+
+
+def test_a_file_stays_while_one_that_waits_in_it_is_younger_than_its_last_record(tmp_path):
+    timers = make(tmp_path)
+    for number in range(77):
+        enter(timers, TICK + 1000 * number, 100 + number)
+    enter(timers, TICK + 90_000, 7, DEFAULT_KIND | AGAIN_KIND)
+    enter(timers, TICK + 91_000, 200)
+    timers.drop_before(176)
+    assert len(list((tmp_path / "timerlog").iterdir())) == 2
+    timers.drop_before(177)
+    assert len(list((tmp_path / "timerlog").iterdir())) == 1
+
+
+@pytest.mark.parametrize("count", [1, 77, 78, 79])
+def test_the_last_record_is_one_that_was_not_entered_before(tmp_path, count):
+    timers = make(tmp_path)
+    enter(timers, TICK, 100)
+    flush(timers, read_ms=TICK)
+    for number in range(count):
+        enter(timers, TICK + 1000, number, DEFAULT_KIND | AGAIN_KIND)
+    assert timers.last_record().physical_offset == 100
+    again = make(tmp_path)
+    assert again.last_record().physical_offset == 100
+    assert list(again.again) == list(range(count))
+    again.forget()
+    assert (again.again, again.last_record()) == ({}, None)
+
+
+def test_two_times_with_one_place_in_the_wheel_wait_both(tmp_path):
+    timers = make(tmp_path)
+    turn = SLOTS * 1000
+    for slot_ms, offset in ((TICK + turn, 1), (TICK, 2), (TICK + turn, 3)):
+        timers.enter(TimerRecord(slot_ms, DEFAULT_KIND, TICK + turn // 2, offset, 100, 7))
+    assert places(timers, TICK) == [1, 2, 3]
+    flush(timers, read_ms=TICK)
+    assert places(make(tmp_path), TICK) == [1, 2, 3]
+    timers.clear(TICK)
+    enter(timers, TICK + 5000, 4)
+    flush(timers, read_ms=TICK + 10_000)
+    again = make(tmp_path)      # what others leave before their note is done
+    again.enter(TimerRecord(TICK + 5000 + turn, DEFAULT_KIND, TICK + turn // 2, 5, 100, 7))
+    assert places(again, TICK + 5000 + turn) == [5]
 
 
 def test_a_store_without_timers_has_no_files_of_them(tmp_path):

@@ -34,10 +34,11 @@ def handle_recall_message(request: RemotingCommand, peer: Peer, broker: BrokerSt
         handle = recall_handle.decode(header.recall_handle)
     except HeaderError as error:
         return refuse(request, ResponseCode.ILLEGAL_OPERATION, str(error))
-    fault = _fault_of(handle, header.topic, broker, now_ms)
+    group = header.producer_group or ""
+    fault = _fault_of(handle, header.topic, group, broker, now_ms)
     if fault:
         return refuse(request, ResponseCode.ILLEGAL_OPERATION, f"recall failed, {fault}")
-    marker = _marker(handle, header.producer_group or "", peer, broker, now_ms)
+    marker = _marker(handle, group, peer, broker, now_ms)
     appended = broker.storing.store(marker, now_ms)
     if appended.status is not PutStatus.PUT_OK:
         return refuse_put(request, broker.send_facts, appended)
@@ -65,13 +66,18 @@ def _refuse_recall(request: RemotingCommand, header: RecallMessageRequest, broke
     return None
 
 
-def _fault_of(handle: RecallHandle, topic: str, broker: BrokerState, now_ms: int) -> str:
+def _fault_of(handle: RecallHandle, topic: str, group: str, broker: BrokerState, now_ms: int) -> str:
     if handle.topic != topic:
         return "topic not match"
     if handle.broker_name != broker.config.broker_name:
         return "broker service not available"
     if not 0 < handle.timestamp - now_ms < broker.config.timer_max_delay_sec * 1000:
         return "timestamp invalid"
+    # Either becomes a property of the marker, and with a separator in it another one: a message to take out that is
+    # of a topic for which nobody asked whether this client may send to it.
+    for text, what in ((handle.unique_key, "handle"), (group, "producer group")):
+        if names.NAME_VALUE_SEPARATOR in text or names.PROPERTY_SEPARATOR in text:
+            return f"the {what} has a separator of properties in it"
     return ""
 
 

@@ -1,0 +1,148 @@
+"""Timers over the files of a store: what a broker makes of them when a crash took part of what was written."""
+
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.state import BrokerState
+from regulus.model.store_result import Appended, PutStatus
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
+from tests.unit.broker.test_timers import NOW, make, run, send
+
+LOG_FILE_SIZE = 1 << 20
+SLAVE = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1"}
+
+
+def start(path: Path, now_ms: int = NOW, precision: int = 1000, **fields: object) -> BrokerState:
+    (path / "config").mkdir(parents=True, exist_ok=True)
+    config = MessageStoreConfig(store_path_root_dir=str(path), mapped_file_size_commit_log=LOG_FILE_SIZE,
+                                mapped_file_size_consume_queue=20_000, max_hash_slot_num=500, max_index_num=2_000)
+    store = FileMessageStore(config, BrokerConfig(listen_port=10911, timer_precision_ms=precision))
+    store.open()
+    return make(store, now_ms, timer_precision_ms=precision, **fields)
+
+
+def stop(broker: BrokerState, now_ms: int) -> None:
+    broker.store.dispatch(1 << 20)
+    broker.timers.stop(now_ms)
+    broker.store.close()
+
+
+def note(broker: BrokerState, now_ms: int) -> None:
+    """Bring all that is known to disk."""
+    broker.timers.note(now_ms)
+    broker.store.flush_commit_log()
+    deed = broker.store.begin_timers()
+    assert deed is not None
+    deed()
+    broker.store.timers.end_flush(is_done=True)
+
+
+def come(broker: BrokerState, *seconds: int) -> list[str]:
+    came: list[str] = []
+    for later in range(*seconds):
+        came = run(broker, NOW + later * 1000)
+    return came
+
+
+def killed(path: Path, target: Path) -> Path:
+    return Path(copytree(path, target, ignore=ignore_patterns("lock")))
+
+
+def cut_log(path: Path, target: Path, log_end: int) -> Path:
+    """As a power cut leaves it: of the log, what is before there."""
+    copytree(path, target, ignore=ignore_patterns("lock", "consumequeue"))
+    with (target / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(log_end)
+        file.write(bytes(LOG_FILE_SIZE - log_end))
+    return target
+
+
+@pytest.mark.parametrize(("before", "after"), [(1000, 100), (100, 1000)])
+def test_another_precision_loses_nothing_and_brings_nothing_twice(tmp_path, before, after):
+    broker = start(tmp_path, precision=before)
+    for delay in (2, 50, 90):
+        send(broker, NOW, f"K{delay}", TIMER_DELAY_SEC=delay)
+    assert run(broker, NOW + 3_000) == ["K2"]
+    stop(broker, NOW + 3_000)
+    again = start(tmp_path, NOW + 10_000, precision=after)
+    assert come(again, 10, 50) == ["K2"]
+    assert come(again, 50, 100) == ["K2", "K50", "K90"]
+
+
+def test_what_waits_on_does_not_come_twice_after_a_kill(tmp_path):
+    """The note does not tell that it waits on, and the record is there that does; and what was entered before that
+    record is not entered again."""
+    broker = start(tmp_path / "a")
+    send(broker, NOW, TIMER_DELAY_SEC=3)
+    run(broker, NOW + 1_000)
+    note(broker, NOW + 1_500)
+    broker.timers.note = lambda now_ms: None
+    send(broker, NOW + 2_000, "L", TIMER_DELAY_SEC=60)
+    run(broker, NOW + 2_000)
+    append = broker.timers._storing.append
+    broker.timers._storing.append = lambda message, now_ms: Appended(PutStatus.QUEUE_DAMAGED)
+    assert run(broker, NOW + 5_000) == []
+    broker.timers._storing.append = append
+    again = start(killed(tmp_path / "a", tmp_path / "b"), NOW + 6_000)
+    assert come(again, 6, 60) == []
+    assert sorted(come(again, 60, 120)) == ["K", "L"]
+
+
+def test_a_slave_that_lost_the_end_of_its_log_delivers_what_its_master_sent_again(tmp_path):
+    broker = start(tmp_path / "a", **SLAVE)
+    send(broker, NOW, "K1", TIMER_DELAY_SEC=100)
+    broker.store.dispatch(1 << 20)
+    end = broker.store.commit_log_max_offset()
+    for number in range(2, 5):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=100)
+    run(broker, NOW + 1_000)
+    note(broker, NOW + 1_500)
+    again = start(cut_log(tmp_path / "a", tmp_path / "b", end), NOW + 10_000, **SLAVE)
+    assert again.store.commit_log_max_offset() == end
+    for number in range(2, 5):
+        send(again, NOW, f"K{number}", TIMER_DELAY_SEC=100)
+    run(again, NOW + 10_000)
+    stop(again, NOW + 11_000)
+    assert come(start(tmp_path / "b", NOW + 90_000), 90, 112) == ["K1", "K2", "K3", "K4"]
+
+
+def test_a_slave_that_lost_the_end_of_its_log_takes_no_other_message_for_what_was_there(tmp_path):
+    """Which another master sent it."""
+    broker = start(tmp_path / "a", **SLAVE)
+    send(broker, NOW, "K1", TIMER_DELAY_SEC=100)
+    broker.store.dispatch(1 << 20)
+    end = broker.store.commit_log_max_offset()
+    for number in range(2, 5):
+        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=20)
+    run(broker, NOW + 1_000)
+    note(broker, NOW + 1_500)
+    again = start(cut_log(tmp_path / "a", tmp_path / "b", end), NOW + 10_000, **SLAVE)
+    for number in range(2, 5):
+        send(again, NOW, f"L{number}", TIMER_DELAY_SEC=150)
+    run(again, NOW + 10_000)
+    stop(again, NOW + 11_000)
+    promoted = start(tmp_path / "b", NOW + 12_000)
+    assert run(promoted, NOW + 30_000) == []
+    assert come(promoted, 90, 160) == ["K1", "L2", "L3", "L4"]
+
+
+def test_a_turn_of_the_wheel_outlives_a_start(tmp_path):
+    """Two times with one place in it, of a clock that was put back."""
+    far = 14 * 86_400_000
+    broker = start(tmp_path, timer_max_delay_sec=10 ** 9)
+    send(broker, NOW + far, "F", TIMER_DELAY_SEC=60)
+    run(broker, NOW + far)
+    send(broker, NOW, "N", TIMER_DELAY_SEC=60)
+    run(broker, NOW + 1_000)
+    run(broker, NOW + 1_000)
+    stop(broker, NOW + 1_000)
+    again = start(tmp_path, NOW + 2_000, timer_max_delay_sec=10 ** 9)
+    assert run(again, NOW + 60_000) == ["N"]
+    stop(again, NOW + 60_000)
+    again = start(tmp_path, NOW + far, timer_max_delay_sec=10 ** 9)
+    assert run(again, NOW + far + 59_000) == ["N"]
+    assert run(again, NOW + far + 60_000) == ["N", "F"]
