@@ -309,7 +309,7 @@ class SimpleConsumer(shared_loop.Blocking):
     def receive(self, max_message_num: int = MESSAGES_MAX, invisible_duration_ms: int = 60000, *,
                 await_duration_ms: int | None = None) -> list[ReceivedMessage]:
         """Up to so many messages of one of the topics, each call's the next one; empty when none came within
-        `await_duration`.
+        `await_duration`. A proxy of RocketMQ waits 5 s at least.
 
         Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled, or gets no answer,
         what was on its way comes when its invisible time is over.
