@@ -183,4 +183,11 @@ MUTANTS = (
     Mutant(name="in order, the group goes on behind a message that is out", path=_ORDERS,
            old="            if not self.is_acked(index):\n                return offset\n", new="            pass\n",
            tests=_TESTS),
+    Mutant(name="a checkpoint whose file is not there counts as done", path=_REVIVAL,
+           old="            done = min(done, queue.missing - 1)\n", new="            pass\n", tests=_REVIVAL_TESTS),
+    Mutant(name="a pop that waited is handed out before it is on disk", path="regulus/broker/state.py",
+           old="durable_at=self.storing.durable_at() if has_written else 0", new="durable_at=0", tests=_TESTS),
+    Mutant(name="pops that are known by their changed times do not count", path="regulus/broker/pop_flights.py",
+           old="            while len(self._flights) > FLIGHTS_MAX:", new="            if len(self._flights) > FLIGHTS_MAX:",
+           tests=_TESTS),
 )

@@ -87,9 +87,11 @@ def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str]
 class Notice:
     """Something others must hear: a one-way request to a client, or the late answer to a held request.
 
-    With a `change` it is an answer that is no yes before that many changes of topics and groups are saved.
+    With a `change` it is an answer that is no yes before that many changes of topics and groups are saved; with
+    `durable_at` one that waits for the log as a Reply does.
     """
 
     channel: int
     command: RemotingCommand
     change: int = 0
+    durable_at: int = 0

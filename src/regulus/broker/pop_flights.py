@@ -103,7 +103,7 @@ class PopFlights:
         appended = self.put(checkpoint, revive_queue_id, host, now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
             self._flights[checkpoint.key] = Flight(checkpoint, revive_queue_id)
-            if len(self._flights) > FLIGHTS_MAX:
+            while len(self._flights) > FLIGHTS_MAX:     # by one, and by what was recalled since
                 self._let_go(next(iter(self._flights.values())), host, now_ms)
         return appended
 

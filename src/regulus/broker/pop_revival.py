@@ -47,6 +47,7 @@ PUT_AGAIN_MS = (10_000, 20_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_0
                 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000)
 """How long what cannot be revived waits once more, by how often it did. Source: ckRewriteIntervalsInSeconds."""
 GONE = "a popped message that was not acknowledged is gone with an old file of the log, or cannot be read"
+MISSING = "a file of the log is not there, and popped messages may come again only with it: put it back and start anew"
 UNREADABLE = "a record of the revive topic cannot be read"
 DAMAGED = "popped messages do not come again before a damaged queue is built anew: stop the broker and start it again"
 PUT_BACK = "a popped message that was not acknowledged waits longer: its queue or its file is damaged"
@@ -77,6 +78,7 @@ class _Queue:
         self.pending: dict[CheckpointKey, _Pending] = {}    # in the order of the queue
         self.times: list[tuple[int, int, CheckpointKey]] = []   # the same as a heap: when it is due, its offset there
         self.fault = ""                 # why it cannot be read
+        self.missing = -1               # the first record whose file of the log is not there
 
     @property
     def due(self) -> _Pending | None:
@@ -179,6 +181,8 @@ class PopRevival:
                 message = self._store.look_message(unit.physical_offset)
                 if message is not None:
                     self._take(queue, message, unit.queue_offset)
+                elif self._store.is_missing(unit.physical_offset):
+                    self._miss(queue, unit.queue_offset, unit.physical_offset)
                 else:
                     self.happenings.note(UNREADABLE, f"at {unit.physical_offset} of the log")
                 queue.seen_offset = unit.queue_offset + 1
@@ -193,6 +197,13 @@ class PopRevival:
         if queue.seen_offset >= offset:
             queue.seen_ms, queue.awaited = passed_ms, None
         return is_behind
+
+    def _miss(self, queue: _Queue, queue_offset: int, physical_offset: int) -> None:
+        """A checkpoint may be lost with it, or not: it is not counted as done, so a start with the file finds it. Those
+        behind it are decided nevertheless, and once more then."""
+        if queue.missing < 0 or queue_offset < queue.missing:
+            queue.missing = queue_offset
+            self.happenings.note(MISSING, f"at {physical_offset} of the log")
 
     def _take(self, queue: _Queue, message: MessageExt, queue_offset: int) -> None:
         try:
@@ -308,6 +319,8 @@ class PopRevival:
         """Up to the first checkpoint that is not decided."""
         first = next(iter(queue.pending.values()), None)
         done = (queue.next_offset if first is None else first.queue_offset) - 1
+        if queue.missing >= 0:
+            done = min(done, queue.missing - 1)
         topic = self._flights.revive_topic
         if done > self._offsets.query(REVIVE_GROUP, topic, queue.queue_id):
             self._offsets.commit(REVIVE_GROUP, topic, queue.queue_id, done, now_ms)

@@ -284,9 +284,13 @@ class BrokerState:
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in held_requests.take_ready(1):
+                log_end = self.store.commit_log_max_offset()
                 answer = held.answer(now_ms)
                 if answer is not None:
-                    self.notices.append(Notice(held.channel, answer))
+                    # Of a pop, which is in the log before it is handed out.
+                    has_written = self.store.commit_log_max_offset() > log_end
+                    self.notices.append(Notice(held.channel, answer,
+                                               durable_at=self.storing.durable_at() if has_written else 0))
             if not held_requests.has_ready or held_requests.looked >= HELD_LOOKED_MAX:
                 break
 

@@ -105,6 +105,7 @@ def decode_checkpoint(body: bytes) -> PopCheckpoint:
     """Raises CorruptRecord."""
     value = _decoded(body)
     try:
+        broker_name = _text(value.get("bn") or "")
         key = _key(value)
         count = _number(value["n"], MESSAGES_MAX)
         differences = value.get("d") or range(count)
@@ -114,7 +115,7 @@ def decode_checkpoint(body: bytes) -> PopCheckpoint:
             raise ValueError
         offsets = [_number(key.start_offset + _number(each)) for each in differences][:count]
         checkpoint = PopCheckpoint(
-            key=key, broker_name=str(value.get("bn") or ""), invisible_time=_number(value["it"]),
+            key=key, broker_name=broker_name, invisible_time=_number(value["it"]),
             offsets=tuple(offset for index, offset in enumerate(offsets) if not bits >> index & 1),
             put_again_times=int(again) if again.isascii() and again.isdigit() and len(again) < 10 else 0)
         _number(checkpoint.revive_time)
@@ -130,9 +131,16 @@ def decode_acks(body: bytes) -> Acks:
         offsets = value["aol"] if "aol" in value else [value["ao"]]
         if len(offsets) > MESSAGES_MAX:
             raise ValueError
-        return Acks(_key(value), str(value.get("bn") or ""), tuple([_number(each) for each in offsets]))
+        return Acks(_key(value), _text(value.get("bn") or ""), tuple([_number(each) for each in offsets]))
     except (KeyError, TypeError, ValueError):
         raise CorruptRecord(f"this is no acknowledgement of a pop: {body[:200]!r}", 0) from None
+
+
+def _text(value: Any) -> str:
+    """Raises ValueError for what no record can hold."""
+    text = str(value)
+    text.encode()
+    return text
 
 
 def _key(value: dict[str, Any]) -> CheckpointKey:

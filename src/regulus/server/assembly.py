@@ -376,7 +376,7 @@ class BrokerServer:
     def _send_notices(self) -> None:
         while self.broker.notices:
             notice = self.broker.notices.popleft()
-            self._requests.send_to(notice.channel, notice.command, notice.change)
+            self._requests.send_to(notice.channel, notice.command, notice.change, notice.durable_at)
         self._requests.tell_faults(self.broker.long_answers.faults)
         if self.broker.wants_tick:
             self._ticks.hurry()

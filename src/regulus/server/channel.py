@@ -13,5 +13,8 @@ class Channel(Protocol):
     def send_soon(self, command: RemotingCommand) -> None:
         """Send without waiting for anything. Does nothing once the client is gone."""
 
+    def write(self, data: bytes | memoryview) -> None:
+        """The same of frames that are made already."""
+
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """The client's answer. Raises RequestTimeout, ConnectionLost."""

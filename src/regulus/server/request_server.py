@@ -80,11 +80,14 @@ class RequestServer:
         if parts:
             send_parts(connection, parts)
 
-    def send_to(self, number: int, command: RemotingCommand, change: int = 0) -> None:
-        """Send to a channel by its number, with a `change` once that many changes of topics and groups are saved; one
-        that is gone needs no answer."""
+    def send_to(self, number: int, command: RemotingCommand, change: int = 0, durable_at: int = 0) -> None:
+        """Send to a channel by its number, with a `change` once that many changes of topics and groups are saved, with
+        `durable_at` once the log is durable up to there; one that is gone needs no answer."""
         channel = self._channels.get(number)
         if channel is None:
+            return
+        if durable_at:
+            self._answer_when_durable(durable_at, channel, b"".join(command.encode_parts()))
             return
         if not change:
             channel.send_soon(command)

@@ -253,3 +253,27 @@ def test_a_message_comes_to_a_topic_that_a_start_knows():
     rig.broker.settings_saved(rig.broker.settings.count)
     rig.run_to(NOW + 13_000)
     assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+
+
+def test_a_checkpoint_whose_file_is_not_there_is_found_by_a_start_with_it():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0)
+    look, missing = rig.store.look_message, rig.store.is_missing
+    hidden: set[int] = set()
+
+    def looked(offset: int) -> MessageExt | None:
+        message = look(offset)
+        if message is not None and message.topic == rig.broker.pop_flights.revive_topic:
+            hidden.add(offset)
+            return None
+        return message
+
+    rig.store.look_message = looked
+    rig.store.is_missing = lambda offset: offset in hidden or missing(offset)
+    rig.run_to(NOW + 35_000)
+    assert [what for what in rig.told() if "put it back" in what]
+    rig.store.look_message, rig.store.is_missing = look, missing
+    rig = rig.restarted()
+    rig.run_to(NOW + 90_000)
+    assert bodies(rig.pop()) == ["a"]

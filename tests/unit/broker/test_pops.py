@@ -1,12 +1,14 @@
 """What is popped is one consumer's for a time, and comes again unless it was acknowledged: by a virtual clock."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.model.message import MessageExt
 from regulus.model.message_properties import PROPERTIES_SIZE_MAX
+from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import TIMER_TOPIC
 from regulus.record import message_record
 from regulus.record.pop_record import REVIVE_GROUP
@@ -747,3 +749,51 @@ def test_a_pop_of_several_queues_looks_no_further_than_one_of_one_queue(monkeypa
     assert len(set(read)) == 1
     rig.run_to(NOW + 50)
     assert set(read) == {0, 1}
+
+
+def notified(rig: Rig, poll: int = 10_000) -> RemotingCommand | None:
+    return rig.ask(Code.NOTIFICATION, NotificationRequest(
+        consumer_group="G", topic="T", queue_id=-1, poll_time=poll, born_time=rig.now_ms).ext())
+
+
+def test_who_wants_to_know_hears_of_what_a_pop_would_give():
+    """Of retries of the second kind only where these are popped: or clients would ask without a pause."""
+    rig = Rig(enable_retry_topic_v2=True)
+    rig.broker.steady_ms = NOW
+    rig.send("a")
+    rig.pop(queue_id=0)
+    assert notified(rig) is None
+    assert rig.broker.held_requests.waiting("%RETRY%G+T", -1) == 1
+    rig.run_to(NOW + 35_000)
+    assert notified(rig).ext["hasMsg"] == "true"
+    rig.broker.config = replace(rig.broker.config, enable_retry_topic_v2=False)
+    assert rig.pop() == []
+    assert notified(rig) is None
+
+
+def test_no_more_pops_are_known_than_may_be_also_by_changed_times(monkeypatch):
+    monkeypatch.setattr("regulus.broker.pop_flights.FLIGHTS_MAX", 4)
+    rig = Rig()
+    for number in range(20):
+        rig.send(f"{number}a", f"{number}b")
+        (_, handle), _ = rig.pop(count=2, queue_id=0)
+        rig.run_to(rig.now_ms + 10)
+        assert rig.change(handle, 60_000).code == 0
+    rig.send("last")
+    rig.pop(queue_id=0)
+    assert len(rig.broker.pop_flights) <= 4
+
+
+def test_the_answer_of_a_pop_that_waited_waits_for_the_log_as_one_at_once():
+    rig = Rig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    rig.broker.steady_ms = NOW
+    held_pop(rig)
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 0, 0, 0, NOW, HOST, HOST, 0), NOW)
+    rig.broker.message_arrived(rig.store.dispatch(100, rig.broker.held_requests.queues), NOW)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+    assert notice.durable_at == rig.store.commit_log_max_offset() > 0
+    rig.broker.notices.clear()
+    held_pop(rig, poll=100)
+    rig.run_to(NOW + 300)
+    assert [notice.durable_at for notice in rig.broker.notices] == [0]

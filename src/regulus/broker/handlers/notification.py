@@ -4,7 +4,7 @@ Source: NotificationProcessor, PeekMessageProcessor, PollingInfoProcessor.
 """
 
 from regulus.broker.consumer_offsets import NOT_FOUND
-from regulus.broker.handlers.pop_message import MESSAGES_MAX
+from regulus.broker.handlers.pop_message import MESSAGES_MAX, retry_topics
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.outcome import HOLD, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
@@ -13,7 +13,6 @@ from regulus.model.message_filter import EVERYTHING
 from regulus.model.peer import Peer
 from regulus.model.store_result import GetStatus
 from regulus.model.topics import TopicConfig
-from regulus.wire import receipt_handle
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
     NotificationRequest,
@@ -45,7 +44,7 @@ def handle_notification(request: RemotingCommand, peer: Peer, broker: BrokerStat
     if broker.held_requests.is_full:
         return Reply(told(False, is_full=True))
     places = (Place(header.topic, max(header.queue_id, ANY_QUEUE)),
-              Place(receipt_handle.retry_topic_v1(header.topic, header.consumer_group), ANY_QUEUE))
+              *(Place(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
     broker.held_requests.hold(HeldRequest(
         peer.channel, places, EVERYTHING, broker.steady_ms + left_ms,
         lambda later_ms: told(_has_message(header, topic, broker, later_ms))))
@@ -60,8 +59,9 @@ def _has_message(header: NotificationRequest, topic: TopicConfig, broker: Broker
                                                                    now_ms)
         if not is_blocked and _rest(header.topic, group, queue_id, broker):
             return True
-    return not header.order and any(_rest(retry, group, 0, broker) for retry in (
-        receipt_handle.retry_topic_v1(header.topic, group), receipt_handle.retry_topic_v2(header.topic, group)))
+    return not header.order and any(
+        _rest(retry, group, queue_id, broker) for retry in retry_topics(header.topic, group, broker)
+        if (config := broker.topics.get(retry)) is not None for queue_id in range(config.read_queue_nums))
 
 
 def _rest(topic: str, group: str, queue_id: int, broker: BrokerState) -> int:

@@ -117,7 +117,7 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
         return refuse(request, ResponseCode.POLLING_FULL, "too many requests are held")
     deadline_ms = broker.steady_ms + left_ms
     places = (Place(header.topic, max(header.queue_id, ANY_QUEUE)),
-              *(Place(retry, ANY_QUEUE) for retry in _retry_topics(header, broker)))
+              *(Place(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
 
     def resume(later_ms: int) -> RemotingCommand | None:
         """None when it goes on to wait: another one was faster."""
@@ -150,11 +150,11 @@ def _check_again(request: RemotingCommand, header: PopMessageRequest, broker: Br
     return None
 
 
-def _retry_topics(header: PopMessageRequest, broker: BrokerState) -> list[str]:
-    """Those that may have messages of the group."""
-    found = [receipt_handle.retry_topic_v1(header.topic, header.consumer_group)]
+def retry_topics(topic: str, group: str, broker: BrokerState) -> list[str]:
+    """Those that may have messages of the topic for the group."""
+    found = [receipt_handle.retry_topic_v1(topic, group)]
     if broker.config.enable_retry_topic_v2:
-        found.append(receipt_handle.retry_topic_v2(header.topic, header.consumer_group))
+        found.append(receipt_handle.retry_topic_v2(topic, group))
     return found
 
 
@@ -215,7 +215,7 @@ class _Pop:
 
     def _pop_retries(self) -> None:
         """Of one retry topic: an answer can tell of one alone."""
-        for name in _retry_topics(self._header, self._broker):
+        for name in retry_topics(self._header.topic, self._header.consumer_group, self._broker):
             config = self._broker.topics.get(name)
             before = self._room
             for queue_id in range(config.read_queue_nums if config is not None else 0):
