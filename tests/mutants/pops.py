@@ -188,6 +188,6 @@ MUTANTS = (
     Mutant(name="a pop that waited is handed out before it is on disk", path="regulus/broker/state.py",
            old="durable_at=self.storing.durable_at() if has_written else 0", new="durable_at=0", tests=_TESTS),
     Mutant(name="pops that are known by their changed times do not count", path="regulus/broker/pop_flights.py",
-           old="            while len(self._flights) > FLIGHTS_MAX:", new="            if len(self._flights) > FLIGHTS_MAX:",
+           old="while len(self._flights) > FLIGHTS_MAX:", new="if len(self._flights) > FLIGHTS_MAX:",
            tests=_TESTS),
 )
