@@ -774,10 +774,14 @@ def test_who_wants_to_know_hears_of_what_a_pop_would_give():
 def test_no_more_pops_are_known_than_may_be_also_by_changed_times(monkeypatch):
     monkeypatch.setattr("regulus.broker.pop_flights.FLIGHTS_MAX", 4)
     rig = Rig()
+    handles = []
     for number in range(20):
         rig.send(f"{number}a", f"{number}b")
         (_, handle), _ = rig.pop(count=2, queue_id=0)
+        handles.append(handle)
         rig.run_to(rig.now_ms + 10)
+    rig = rig.restarted()
+    for handle in handles:
         assert rig.change(handle, 60_000).code == 0
     rig.send("last")
     rig.pop(queue_id=0)
