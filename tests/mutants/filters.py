@@ -7,6 +7,7 @@ _PARTS = "regulus/broker/sql_parts.py"
 _VALUES = "regulus/broker/sql_values.py"
 _GOLDEN = ("tests/golden/test_sql_conditions.py",)
 _REFUSED = ("tests/unit/broker/test_sql_expression.py",)
+_NAMED = ("tests/unit/record/test_named_properties.py",)
 _LOOKED = ("tests/unit/store/test_file_message_store.py",)
 
 MUTANTS = [
@@ -50,6 +51,10 @@ MUTANTS = [
            old="[pP][+-]?[0-9]+[fFdD]?", new="[pP][+-]?[0-9]+", tests=_REFUSED),
     Mutant(name="digits of two characters are digits", path=_VALUES,
            old="not text.isascii() and max(text) > _LAST_OF_ONE_CHAR", new="False", tests=_REFUSED),
+    Mutant(name="a property is taken from the record before", path="regulus/record/named_properties.py",
+           old="        values[place] = None\n", new="        pass\n", tests=_NAMED),
+    Mutant(name="a property without a value counts", path="regulus/record/named_properties.py",
+           old="if start < separator < segment_end - 1:", new="if start < separator < segment_end:", tests=_NAMED),
     Mutant(name="a pop looks at each queue as far as at one", path="regulus/broker/handlers/pop_message.py",
            old="self._looked += found.looked", new="pass", tests=("tests/unit/broker/test_pops.py",)),
     Mutant(name="a condition that changed wakes nobody", path="regulus/broker/handlers/heart_beat.py",

@@ -84,6 +84,7 @@ cdef class OneOf(Part):
 cdef class TextTest(Part):
     cdef Part _term
     cdef object _is_so
+    cdef bint _may_be_slow
     cdef object _search
     cdef str _text
     cdef object _is_not

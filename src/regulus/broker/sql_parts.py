@@ -157,7 +157,8 @@ class TextTest(Part):
     def __init__(self, term: Part, word: str, text: str, is_not: bool) -> None:
         self._term = term
         self._is_so = TEXT_TESTS[word]
-        self._search = re.compile(re.escape(text)).search if word == "CONTAINS" else None
+        self._may_be_slow = word == "CONTAINS"
+        self._search: Callable[[str], object] | None = None     # made when it is needed
         self._text = text
         self._is_not = is_not
 
@@ -168,7 +169,9 @@ class TextTest(Part):
         value = self._term.evaluate(values)
         if not isinstance(value, str):
             return False
-        if self._search is not None and len(value) * len(text) > STEPS_AT_ONCE_MAX:
+        if self._may_be_slow and len(value) * len(text) > STEPS_AT_ONCE_MAX:
+            if self._search is None:
+                self._search = re.compile(re.escape(text)).search
             return (self._search(value) is not None) is not self._is_not
         return self._is_so(value, text) is not self._is_not
 

@@ -22,7 +22,7 @@ _HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-
 _DIGITS_MAX = 30        # of an integer, leading zeros apart; Python reads much longer ones, in quadratic time
 _SMALL_DIGITS_MAX = 9       # fewer than 32 bits hold
 _SMALL_DECIMAL_MAX = 17
-_NUMBER_SIZE_MAX = 1_100    # characters, without blanks; every double can be written out in fewer
+_NUMBER_SIZE_MAX = 1_100    # characters; every double can be written out in fewer
 _TRUE_SIZE = 4
 _BLANKS = "".join(map(chr, range(33)))
 
@@ -128,9 +128,9 @@ def _whole(text: str, largest: int) -> int:
 def _double(text: str) -> float:
     if _is_plain_decimal(text):
         return float(text)
-    text = text.strip(_BLANKS)
     if len(text) > _NUMBER_SIZE_MAX:
         raise ValueError(f"{text!r:.50} has {len(text)} characters, more than any number needs")
+    text = text.strip(_BLANKS)
     if _HEX_DOUBLE.fullmatch(text):
         return _hex_double(text.rstrip("fFdD") if text.endswith(("f", "F", "d", "D")) else text)
     if not _DOUBLE.fullmatch(text):
