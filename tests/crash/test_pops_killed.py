@@ -14,6 +14,8 @@ from tests.unit.broker.pop_rig import NOW
 
 from regulus.broker.pop_flights import ACK_FLUSH_MS
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SENT = "abcdefghijk"
 AWAY_MS = 300

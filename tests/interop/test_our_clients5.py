@@ -37,6 +37,8 @@ from regulus.errors import ClientError, ReceiptInvalid
 from regulus.model.message_properties import SHARDING_KEY
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 
+pytestmark = pytest.mark.long
+
 PROTOCOLS = ("grpc", "rocketmq")
 SETTINGS = {"transactionTimeOut": "5000", "transactionCheckInterval": "6000", "transactionOpBatchInterval": "500",
             "timerWheelEnable": "true", "recallMessageEnable": "true"}
@@ -333,7 +335,6 @@ async def test_ours_and_the_official_one_share_a_group(real: Real, new_run: NewR
         assert sorted(got + other.bodies()) == wanted
 
 
-@pytest.mark.long
 async def test_a_broker_that_is_restarted_under_them_loses_them_nothing(real: Real) -> None:
     got: dict[str, set[str]] = {protocol: set() for protocol in PROTOCOLS}
 

@@ -1,6 +1,7 @@
 """Messages that wait for a time of their own: never early, late by a tick at most, each once."""
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -474,8 +475,8 @@ def test_what_timers_cannot_do_is_told():
     broker.store.timers.refusal = ""
     append = broker.storing.append
     answers = [PutStatus.MESSAGE_ILLEGAL, PutStatus.QUEUE_DAMAGED]
-    broker.storing.append = lambda message, now_ms: (
-        Appended(answers.pop(0)) if answers and message.topic == "T" else append(message, now_ms))
+    broker.timers._storing = SimpleNamespace(append=lambda message, now_ms: (
+        Appended(answers.pop(0)) if answers and message.topic == "T" else append(message, now_ms)))
     assert run(broker, NOW + 2_000) == []
     told = {kind: str(names) for kind, names in broker.timers.happenings.take().items()}
     assert list(told) == [timers.REFUSED, timers.LATER, timers.HOMELESS]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from shutil import copytree, ignore_patterns
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,10 +84,10 @@ def test_what_waits_on_does_not_come_twice_after_a_kill(tmp_path):
     broker.timers.note = lambda now_ms: None
     send(broker, NOW + 2_000, "L", TIMER_DELAY_SEC=60)
     run(broker, NOW + 2_000)
-    append = broker.timers._storing.append
-    broker.timers._storing.append = lambda message, now_ms: Appended(PutStatus.QUEUE_DAMAGED)
+    storing = broker.timers._storing
+    broker.timers._storing = SimpleNamespace(append=lambda message, now_ms: Appended(PutStatus.QUEUE_DAMAGED))
     assert run(broker, NOW + 5_000) == []
-    broker.timers._storing.append = append
+    broker.timers._storing = storing
     again = start(killed(tmp_path / "a", tmp_path / "b"), NOW + 6_000)
     assert come(again, 6, 60) == []
     assert sorted(come(again, 60, 120)) == ["K", "L"]
