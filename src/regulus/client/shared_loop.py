@@ -78,24 +78,26 @@ class _SharedLoop:
         self.loop = loop_factory()()
         self._handed: deque[tuple[Coroutine[Any, Any, Any], Future[Any]]] = deque()
         self._is_begin_due = False
+        self._handing = threading.Lock()
         threading.Thread(target=_keep_running, args=(self.loop,), name=THREAD_NAME, daemon=True).start()
 
     def hand_over(self, coroutine: Coroutine[Any, Any, R], future: "Future[R]") -> None:
-        self._handed.append((coroutine, future))
-        if not self._is_begin_due:
-            self._is_begin_due = True
+        with self._handing:
+            self._handed.append((coroutine, future))
+            was_due, self._is_begin_due = self._is_begin_due, True
+        if not was_due:
             self.loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
-        # Cleared first: what is handed over from now on asks for another turn.
-        self._is_begin_due = False
         for _ in range(min(len(self._handed), _BEGUN_AT_ONCE)):
             coroutine, future = self._handed.popleft()
             task = self.loop.create_task(coroutine)
             future.add_done_callback(partial(self._cancel, task))
             task.add_done_callback(partial(_tell, future))
-        if self._handed:
-            self._is_begin_due = True
+        # One of these is due at a time: with a second beside it, each turn would begin twice as many.
+        with self._handing:
+            is_due = self._is_begin_due = bool(self._handed)
+        if is_due:
             self.loop.call_soon(self._begin)
 
     def _cancel(self, task: "asyncio.Task[Any]", future: "Future[Any]") -> None:

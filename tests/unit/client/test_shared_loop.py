@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 import pytest
 
@@ -58,7 +58,21 @@ def test_a_forked_child_has_a_loop_of_its_own_even_if_another_thread_had_the_loc
     assert done.stdout == "7\n"
 
 
-def test_however_many_coroutines_are_handed_over_the_loop_turns_meanwhile():
+class HandsOverWhenItIsBegun(Future):
+    """One more coroutine is handed over by a thread, just while this one's turn begins some."""
+
+    def __init__(self, hand_over):
+        super().__init__()
+        self.hand_over = hand_over
+
+    def add_done_callback(self, function):
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(self.hand_over).result(30)
+        super().add_done_callback(function)
+
+
+@pytest.mark.parametrize("first", [Future, HandsOverWhenItIsBegun], ids=["before", "meanwhile"])
+def test_however_many_coroutines_are_handed_over_the_loop_turns_meanwhile(first):
     """What it reads and what times out has its turn between them."""
     handed, turn, is_over = threading.Event(), 0, False
 
@@ -75,10 +89,23 @@ def test_however_many_coroutines_are_handed_over_the_loop_turns_meanwhile():
     async def begun():
         return turn
 
-    futures = [shared_loop.submit(hold())] + [shared_loop.submit(begun()) for _ in range(1000)]
-    handed.set()
-    turns = [future.result(30) for future in futures][1:]
+    futures = []
+
+    def hand_all_over():
+        futures.extend(shared_loop.submit(begun()) for _ in range(1000))
+
+    if first is HandsOverWhenItIsBegun:
+        handed.set()
+        held = first(hand_all_over)
+        shared_loop._loop().hand_over(hold(), held)
+    else:
+        held = shared_loop.submit(hold())
+        hand_all_over()
+        handed.set()
+    held.result(30)
+    turns = [future.result(30) for future in futures]
     is_over = True
+    assert len(turns) == 1000
     assert max(Counter(turns).values()) <= shared_loop._BEGUN_AT_ONCE
     assert turns == sorted(turns)
 
