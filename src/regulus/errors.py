@@ -17,6 +17,16 @@ class FrameError(RegulusError):
     """A peer sent bytes that are not a frame; its connection cannot go on."""
 
 
+class Http2Error(RegulusError):
+    """A peer broke the rules of HTTP/2. `code` is what it is told; `stream_id` names the stream that ends with it, 0 the
+    whole connection."""
+
+    def __init__(self, code: int, text: str, stream_id: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+        self.stream_id = stream_id
+
+
 class HeaderError(RegulusError):
     """A well-formed frame carries a request header or body with a missing or unparsable field."""
 
@@ -321,6 +331,14 @@ class PipelineError(RegulusError):
 
 
 # --- proxy -----------------------------------------------------------------------------------------------------------
+
+
+class GrpcRefused(RegulusError):
+    """A call ends without an answer of its method; `status` is what gRPC calls that, the text says why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class CallRefused(RegulusError):

@@ -31,18 +31,18 @@ class Caller:
 
 
 _FIELDS = {"x-mq-client-id": "client_id", "x-mq-language": "language", "x-mq-client-version": "version",
-           "x-mq-namespace": "namespace", "x-mq-date-time": "date_time", "authorization": "authorization",
-           ":authority": "authority"}
+           "x-mq-namespace": "namespace", "x-mq-date-time": "date_time", "authorization": "authorization"}
 
 
-def caller_of(metadata: Iterable[tuple[str, str | bytes]], peer: str, deadline_ms: int | None = None) -> Caller:
+def caller_of(metadata: Iterable[tuple[str, str]], peer: str, authority: str = "",
+              deadline_ms: int | None = None) -> Caller:
     """Of headers that a stranger wrote: the first of each name counts, others are passed over."""
     values: dict[str, str] = {}
     for name, value in metadata:
         field = _FIELDS.get(name)
-        if field is not None and isinstance(value, str):
+        if field is not None:
             values.setdefault(field, value)
-    return Caller(peer=peer, deadline_ms=deadline_ms, **values)
+    return Caller(peer=peer, authority=authority, deadline_ms=deadline_ms, **values)
 
 
 def check_client_id(caller: Caller) -> None:

@@ -61,6 +61,7 @@ class ProxyConfig:
     grpc_proxy_relay_request_timeout_in_seconds: int = 5
     calls_max: int = 4_096                  # under way, receives and streams not counted
     calls_size_max: int = 512 << 20         # of their requests
+    answers_size_max: int = 256 << 20       # bytes that wait for clients which do not read; then the slowest is closed
     receive_streams_max: int = 20_000       # under way
     telemetry_streams_max: int = 20_000
     renewals_max: int = 200_000             # messages that are renewed; above it they become visible in their time

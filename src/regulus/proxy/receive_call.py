@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from regulus.client.tasks import TaskGroup
@@ -57,7 +57,7 @@ class ReceiveCall:
     async def stop(self) -> None:
         await self._tasks.cancel()
 
-    async def receive(self, request: Any, caller: Caller) -> AsyncIterator[Any]:
+    async def receive(self, request: Any, caller: Caller) -> AsyncGenerator[Any, None]:
         """The elements of the stream: status, messages, the time of delivery. What is popped and was not taken becomes
         visible to others soon."""
         waiting: list[Popped] = []

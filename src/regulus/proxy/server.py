@@ -4,9 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
-
-import grpc
 
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused, RegulusError
@@ -16,12 +13,12 @@ from regulus.proxy.calls import Calls
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
-from regulus.proxy.front import Front
 from regulus.proxy.receive_call import ReceiveCall
 from regulus.proxy.renewing import Renewing
 from regulus.proxy.service import Service
 from regulus.proxy.telemetry import Telemetry
 from regulus.transport.config import TransportConfig
+from regulus.transport.http2.grpc_server import GrpcLimits, GrpcServer
 from regulus.wire.bodies import ClusterInfo
 from regulus.wire.bodies.heartbeat_data import HeartbeatData, ProducerData
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -52,39 +49,37 @@ class ProxyServer:
         self._brokers = brokers
         self._access = access
         self._read_accounts = read_accounts
-        self._front = Front(transport, config.connections_max)
         self._clients = Clients(config)
         catalog = Catalog(brokers, config)
         self._renewing = Renewing(brokers, config, now_ms, self._clients.knows)
         self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._telemetry = Telemetry(catalog, self._clients, config, now_ms, access)
-        self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config,
-                                self._front.peer, now_ms)
-        self._server: Any = None
+        self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config, now_ms)
+        self._server = GrpcServer(self._service.methods, transport, GrpcLimits(
+            connections_max=config.connections_max, message_size_max=config.grpc_max_inbound_message_size,
+            held_max=config.calls_size_max, waiting_max=config.answers_size_max,
+            metadata_size_max=config.metadata_size_max))
         self._tasks = TaskGroup()
         self._told: set[str] = set()
         self._told_at = 0.0
 
     @property
     def port(self) -> int:
-        return self._front.port
+        return self._server.port
 
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
-        bound = self._front.bind(self._config.bind_address, self._config.grpc_server_port)
+        bound = self._server.bind(self._config.bind_address, self._config.grpc_server_port)
         try:
             self._brokers.on_request = self._telemetry.hear
             await self._brokers.start()
-            self._server = grpc.aio.server(options=_options(self._config))
-            self._server.add_generic_rpc_handlers((self._service,))
-            self._front.target_port = self._server.add_insecure_port("127.0.0.1:0")
-            await self._server.start()
-            self._calls.own_port = self._front.port
-            await self._front.accept(bound)
+            self._calls.own_port = self._server.port
+            await self._server.accept(bound)
         except (OSError, RegulusError):
             bound.close()
             raise
+        self._tasks.supervise(self._server.watch, "looks at the connections of the gRPC front")
         self._tasks.supervise(self._tick, "tick of the gRPC front")
         self._tasks.supervise(self._tell, "heartbeats of the gRPC front")
 
@@ -92,9 +87,7 @@ class ProxyServer:
         """What was not answered by then is asked again by its client, elsewhere."""
         await self._tasks.cancel()
         self._service.end_streams()
-        if self._server is not None:
-            await self._server.stop(STOP_S)
-        await self._front.stop()
+        await self._server.stop(STOP_S)
         await self._receive.stop()
         await self._renewing.finish()
         await self._brokers.stop()
@@ -149,16 +142,3 @@ class ProxyServer:
                 self._told_at = 0.0
                 _log.info("broker %s has no heartbeat of ours: %s", name, error)
                 return
-
-
-def _options(config: ProxyConfig) -> list[tuple[str, int]]:
-    """Of gRPC's server: large messages, and pings in both directions on connections that last for days."""
-    return [("grpc.max_receive_message_length", config.grpc_max_inbound_message_size),
-            ("grpc.max_send_message_length", config.grpc_max_inbound_message_size),
-            ("grpc.max_metadata_size", config.metadata_size_max),
-            ("grpc.absolute_max_metadata_size", config.metadata_size_max),
-            ("grpc.so_reuseport", 0),
-            ("grpc.keepalive_time_ms", 60_000), ("grpc.keepalive_timeout_ms", 20_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000), ("grpc.http2.max_ping_strikes", 0),
-            ("grpc.max_connection_idle_ms", 120_000)]

@@ -7,20 +7,21 @@ before it is let in and at each of its commands, it says what it is within some 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
-import grpc
 from google.protobuf.message import DecodeError
 
-from regulus.errors import CallRefused, HeaderError
+from regulus.errors import CallRefused, GrpcRefused, HeaderError
 from regulus.proxy.caller import Caller
 from regulus.proxy.clients import Clients, Stream
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.status import status
 from regulus.proxy.telemetry import Telemetry
+from regulus.transport.http2.grpc_call import GrpcCall
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code
+from regulus.wire.http2.grpc_messages import GrpcStatus
 
 _log = logging.getLogger(__name__)
 
@@ -56,19 +57,19 @@ class TelemetryStreams:
         for stream in self._open:
             stream.end()
 
-    async def serve(self, requests: AsyncIterator[bytes], context: Any, caller: Caller) -> None:
+    async def serve(self, grpc_call: GrpcCall, caller: Caller) -> None:
         """Until the client ends its side, says what it may not, is silent, or reads too slowly."""
         try:
             caller = self._check("Telemetry", messages.TelemetryCommand(), caller)
             self._check_room(caller)
         except CallRefused as error:
-            await _end(error, context)
+            await _end(error, grpc_call)
             return
         stream, holder = Stream(), (caller.user, caller.client_id)
         self._open[stream] = caller
         self._of_client[holder] += 1
         try:
-            fault = await self._carry(requests, context, caller, stream)
+            fault = await self._carry(grpc_call, caller, stream)
         finally:
             stream.end()
             del self._open[stream]
@@ -76,7 +77,7 @@ class TelemetryStreams:
             if not self._of_client[holder]:
                 del self._of_client[holder]
             self._clients.closed(caller.client_id, stream)
-        await _end(fault, context)
+        await _end(fault, grpc_call)
 
     def _check_room(self, caller: Caller) -> None:
         """Raises CallRefused."""
@@ -93,11 +94,10 @@ class TelemetryStreams:
         raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.telemetry_streams_max} streams are open "
                                                   "(telemetryStreamsMax)")
 
-    async def _carry(self, requests: AsyncIterator[bytes], context: Any, caller: Caller,
-                     stream: Stream) -> BaseException | None:
+    async def _carry(self, grpc_call: GrpcCall, caller: Caller, stream: Stream) -> BaseException | None:
         """What the stream ended with; nobody reads or writes it any more. None when nothing is to be said of it."""
-        reading = asyncio.ensure_future(self._read(requests, caller, stream))
-        writing = asyncio.ensure_future(_write(stream, context))
+        reading = asyncio.ensure_future(self._read(grpc_call, caller, stream))
+        writing = asyncio.ensure_future(_write(stream, grpc_call))
         tasks: list[asyncio.Future[Any]] = [reading, writing, asyncio.ensure_future(stream.ended.wait())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -109,11 +109,11 @@ class TelemetryStreams:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read(self, requests: AsyncIterator[bytes], caller: Caller, stream: Stream) -> None:
+    async def _read(self, grpc_call: GrpcCall, caller: Caller, stream: Stream) -> None:
         """Until the client ends its side. Raises what ends the stream."""
         try:
             async with asyncio.timeout(SILENT_S_MAX) as silence:
-                async for data in requests:
+                async for data in grpc_call.messages():
                     command = _parsed(data)
                     caller = self._check("Telemetry", command, caller)
                     await self._telemetry.take(command, caller, stream)
@@ -131,19 +131,18 @@ def _parsed(data: bytes) -> Any:
     return messages.TelemetryCommand.FromString(data)
 
 
-async def _write(stream: Stream, context: Any) -> None:
+async def _write(stream: Stream, grpc_call: GrpcCall) -> None:
     """The only one that writes on the stream."""
     while (command := await stream.next()) is not None:
-        await context.write(command.SerializeToString())
+        await grpc_call.send(command.SerializeToString())
 
 
-async def _end(fault: BaseException | None, context: Any) -> None:
+async def _end(fault: BaseException | None, grpc_call: GrpcCall) -> None:
     """The stream's last word."""
     if isinstance(fault, CallRefused) and fault.code in _ENDS_STREAM:
         word = messages.TelemetryCommand(status=status(fault.code, str(fault)))
-        await asyncio.wait_for(context.write(word.SerializeToString()), LAST_WORDS_S_MAX)
+        await asyncio.wait_for(grpc_call.send(word.SerializeToString()), LAST_WORDS_S_MAX)
     elif isinstance(fault, CallRefused | DecodeError | HeaderError):
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(fault)[:1024])
+        raise GrpcRefused(GrpcStatus.INVALID_ARGUMENT, str(fault)) from fault
     elif fault is not None:
-        _log.error("Telemetry failed", exc_info=fault)
-        await context.abort(grpc.StatusCode.INTERNAL, "the server failed; see its log")
+        raise fault

@@ -1,0 +1,1 @@
+"""A gRPC server on connections of HTTP/2."""

@@ -1,0 +1,506 @@
+"""One connection of HTTP/2, at the server's end.
+
+Frames in, streams out. What is written in one turn of the loop leaves in one system call. A peer that does not read is
+not read either, so that what we owe it stays in our streams, one message each, and in its own socket.
+
+What costs us more than it costs the peer is counted between two looks (`look`): questions, settings, streams taken back,
+frames without content.
+
+Source: RFC 9113; the floods are those of CVE-2019-9511 to 9518, CVE-2023-44487 and CVE-2024-27316.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from regulus.errors import Http2Error
+from regulus.transport.http2.stream import STREAM_WINDOW, Stream
+from regulus.wire.http2 import frames
+from regulus.wire.http2.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    ENHANCE_YOUR_CALM,
+    FLOW_CONTROL_ERROR,
+    FRAME_SIZE_ERROR,
+    GOAWAY,
+    HAS_PRIORITY,
+    HEADERS,
+    NO_ERROR,
+    PADDED,
+    PING,
+    PRIORITY,
+    PROTOCOL_ERROR,
+    REFUSED_STREAM,
+    RST_STREAM,
+    SETTINGS,
+    STREAM_CLOSED,
+    WINDOW_MAX,
+    WINDOW_UPDATE,
+)
+from regulus.wire.http2.header_block import LIST_SIZE_FACTOR, HeaderDecoder, RequestHeaders
+
+_log = logging.getLogger(__name__)
+
+FRAME_SIZE_MAX = 1 << 18
+"""Bytes of a payload that we read."""
+CONNECTION_WINDOW = 4 << 20
+"""Of all its streams together; what is read is done with at once, where the owners of streams bound what they keep."""
+STREAMS_MAX = 2_048
+"""Calls of one connection that are under way; a client waits with more."""
+PUMP_SIZE = 1 << 16
+"""Bytes that one stream sends before others have their turn."""
+BUFFER_HIGH, BUFFER_LOW = 1 << 20, 256 << 10
+"""Bytes that wait in the connection for a slow reader; above the first nothing is read from it."""
+FLOOD_MAX = 2_000
+"""Frames between two looks, about five seconds, that make work and bring nothing."""
+SETTINGS_MAX = 100
+"""Of these, those that touch all streams."""
+FRAGMENTS_MAX = 64
+"""Frames of one list of headers."""
+ENDED_EARLY_MAX = 256
+"""Streams that we ended and about which the peer may not know yet."""
+PING_AFTER_S, PONG_S_MAX = 60.0, 20.0
+"""How long a peer may be silent until it is asked, and may take to answer."""
+IDLE_S_MAX = 120.0
+"""How long a connection is kept that carries no call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Http2Limits:
+    """`metadata_size_max`: bytes of one request's headers."""
+
+    metadata_size_max: int = 16 << 10
+
+
+OpenStream = Callable[["Http2Connection", int, RequestHeaders], Stream]
+
+
+class Http2Connection(asyncio.Protocol):
+    """`open_stream` makes the owner of a request that begins; `on_closed` hears of the end; `peer` is `host:port`.
+    `account` counts bytes that wait for peers, of all connections that share it."""
+
+    def __init__(self, open_stream: OpenStream, on_closed: Callable[["Http2Connection"], None], account: "WaitingBytes",
+                 limits: Http2Limits, peer: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.peer = peer
+        self.initial_window = frames.WINDOW_DEFAULT     # of the streams that it opens, for what we send
+        self.streams: dict[int, Stream] = {}
+        self.waiting_size = 0
+        self._open_stream = open_stream
+        self._on_closed = on_closed
+        self._account = account
+        self._loop = loop
+        self._reader = frames.FrameReader(FRAME_SIZE_MAX)
+        self._decoder = HeaderDecoder(limits.metadata_size_max)
+        self._block_size_max = limits.metadata_size_max * LIST_SIZE_FACTOR
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._outbox: list[bytes] = []
+        self._is_open = False
+        self._is_paused = False
+        self._is_leaving = False
+        self._has_settings = False
+        self._send_window = frames.WINDOW_DEFAULT
+        self._frame_size_max = frames.FRAME_SIZE_DEFAULT
+        self._received = 0          # bytes for which the peer got no new window yet
+        self._last_id = 0
+        self._ready: dict[Stream, None] = {}            # streams with bytes that wait, and a window of their own
+        self._ended_early: deque[int] = deque(maxlen=ENDED_EARLY_MAX)
+        self._fragments: list[bytes] = []               # of headers that are under way
+        self._fragments_size = 0
+        self._block_stream = 0
+        self._block_ends_stream = False
+        self._floods = self._settings_came = 0
+        self._read_at = self._busy_at = loop.time()
+        self._asked_at: float | None = None
+
+    # --- called by the event loop ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(BUFFER_HIGH, BUFFER_LOW)
+        self._is_open = True
+        self.put(frames.settings({frames.MAX_CONCURRENT_STREAMS: STREAMS_MAX, frames.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                                  frames.MAX_FRAME_SIZE: FRAME_SIZE_MAX,
+                                  frames.MAX_HEADER_LIST_SIZE: self._block_size_max // LIST_SIZE_FACTOR})
+                 + frames.window_update(0, CONNECTION_WINDOW - frames.WINDOW_DEFAULT))
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_open:
+            return
+        self._read_at = self._loop.time()
+        self._asked_at = None
+        self._reader.feed(data)
+        try:
+            while found := self._reader.frames():
+                for kind, flags, stream_id, payload in found:
+                    try:
+                        self._take(kind, flags, stream_id, payload)
+                    except Http2Error as error:
+                        if not error.stream_id:
+                            raise
+                        self._reset(error.stream_id, error.code)
+        except Http2Error as error:
+            self._refuse(error.code, str(error))
+            return
+        if self._ready:
+            self._pump()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+
+    # --- called by the owner -----------------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Every few seconds: ask a peer that is silent, end what carries nothing."""
+        self._floods = self._settings_came = 0
+        if self.streams:
+            self._busy_at = now
+        if self._asked_at is not None and now - self._asked_at > PONG_S_MAX:
+            self.abort()
+        elif not self.streams and now - self._busy_at > IDLE_S_MAX:
+            self.leave()
+        elif self._asked_at is None and now - self._read_at > PING_AFTER_S:
+            self._asked_at = now
+            self.put(frames.frame(PING, 0, 0, bytes(8)))
+
+    def leave(self) -> None:
+        """Take no new calls; close when those under way are done."""
+        if self._is_open and not self._is_leaving:
+            self._is_leaving = True
+            self.put(frames.goaway(self._last_id, NO_ERROR))
+            self._close_if_done()
+
+    def abort(self) -> None:
+        if self._is_open:
+            self._transport.abort()
+            self._end()
+
+    # --- called by streams -------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Bytes that the next frame of data may have."""
+        return 0 if self._is_paused else min(self._send_window, self._frame_size_max)
+
+    def put(self, frame: bytes) -> None:
+        """It leaves at the end of this turn of the loop, with all others."""
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(frame)
+
+    def put_data(self, frame: bytes, size: int) -> None:
+        self._send_window -= size
+        self.put(frame)
+
+    def wait(self, stream: Stream, size: int) -> None:
+        """The stream has so many bytes more that wait."""
+        self.waiting_size += size
+        self._account.add(self, size)
+        if self._is_open and stream.send_window > 0:
+            self._ready[stream] = None
+            self._pump()
+
+    def sent(self, size: int) -> None:
+        """So many bytes of a stream wait no more."""
+        self.waiting_size -= size
+        self._account.size -= size
+
+    def closed(self, stream: Stream) -> None:
+        self.streams.pop(stream.id, None)
+        self._ready.pop(stream, None)
+        if not stream.has_peer_ended:
+            self._ended_early.append(stream.id)
+        if not self.streams:
+            self._busy_at = self._loop.time()
+            self._close_if_done()
+
+    # --- frames ------------------------------------------------------------------------------------------------------
+
+    def _take(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        """Raises Http2Error."""
+        if self._block_stream and (kind != CONTINUATION or stream_id != self._block_stream):
+            raise Http2Error(PROTOCOL_ERROR, "another frame between those of one list of headers")
+        if not self._has_settings:
+            if kind != SETTINGS or flags & ACK:
+                raise Http2Error(PROTOCOL_ERROR, "the first frame is no SETTINGS")
+            self._has_settings = True
+        if kind == DATA:
+            self._take_data(flags, stream_id, payload)
+        elif kind == HEADERS:
+            self._take_headers(flags, stream_id, payload)
+        elif kind == CONTINUATION:
+            if not self._block_stream:
+                raise Http2Error(PROTOCOL_ERROR, "CONTINUATION of nothing")
+            self._take_fragment(flags, payload)
+        elif kind == WINDOW_UPDATE:
+            self._take_window(stream_id, payload)
+        elif kind == RST_STREAM:
+            self._take_reset(stream_id, payload)
+        elif kind == SETTINGS:
+            self._take_settings(flags, stream_id, payload)
+        elif kind == PING:
+            self._take_ping(flags, stream_id, payload)
+        elif kind == PRIORITY:
+            self._take_priority(stream_id, payload)
+        elif kind == GOAWAY:
+            if stream_id:
+                raise Http2Error(PROTOCOL_ERROR, "GOAWAY on a stream")
+            if len(payload) < 8:
+                raise Http2Error(FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes; it has 8 or more")
+        elif kind == frames.PUSH_PROMISE:
+            raise Http2Error(PROTOCOL_ERROR, "PUSH_PROMISE of a client")
+        else:
+            self._count_flood()     # a kind that nobody knows is passed over
+
+    def _take_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        size = len(payload)
+        if not payload and not flags & END_STREAM:
+            self._count_flood()
+        self._received += size
+        if self._received >= CONNECTION_WINDOW // 2:
+            self.put(frames.window_update(0, self._received))
+            self._received = 0
+        stream = self.streams.get(stream_id)
+        if stream is None or stream.has_peer_ended:
+            self._check_begun(stream_id, "DATA")
+            if stream is not None or stream_id not in self._ended_early:
+                self._count_flood()
+                raise Http2Error(STREAM_CLOSED, "DATA on a stream that has ended", stream_id)
+            return
+        stream.receive_window -= size
+        if stream.receive_window < 0:
+            raise Http2Error(FLOW_CONTROL_ERROR, "more than the window of the stream", stream_id)
+        data = frames.unpadded(flags, payload)
+        if len(data) < size:
+            stream.took(size - len(data))
+        if flags & END_STREAM:
+            stream.has_peer_ended = True
+        if data:
+            stream.data_came(data)
+        if flags & END_STREAM and not stream.is_closed:
+            stream.peer_ended()
+
+    def _take_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id & 1:
+            raise Http2Error(PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
+        block = frames.unpadded(flags, payload)
+        if flags & HAS_PRIORITY:
+            if len(block) < 5:
+                raise Http2Error(FRAME_SIZE_ERROR, "HEADERS without room for their priority")
+            if int.from_bytes(block[:4], "big") & WINDOW_MAX == stream_id:
+                raise Http2Error(PROTOCOL_ERROR, "a stream that depends on itself")
+            block = block[5:]
+        self._block_stream = stream_id
+        self._block_ends_stream = bool(flags & END_STREAM)
+        self._take_fragment(flags, block)
+
+    def _take_fragment(self, flags: int, fragment: bytes) -> None:
+        self._fragments.append(fragment)
+        self._fragments_size += len(fragment)
+        if self._fragments_size > self._block_size_max or len(self._fragments) > FRAGMENTS_MAX:
+            raise Http2Error(ENHANCE_YOUR_CALM, f"headers of more than {self._block_size_max} bytes, or {FRAGMENTS_MAX} "
+                                                "frames")
+        if flags & END_HEADERS:
+            block = fragment if len(self._fragments) == 1 else b"".join(self._fragments)
+            stream_id, self._block_stream = self._block_stream, 0
+            self._fragments, self._fragments_size = [], 0
+            self._take_block(stream_id, block)
+
+    def _take_block(self, stream_id: int, block: bytes) -> None:
+        """Each is read, also of streams that are refused: what it changes counts for later ones."""
+        if stream_id <= self._last_id:
+            self._take_trailers(stream_id, block)
+            return
+        self._last_id = stream_id
+        request = self._decoder.request(block, stream_id)
+        if self._is_leaving or len(self.streams) >= STREAMS_MAX:
+            self._count_flood()
+            raise Http2Error(REFUSED_STREAM, f"{STREAMS_MAX} streams are open", stream_id)
+        stream = self._open_stream(self, stream_id, request)
+        if not stream.is_closed:
+            self.streams[stream_id] = stream
+        if self._block_ends_stream:
+            stream.has_peer_ended = True
+            if not stream.is_closed:
+                stream.peer_ended()
+
+    def _take_trailers(self, stream_id: int, block: bytes) -> None:
+        stream = self.streams.get(stream_id)
+        if stream is None and stream_id in self._ended_early:
+            self._decoder.trailers(block, stream_id)
+            return
+        if stream is None or stream.has_peer_ended:
+            raise Http2Error(STREAM_CLOSED, "HEADERS on a stream that has ended")
+        self._decoder.trailers(block, stream_id)
+        if not self._block_ends_stream:
+            raise Http2Error(PROTOCOL_ERROR, "headers between the messages", stream_id)
+        stream.has_peer_ended = True
+        stream.peer_ended()
+
+    def _take_window(self, stream_id: int, payload: bytes) -> None:
+        size = frames.number(payload, "WINDOW_UPDATE") & WINDOW_MAX
+        if not stream_id:
+            if not size or self._send_window + size > WINDOW_MAX:
+                raise Http2Error(FLOW_CONTROL_ERROR if size else PROTOCOL_ERROR, f"window of {size} bytes more")
+            self._send_window += size
+            return
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            self._check_begun(stream_id, "WINDOW_UPDATE")
+            return
+        if not size or stream.send_window + size > WINDOW_MAX:
+            raise Http2Error(FLOW_CONTROL_ERROR if size else PROTOCOL_ERROR, f"window of {size} bytes more", stream_id)
+        stream.send_window += size
+        if stream.waiting_size:
+            self._ready[stream] = None
+
+    def _take_reset(self, stream_id: int, payload: bytes) -> None:
+        frames.number(payload, "RST_STREAM")
+        self._check_begun(stream_id, "RST_STREAM")
+        self._count_flood()
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            stream.has_peer_ended = True
+            stream.drop()
+            stream.lost()
+
+    def _take_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id:
+            raise Http2Error(PROTOCOL_ERROR, "SETTINGS on a stream")
+        if flags & ACK:
+            if payload:
+                raise Http2Error(FRAME_SIZE_ERROR, "SETTINGS that acknowledge and set")
+            return
+        self._settings_came += 1
+        if self._settings_came > SETTINGS_MAX:
+            raise Http2Error(ENHANCE_YOUR_CALM, f"more than {SETTINGS_MAX} SETTINGS within seconds")
+        window = self.initial_window
+        for name, value in frames.read_settings(payload):
+            if name == frames.INITIAL_WINDOW_SIZE:
+                window = value
+            elif name == frames.MAX_FRAME_SIZE:
+                self._frame_size_max = min(value, FRAME_SIZE_MAX)
+        self._move_windows(window - self.initial_window)
+        self.initial_window = window
+        self.put(frames.frame(SETTINGS, ACK, 0, b""))
+
+    def _move_windows(self, change: int) -> None:
+        if not change:
+            return
+        for stream in self.streams.values():
+            stream.send_window += change
+            if stream.send_window > WINDOW_MAX:
+                raise Http2Error(FLOW_CONTROL_ERROR, "the settings make a window too large")
+            if stream.waiting_size and stream.send_window > 0:
+                self._ready[stream] = None
+
+    def _take_ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id:
+            raise Http2Error(PROTOCOL_ERROR, "PING on a stream")
+        if len(payload) != 8:
+            raise Http2Error(FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes; it has 8")
+        if not flags & ACK:
+            self._count_flood()
+            self.put(frames.frame(PING, ACK, 0, payload))
+
+    def _take_priority(self, stream_id: int, payload: bytes) -> None:
+        if not stream_id:
+            raise Http2Error(PROTOCOL_ERROR, "PRIORITY on no stream")
+        if len(payload) != 5:
+            raise Http2Error(FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes; it has 5", stream_id)
+        if int.from_bytes(payload[:4], "big") & WINDOW_MAX == stream_id:
+            raise Http2Error(PROTOCOL_ERROR, "a stream that depends on itself", stream_id)
+        self._count_flood()
+
+    def _check_begun(self, stream_id: int, kind: str) -> None:
+        """Raises Http2Error for a stream that never was."""
+        if not stream_id & 1 or stream_id > self._last_id:
+            raise Http2Error(PROTOCOL_ERROR, f"{kind} on stream {stream_id}, which has not begun")
+
+    def _count_flood(self) -> None:
+        self._floods += 1
+        if self._floods > FLOOD_MAX:
+            raise Http2Error(ENHANCE_YOUR_CALM, f"more than {FLOOD_MAX} frames within seconds that bring nothing")
+
+    # --- what leaves -------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Streams that wait send in turns, until the connection takes no more."""
+        while self._ready and self.room > 0:
+            stream = next(iter(self._ready))
+            del self._ready[stream]
+            stream.pump(PUMP_SIZE)
+            if stream.waiting_size and stream.send_window > 0:
+                self._ready[stream] = None
+
+    def _flush(self) -> None:
+        outbox, self._outbox = self._outbox, []
+        if self._is_open and outbox:
+            self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+
+    def _reset(self, stream_id: int, code: int) -> None:
+        """End one stream, for what the peer did on it."""
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            self._ended_early.append(stream_id)
+            self.put(frames.rst_stream(stream_id, code))
+            return
+        stream.reset(code)
+        stream.lost()
+
+    def _refuse(self, code: int, text: str) -> None:
+        """End the connection, for what the peer did on it."""
+        _log.info("connection of %s closed: %s", self.peer, text)
+        self.put(frames.goaway(self._last_id, code, text))
+        self._flush()
+        self._transport.close()
+        self._end()
+
+    def _close_if_done(self) -> None:
+        if self._is_leaving and self._is_open and not self.streams:
+            self._flush()
+            self._transport.close()
+            self._end()
+
+    def _end(self) -> None:
+        """No call goes on. Once."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._outbox.clear()
+        for stream in list(self.streams.values()):
+            stream.drop()
+            stream.lost()
+        self._on_closed(self)
+
+
+class WaitingBytes:
+    """Bytes that wait for peers, of all connections together. Above `size_max` the connection with the most is closed."""
+
+    def __init__(self, size_max: int, connections: "dict[Http2Connection, None]") -> None:
+        self.size = 0
+        self._size_max = size_max
+        self._connections = connections
+
+    def add(self, connection: Http2Connection, size: int) -> None:
+        self.size += size
+        if self.size > self._size_max:
+            largest = max(self._connections, key=lambda each: each.waiting_size, default=connection)
+            _log.warning("connection of %s closed: it does not read, and %d bytes wait for it", largest.peer,
+                         largest.waiting_size)
+            largest.abort()

@@ -1,0 +1,227 @@
+"""A port for gRPC: TLS and plain text by a connection's first byte, and calls handed to their methods.
+
+Everything here is bounded: connections, calls of a connection, bytes of requests under way, bytes that wait for clients
+which do not read, and how long each step of a client may take.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from regulus.transport.config import TransportConfig
+from regulus.transport.http2.connection import Http2Connection, Http2Limits, WaitingBytes
+from regulus.transport.http2.grpc_call import GrpcCall, Method
+from regulus.transport.listener import bind
+from regulus.transport.tls import ServerTls, take_over
+from regulus.wire.http2.header_block import RequestHeaders
+
+_log = logging.getLogger(__name__)
+
+_TLS_HANDSHAKE = 0x16
+FIRST_BYTES_S_MAX = 10.0
+"""Until a peer has said something."""
+REQUEST_S_MAX = 60.0
+"""Until a request is whole."""
+LOOK_S = 5.0
+"""Between two looks at all connections."""
+_LOOKS_PER_TURN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcLimits:
+    """`connections_max` are open at once. `message_size_max`: bytes of a request's message. `held_max`: bytes of all
+    requests that are under way. `waiting_max`: bytes of answers that wait for clients. `metadata_size_max`: bytes of a
+    request's headers."""
+
+    connections_max: int
+    message_size_max: int
+    held_max: int
+    waiting_max: int
+    metadata_size_max: int
+
+
+class GrpcServer:
+    """`methods` by their paths; `tls` has how TLS is done. Raises ConfigError when the certificate cannot be used."""
+
+    def __init__(self, methods: Mapping[str, Method], tls: TransportConfig, limits: GrpcLimits) -> None:
+        self.port = 0
+        self.held = 0
+        """Bytes of requests that are under way."""
+        self.held_max = limits.held_max
+        self.message_size_max = limits.message_size_max
+        self.unfinished: dict[GrpcCall, float] = {}
+        """Calls whose request is not whole, the oldest first, and when they began."""
+        self.connections: dict[Http2Connection, None] = {}
+        self._methods = methods
+        self._tls = ServerTls(tls)
+        self._accept_backlog = tls.accept_backlog
+        self._limits = limits
+        self._http2_limits = Http2Limits(limits.metadata_size_max)
+        self._account = WaitingBytes(limits.waiting_max, self.connections)
+        self._opening: dict[_Opening, None] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._is_full = False
+
+    def bind(self, host: str, port: int) -> socket.socket:
+        """Raises OSError."""
+        bound = bind(host, port)
+        self.port = bound.getsockname()[1]
+        return bound
+
+    async def accept(self, bound: socket.socket) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._server = await self.loop.create_server(lambda: _Opening(self), sock=bound, backlog=self._accept_backlog)
+        self._tls.start()
+
+    async def watch(self) -> None:
+        """Look at connections and unfinished requests, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = self.loop.time()
+            while self.unfinished:
+                call, began = next(iter(self.unfinished.items()))
+                if now - began <= REQUEST_S_MAX:
+                    break
+                call.expire(f"the request was not whole within {REQUEST_S_MAX:.0f} s")
+            for count, connection in enumerate(list(self.connections), 1):
+                connection.look(now)
+                if not count % _LOOKS_PER_TURN:
+                    await asyncio.sleep(0)
+
+    async def stop(self, within_s: float) -> None:
+        """Take nothing new; calls under way have so long to end."""
+        self._tls.stop()
+        if self._server is not None:
+            self._server.close()
+        for opening in list(self._opening):
+            opening.abort()
+        for connection in list(self.connections):
+            connection.leave()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=within_s)
+        await asyncio.sleep(0)      # what they wrote last leaves
+        for connection in list(self.connections):
+            connection.abort()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    # --- called by connections and calls -----------------------------------------------------------------------------
+
+    def spawn(self, work: Awaitable[None]) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = self.loop.create_task(cast(Any, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def opened(self, opening: "_Opening") -> bool:
+        if len(self._opening) + len(self.connections) < self._limits.connections_max:
+            self._is_full = False
+            self._opening[opening] = None
+            return True
+        if not self._is_full:
+            self._is_full = True
+            _log.warning("port %d has its %d connections; later ones are closed at once", self.port,
+                         self._limits.connections_max)
+        return False
+
+    def ended(self, opening: "_Opening") -> None:
+        self._opening.pop(opening, None)
+
+    def connection(self, peer: str) -> Http2Connection:
+        return Http2Connection(self._open_stream, self._closed, self._account, self._http2_limits, peer, self.loop)
+
+    def joined(self, connection: Http2Connection, transport: asyncio.Transport) -> None:
+        """It is known what the connection speaks."""
+        self.connections[connection] = None
+        connection.connection_made(transport)
+
+    def _closed(self, connection: Http2Connection) -> None:
+        self.connections.pop(connection, None)
+
+    def _open_stream(self, connection: Http2Connection, stream_id: int, request: RequestHeaders) -> GrpcCall:
+        call = GrpcCall(connection, stream_id, request, self)
+        call.admit(request, self._methods.get(request.path))
+        return call
+
+    def tls_context(self, is_tls: bool) -> ssl.SSLContext | None:
+        """None for plain text. Raises ConnectionError for what is not served here."""
+        if not is_tls:
+            if self._tls.is_enforced:
+                raise ConnectionError("plain text, and tls.server.mode is enforcing here")
+            return None
+        context = self._tls.context
+        if context is None:
+            raise ConnectionError(f"TLS, and {self._tls.missing}; or let the client speak plain text (Java: "
+                                  "enableSsl(false), Go: EnableSsl = false)")
+        context.set_alpn_protocols(["h2"])      # also of one that was read anew
+        return context
+
+
+class _Opening(asyncio.Protocol):
+    """A connection until it is known what it speaks."""
+
+    def __init__(self, server: GrpcServer) -> None:
+        self._server = server
+        self._peer = ""
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._joining: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("peername")
+        if address is None or not self._server.opened(self):
+            self._transport.abort()
+            return
+        host = str(address[0]).removeprefix("::ffff:")
+        self._peer = f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+        self._timer = self._server.loop.call_later(FIRST_BYTES_S_MAX, self.abort)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        try:
+            context = self._server.tls_context(data[0] == _TLS_HANDSHAKE)
+        except ConnectionError as error:
+            self._refuse(error)
+            return
+        self._disarm()
+        connection = self._server.connection(self._peer)
+        if context is not None:
+            self._transport.pause_reading()
+            self._joining = self._server.loop.create_task(self._encrypt(self._transport, connection, context, data))
+            return
+        self._server.ended(self)
+        self._transport.set_protocol(connection)
+        self._server.joined(connection, self._transport)
+        connection.data_received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._disarm()
+        self._server.ended(self)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _encrypt(self, transport: asyncio.Transport, connection: Http2Connection, context: ssl.SSLContext,
+                       first: bytes) -> None:
+        try:
+            await take_over(transport, connection, context, first,
+                            lambda encrypted: self._server.joined(connection, encrypted))
+        except OSError as error:
+            self._refuse(error)
+        finally:
+            self._server.ended(self)
+
+    def _refuse(self, error: OSError) -> None:
+        _log.info("connection of %s closed: %s", self._peer, error or type(error).__name__)
+        self.abort()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,146 @@
+"""One request and its answer on a connection that carries many.
+
+What is written leaves as far as the peer and the connection let it; the rest waits here. Whoever writes more than once
+waits for `sent` in between, so that a stream holds one message for a peer that does not read.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING
+
+from regulus.wire.http2 import frames
+from regulus.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS
+
+if TYPE_CHECKING:
+    from regulus.transport.http2.connection import Http2Connection
+
+STREAM_WINDOW = 1 << 20
+"""Bytes that a peer may send on a stream before its owner is done with them."""
+
+
+class Stream(ABC):
+    """Its owner is a subclass, which hears what the peer does. `send_window` is what the peer takes of us yet."""
+
+    __slots__ = ("_drained", "_last_block", "_pending", "connection", "has_peer_ended", "id", "is_closed",
+                 "receive_window", "send_window", "taken", "waiting_size")
+
+    def __init__(self, connection: "Http2Connection", stream_id: int) -> None:
+        self.connection = connection
+        self.id = stream_id
+        self.send_window = connection.initial_window
+        self.receive_window = STREAM_WINDOW     # bytes that the peer may send yet
+        self.taken = 0              # bytes that are done with and for which it got no new window yet
+        self.has_peer_ended = False
+        self.is_closed = False
+        self.waiting_size = 0       # bytes that wait for the peer
+        self._pending: deque[bytes] = deque()
+        self._last_block: bytes | None = None
+        self._drained: asyncio.Future[None] | None = None
+
+    # --- what the peer does ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def data_came(self, data: bytes) -> None:
+        """Some bytes of the request; `took` says when they are done with."""
+
+    @abstractmethod
+    def peer_ended(self) -> None:
+        """The request is whole."""
+
+    @abstractmethod
+    def lost(self) -> None:
+        """The peer took it back, or is gone: nothing that is written reaches anybody."""
+
+    # --- called by the owner -----------------------------------------------------------------------------------------
+
+    def begin(self, block: bytes) -> None:
+        """The headers of the answer."""
+        if not self.is_closed:
+            self.connection.put(frames.head(HEADERS, END_HEADERS, self.id, len(block)) + block)
+
+    def write(self, data: bytes) -> None:
+        """More of the answer."""
+        if self.is_closed:
+            return
+        connection, size = self.connection, len(data)
+        if not self._pending and size <= connection.room and size <= self.send_window:
+            self.send_window -= size
+            connection.put_data(frames.head(DATA, 0, self.id, size) + data, size)
+            return
+        self._pending.append(data)
+        self.waiting_size += size
+        connection.wait(self, size)
+
+    def end(self, block: bytes) -> None:
+        """The trailers of the answer, which leave behind all that waits."""
+        if self.is_closed:
+            return
+        if self._pending:
+            self._last_block = block
+        else:
+            self._close(block)
+
+    def reset(self, code: int) -> None:
+        """End both directions; what waits is dropped."""
+        if not self.is_closed:
+            self.connection.put(frames.rst_stream(self.id, code))
+            self.drop()
+
+    def took(self, size: int) -> None:
+        """So many bytes of the request are done with: the peer may send as many again."""
+        self.taken += size
+        if self.taken >= STREAM_WINDOW // 2 and not self.has_peer_ended and not self.is_closed:
+            self.connection.put(frames.window_update(self.id, self.taken))
+            self.receive_window += self.taken
+            self.taken = 0
+
+    async def sent(self) -> None:
+        """Until all that was written has left for the socket, or never can."""
+        if self._pending and not self.is_closed:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    # --- called by the connection ------------------------------------------------------------------------------------
+
+    def pump(self, size_max: int) -> None:
+        """Send what waits, so many bytes at most, as far as the windows let it."""
+        connection = self.connection
+        while self._pending:
+            data = self._pending[0]
+            size = min(len(data), connection.room, self.send_window, size_max)
+            if size <= 0:
+                return
+            if size == len(data):
+                self._pending.popleft()
+            else:
+                self._pending[0] = data[size:]
+                data = data[:size]
+            size_max -= size
+            self.send_window -= size
+            self.waiting_size -= size
+            connection.sent(size)
+            connection.put_data(frames.head(DATA, 0, self.id, size) + data, size)
+        self._wake()
+        if self._last_block is not None:
+            self._close(self._last_block)
+
+    def drop(self) -> None:
+        """Nothing goes either way any more."""
+        self.is_closed = True
+        self.connection.sent(self.waiting_size)
+        self.waiting_size = 0
+        self._pending.clear()
+        self.connection.closed(self)
+        self._wake()
+
+    def _close(self, block: bytes) -> None:
+        self.connection.put(frames.head(HEADERS, END_HEADERS | END_STREAM, self.id, len(block)) + block)
+        if not self.has_peer_ended:     # it need not go on
+            self.connection.put(frames.rst_stream(self.id, frames.NO_ERROR))
+        self.drop()
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None

@@ -1,0 +1,120 @@
+"""The headers of a request, checked, and those of our answers. The compression is the library's, of hpack.
+
+We compress nothing that would have to be remembered, so that an answer's headers are the same bytes each time.
+
+Source: RFC 9113, section 8; RFC 7541; PROTOCOL-HTTP2 of gRPC.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import quote
+
+from hpack import Decoder, HPACKError
+from hpack.exceptions import OversizedHeaderListError
+
+from regulus.errors import Http2Error
+from regulus.wire.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, PROTOCOL_ERROR
+
+LIST_SIZE_FACTOR = 4
+"""A list that is above its limit is refused, and one that is so many times above it ends the connection: its compressed
+form must be read all the same, for what it changes counts for later ones."""
+
+_PSEUDO = frozenset((b":method", b":path", b":scheme", b":authority"))
+_OF_CONNECTIONS = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
+_PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+"""What the text of a status may have beside letters and digits; the rest is written by its bytes."""
+_MESSAGE_SIZE_MAX = 1024
+"""Characters of a status' text: clients read no more than 8 KiB of headers."""
+
+_STATUS_200 = b"\x88"                                   # entry 8 of the static table
+_CONTENT_TYPE = b"\x0f\x10\x10application/grpc"         # a name of the static table, and a text that is not remembered
+RESPONSE = _STATUS_200 + _CONTENT_TYPE
+"""What comes before the messages of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """`metadata` has all but the four pseudo headers, in their order, bytes that are no text left out. `is_too_large`:
+    the list is beyond its limit, and then only the path counts."""
+
+    method: bytes
+    path: str
+    authority: str
+    metadata: list[tuple[str, str]]
+    is_too_large: bool = False
+
+
+class HeaderDecoder:
+    """Of one connection. `list_size_max` as RFC 9113 counts it: names, values, and 32 bytes for each."""
+
+    def __init__(self, list_size_max: int) -> None:
+        self._list_size_max = list_size_max
+        self._decoder = Decoder(max_header_list_size=list_size_max * LIST_SIZE_FACTOR)
+
+    def request(self, block: bytes, stream_id: int) -> RequestHeaders:
+        """Raises Http2Error."""
+        fields = self._fields(block)
+        pseudo: dict[bytes, bytes] = {}
+        metadata: list[tuple[str, str]] = []
+        size = 0
+        for name, value in fields:
+            size += len(name) + len(value) + 32
+            if name[:1] == b":":
+                if metadata or name not in _PSEUDO or name in pseudo:
+                    raise Http2Error(PROTOCOL_ERROR, f"header {name!r} is unknown, comes twice or too late", stream_id)
+                pseudo[name] = value
+            elif (not name or name != name.lower() or name in _OF_CONNECTIONS
+                  or (name == b"te" and value != b"trailers")):
+                raise Http2Error(PROTOCOL_ERROR, f"header {name!r} may not be sent in HTTP/2", stream_id)
+            elif value.isascii() and name.isascii():
+                metadata.append((name.decode(), value.decode()))
+        if not pseudo.get(b":method") or not pseudo.get(b":path") or not pseudo.get(b":scheme"):
+            raise Http2Error(PROTOCOL_ERROR, "the request has no method, path or scheme", stream_id)
+        return RequestHeaders(pseudo[b":method"], pseudo[b":path"].decode("latin-1"),
+                              pseudo.get(b":authority", b"").decode("latin-1"), metadata, size > self._list_size_max)
+
+    def trailers(self, block: bytes, stream_id: int) -> None:
+        """What comes behind the messages of a request says nothing to us. Raises Http2Error."""
+        if any(name[:1] == b":" for name, _ in self._fields(block)):
+            raise Http2Error(PROTOCOL_ERROR, "pseudo headers behind the messages", stream_id)
+
+    def _fields(self, block: bytes) -> "list[tuple[bytes, bytes]]":
+        try:
+            return cast("list[tuple[bytes, bytes]]", self._decoder.decode(block, raw=True))
+        except OversizedHeaderListError as error:
+            raise Http2Error(ENHANCE_YOUR_CALM, f"the headers have more than {LIST_SIZE_FACTOR} times "
+                                                f"{self._list_size_max} bytes") from error
+        except (HPACKError, ValueError, IndexError) as error:
+            raise Http2Error(COMPRESSION_ERROR, f"the headers cannot be read: {error}") from error
+
+
+def trailers(status: int, text: str = "") -> bytes:
+    """What comes behind the messages of an answer."""
+    block = _literal(b"grpc-status", b"%d" % status)
+    if text:
+        block += _literal(b"grpc-message", quote(text[:_MESSAGE_SIZE_MAX], safe=_PLAIN).encode())
+    return block
+
+
+def refusal(http_status: int) -> bytes:
+    """The whole answer to what is no gRPC."""
+    return _literal(b":status", b"%d" % http_status)
+
+
+def _literal(name: bytes, value: bytes) -> bytes:
+    """A header that neither end remembers."""
+    return b"\x00" + _text(name) + _text(value)
+
+
+def _text(text: bytes) -> bytes:
+    size, out = len(text), bytearray()
+    if size < 0x7F:
+        out.append(size)
+    else:
+        out.append(0x7F)
+        size -= 0x7F
+        while size >= 0x80:
+            out.append(size & 0x7F | 0x80)
+            size >>= 7
+        out.append(size)
+    return bytes(out) + text
