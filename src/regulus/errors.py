@@ -18,7 +18,7 @@ class FrameError(RegulusError):
 
 
 class Http2Error(RegulusError):
-    """A peer broke the rules of HTTP/2. `code` is what it is told; `stream_id` names the stream that ends with it, 0 the
+    """A peer broke the rules of HTTP/2. `code` is what it is told; the stream `stream_id` ends with it, or for 0 the
     whole connection."""
 
     def __init__(self, code: int, text: str, stream_id: int = 0) -> None:

@@ -89,7 +89,7 @@ def _with_front(regulus: Regulus, config: ProxyConfig,
     try:
         from regulus.proxy.embedded import RegulusWithFront
     except ImportError as error:
-        if error.name not in ("grpc", "google", "google.protobuf"):
+        if error.name not in ("hpack", "google", "google.protobuf"):
             raise
         if is_wanted:
             raise ConfigError(f"grpcServerPort is set, and {_MEND}") from error

@@ -13,7 +13,7 @@ _AT_LEAST_ONE = ("max_message_size", "max_user_property_size", "user_property_ma
                  "max_invisible_time_mills", "default_invisible_time_mills",
                  "grpc_client_consumer_long_polling_batch_size",
                  "grpc_client_producer_max_attempts", "renew_schedule_period_millis", "grpc_max_inbound_message_size",
-                 "calls_max", "calls_size_max",
+                 "calls_max", "calls_size_max", "answers_size_max",
                  "telemetry_streams_max", "receive_streams_max", "renewals_max", "metadata_size_max",
                  "grpc_proxy_relay_request_timeout_in_seconds")
 
@@ -61,7 +61,7 @@ class ProxyConfig:
     grpc_proxy_relay_request_timeout_in_seconds: int = 5
     calls_max: int = 4_096                  # under way, receives and streams not counted
     calls_size_max: int = 512 << 20         # of their requests
-    answers_size_max: int = 256 << 20       # bytes that wait for clients which do not read; then the slowest is closed
+    answers_size_max: int = 256 << 20       # bytes that wait for clients which are slow; then the slowest is closed
     receive_streams_max: int = 20_000       # under way
     telemetry_streams_max: int = 20_000
     renewals_max: int = 200_000             # messages that are renewed; above it they become visible in their time

@@ -1,18 +1,13 @@
 """TLS and plain text on one port, its limit, and peers that say nothing."""
 
 import asyncio
-import socket
-import threading
-from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
 from regulus.proxy.config import ProxyConfig
-from regulus.proxy.front import Front
 from regulus.proxy.server import ProxyServer
-from regulus.transport import event_loop
 from regulus.transport.config import TransportConfig
 from regulus.transport.tls import TlsMode
 from regulus.wire.grpc import messages
@@ -92,38 +87,6 @@ def _raise() -> bytes:
     raise ConnectionError("closed")
 
 
-def test_what_grpc_says_first_is_not_lost() -> None:
-    """Its settings come as soon as it is connected, and a client that does not see them waits for ever. On the loop
-    that servers run on: it may read before it says that it is connected."""
-    event_loop.run(_greetings())
-
-
-async def _greetings() -> None:
-    behind = socket.create_server(("127.0.0.1", 0), backlog=100)
-
-    def greet() -> None:
-        with suppress(OSError):
-            while True:
-                behind.accept()[0].sendall(b"settings")
-
-    threading.Thread(target=greet, daemon=True).start()     # gRPC has threads of its own, too
-    front = Front(TransportConfig(), 100)
-    front.target_port = behind.getsockname()[1]
-    await front.accept(front.bind("127.0.0.1", 0))
-
-    async def greeting() -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
-        writer.write(b"P")
-        try:
-            return await asyncio.wait_for(reader.read(8), 5)
-        finally:
-            writer.close()
-
-    assert await asyncio.gather(*[greeting() for _ in range(50)]) == [b"settings"] * 50
-    await front.stop()
-    behind.close()
-
-
 async def test_rubbish_ends_its_own_connection_and_no_other(brokers: ScriptedBrokers) -> None:
     front = await start(brokers, TransportConfig())
     caller = Caller(front.port)
@@ -136,8 +99,8 @@ async def test_rubbish_ends_its_own_connection_and_no_other(brokers: ScriptedBro
             writer.close()
         assert (await caller.call("Heartbeat", HEARTBEAT)).status.code == 20000
         await asyncio.sleep(0.1)
-        assert len(front._front._open) == 1
-        assert len(front._front._peers) == 1
+        assert len(front._server.connections) == 1
+        assert len(front._server._opening) == 0
     finally:
         await caller.channel.close()
         await front.stop()

@@ -3,8 +3,8 @@
 Frames in, streams out. What is written in one turn of the loop leaves in one system call. A peer that does not read is
 not read either, so that what we owe it stays in our streams, one message each, and in its own socket.
 
-What costs us more than it costs the peer is counted between two looks (`look`): questions, settings, streams taken back,
-frames without content.
+What costs us more than it costs the peer is counted between two looks (`look`): questions, settings, streams taken
+back, frames without content.
 
 Source: RFC 9113; the floods are those of CVE-2019-9511 to 9518, CVE-2023-44487 and CVE-2024-27316.
 """
@@ -32,7 +32,6 @@ from regulus.wire.http2.frames import (
     HAS_PRIORITY,
     HEADERS,
     NO_ERROR,
-    PADDED,
     PING,
     PRIORITY,
     PROTOCOL_ERROR,
@@ -47,7 +46,7 @@ from regulus.wire.http2.header_block import LIST_SIZE_FACTOR, HeaderDecoder, Req
 
 _log = logging.getLogger(__name__)
 
-FRAME_SIZE_MAX = 1 << 18
+FRAME_SIZE_MAX = 1 << 16
 """Bytes of a payload that we read."""
 CONNECTION_WINDOW = 4 << 20
 """Of all its streams together; what is read is done with at once, where the owners of streams bound what they keep."""
@@ -83,14 +82,14 @@ OpenStream = Callable[["Http2Connection", int, RequestHeaders], Stream]
 
 class Http2Connection(asyncio.Protocol):
     """`open_stream` makes the owner of a request that begins; `on_closed` hears of the end; `peer` is `host:port`.
-    `account` counts bytes that wait for peers, of all connections that share it."""
+    `account` is that of all connections which share it."""
 
-    def __init__(self, open_stream: OpenStream, on_closed: Callable[["Http2Connection"], None], account: "WaitingBytes",
+    def __init__(self, open_stream: OpenStream, on_closed: Callable[["Http2Connection"], None], account: "Account",
                  limits: Http2Limits, peer: str, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = peer
         self.initial_window = frames.WINDOW_DEFAULT     # of the streams that it opens, for what we send
         self.streams: dict[int, Stream] = {}
-        self.waiting_size = 0
+        self.held = 0               # bytes that wait for the peer to read, or to end what it says
         self._open_stream = open_stream
         self._on_closed = on_closed
         self._account = account
@@ -112,6 +111,7 @@ class Http2Connection(asyncio.Protocol):
         self._ended_early: deque[int] = deque(maxlen=ENDED_EARLY_MAX)
         self._fragments: list[bytes] = []               # of headers that are under way
         self._fragments_size = 0
+        self._unread = 0            # of `held`, those that the peer has begun to say
         self._block_stream = 0
         self._block_ends_stream = False
         self._floods = self._settings_came = 0
@@ -147,6 +147,10 @@ class Http2Connection(asyncio.Protocol):
         except Http2Error as error:
             self._refuse(error.code, str(error))
             return
+        unread = self._reader.held + self._fragments_size
+        if unread != self._unread:
+            self._hold(unread - self._unread)
+            self._unread = unread
         if self._ready:
             self._pump()
 
@@ -209,16 +213,18 @@ class Http2Connection(asyncio.Protocol):
 
     def wait(self, stream: Stream, size: int) -> None:
         """The stream has so many bytes more that wait."""
-        self.waiting_size += size
-        self._account.add(self, size)
+        self._hold(size)
         if self._is_open and stream.send_window > 0:
             self._ready[stream] = None
             self._pump()
 
     def sent(self, size: int) -> None:
         """So many bytes of a stream wait no more."""
-        self.waiting_size -= size
-        self._account.size -= size
+        self._hold(-size)
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+        self._account.add(self, size)
 
     def closed(self, stream: Stream) -> None:
         self.streams.pop(stream.id, None)
@@ -313,8 +319,8 @@ class Http2Connection(asyncio.Protocol):
         self._fragments.append(fragment)
         self._fragments_size += len(fragment)
         if self._fragments_size > self._block_size_max or len(self._fragments) > FRAGMENTS_MAX:
-            raise Http2Error(ENHANCE_YOUR_CALM, f"headers of more than {self._block_size_max} bytes, or {FRAGMENTS_MAX} "
-                                                "frames")
+            raise Http2Error(ENHANCE_YOUR_CALM, f"headers of more than {self._block_size_max} bytes, or "
+                                                f"{FRAGMENTS_MAX} frames")
         if flags & END_HEADERS:
             block = fragment if len(self._fragments) == 1 else b"".join(self._fragments)
             stream_id, self._block_stream = self._block_stream, 0
@@ -483,14 +489,15 @@ class Http2Connection(asyncio.Protocol):
             return
         self._is_open = False
         self._outbox.clear()
+        self._hold(-self._unread)
         for stream in list(self.streams.values()):
             stream.drop()
             stream.lost()
         self._on_closed(self)
 
 
-class WaitingBytes:
-    """Bytes that wait for peers, of all connections together. Above `size_max` the connection with the most is closed."""
+class Account:
+    """Bytes in memory for peers that are slow, of all connections together."""
 
     def __init__(self, size_max: int, connections: "dict[Http2Connection, None]") -> None:
         self.size = 0
@@ -498,9 +505,10 @@ class WaitingBytes:
         self._connections = connections
 
     def add(self, connection: Http2Connection, size: int) -> None:
+        """So many more that wait for the connection, or less. Above the limit that with the most is closed."""
         self.size += size
-        if self.size > self._size_max:
-            largest = max(self._connections, key=lambda each: each.waiting_size, default=connection)
-            _log.warning("connection of %s closed: it does not read, and %d bytes wait for it", largest.peer,
-                         largest.waiting_size)
+        if self.size > self._size_max and size > 0:
+            largest = max(self._connections, key=lambda each: each.held, default=connection)
+            _log.warning("connection of %s closed: %d bytes wait for it to read, or to end what it says", largest.peer,
+                         largest.held)
             largest.abort()

@@ -143,26 +143,10 @@ class GrpcCall(Stream):
     # --- called by the connection ------------------------------------------------------------------------------------
 
     def data_came(self, data: bytes) -> None:
-        assert self._reader is not None, "a call that is refused hears nothing more"
         try:
-            found = self._reader.feed(data)
-            self._hold(self._reader.held)
+            self._take(data)
         except GrpcRefused as error:
             self._give_up(error)
-            return
-        if isinstance(self._method, Conversation):
-            if found:
-                self._messages.extend(found)
-                self._wake_reader()
-            return
-        self.took(len(data))
-        for message in found:
-            if self._request is not None:
-                self._give_up(GrpcRefused(GrpcStatus.UNIMPLEMENTED, "the method takes one message"))
-                return
-            self._request = message
-        if self._request is not None:
-            self._hold(len(self._request))
 
     def peer_ended(self) -> None:
         self._server.unfinished.pop(self, None)
@@ -190,6 +174,23 @@ class GrpcCall(Stream):
             self._timer.cancel()
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _take(self, data: bytes) -> None:
+        """Raises GrpcRefused."""
+        assert self._reader is not None, "a call that is refused hears nothing more"
+        found = self._reader.feed(data)
+        if isinstance(self._method, Conversation):
+            self._messages.extend(found)
+            self._hold(self._reader.held)
+            if found:
+                self._wake_reader()
+            return
+        self.took(len(data))
+        for message in found:
+            if self._request is not None:
+                raise GrpcRefused(GrpcStatus.UNIMPLEMENTED, "the method takes one message")
+            self._request = message
+        self._hold(self._reader.held + len(self._request or b""))
 
     def _hold(self, size: int) -> None:
         """Raises GrpcRefused when all calls together hold more than they may."""

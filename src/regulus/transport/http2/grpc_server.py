@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from regulus.transport.config import TransportConfig
-from regulus.transport.http2.connection import Http2Connection, Http2Limits, WaitingBytes
+from regulus.transport.http2.connection import Account, Http2Connection, Http2Limits
 from regulus.transport.http2.grpc_call import GrpcCall, Method
 from regulus.transport.listener import bind
 from regulus.transport.tls import ServerTls, take_over
@@ -34,7 +34,8 @@ _LOOKS_PER_TURN = 500
 @dataclass(frozen=True, slots=True)
 class GrpcLimits:
     """`connections_max` are open at once. `message_size_max`: bytes of a request's message. `held_max`: bytes of all
-    requests that are under way. `waiting_max`: bytes of answers that wait for clients. `metadata_size_max`: bytes of a
+    requests that are under way. `waiting_max`: bytes of
+    answers that wait for clients, and of frames that clients have begun. `metadata_size_max`: bytes of a
     request's headers."""
 
     connections_max: int
@@ -61,7 +62,7 @@ class GrpcServer:
         self._accept_backlog = tls.accept_backlog
         self._limits = limits
         self._http2_limits = Http2Limits(limits.metadata_size_max)
-        self._account = WaitingBytes(limits.waiting_max, self.connections)
+        self._account = Account(limits.waiting_max, self.connections)
         self._opening: dict[_Opening, None] = {}
         self._tasks: set[asyncio.Future[None]] = set()
         self._server: asyncio.Server | None = None

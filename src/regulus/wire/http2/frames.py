@@ -89,7 +89,8 @@ class FrameReader:
         while end - position >= _HEAD_SIZE:
             size = data[position] << 16 | data[position + 1] << 8 | data[position + 2]
             if size > self._frame_size_max:
-                self._error = Http2Error(FRAME_SIZE_ERROR, f"frame of {size} bytes; {self._frame_size_max} are the most")
+                self._error = Http2Error(FRAME_SIZE_ERROR,
+                                         f"frame of {size} bytes; {self._frame_size_max} are the most")
                 if not found:
                     raise self._error
                 break
@@ -128,7 +129,8 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
     for name, value in values:
         if name == INITIAL_WINDOW_SIZE and value > WINDOW_MAX:
             raise Http2Error(FLOW_CONTROL_ERROR, f"SETTINGS_INITIAL_WINDOW_SIZE is {value}; {WINDOW_MAX} is the most")
-        if (name == MAX_FRAME_SIZE and not FRAME_SIZE_DEFAULT <= value < 1 << 24) or (name == ENABLE_PUSH and value > 1):
+        if ((name == MAX_FRAME_SIZE and not FRAME_SIZE_DEFAULT <= value < 1 << 24)
+                or (name == ENABLE_PUSH and value > 1)):
             raise Http2Error(PROTOCOL_ERROR, f"setting {name} is {value}")
     return values
 
