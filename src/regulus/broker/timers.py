@@ -222,6 +222,8 @@ class Timers:
             identity = _identity(message)
         else:
             return      # a copy of it for another try
+        # By a clock that may have been put back since: ticks that were done then are still to come now.
+        self._came_until_ms = max(self._came_until_ms, message.store_timestamp + self._store.timers.precision_ms)
         if len(self._came) < CAME_MAX or identity in self._came:
             self._came[identity] += 1
         else:
@@ -570,7 +572,8 @@ class Timers:
             yield False
         self.counts.begin_anew(self.counts.version, self._now_ms)
         self.queue_offset, self._done, self._awaited = queue_offset, 0, NOWHERE
-        self._came_until_ms = max(self._now_ms, self.read_ms) + 2 * self._store.timers.precision_ms
+        self._came_until_ms = max(self._came_until_ms,
+                                  max(self._now_ms, self.read_ms) + 2 * self._store.timers.precision_ms)
         self._came_since = TimerCheck(read_ms=self.read_ms, log_position=log_position)
         self._is_unknown = False
 

@@ -293,9 +293,10 @@ class TimerFiles:
 
     def _slot_to_enter(self, slot_ms: int) -> TimerSlot:
         """What has its place in the wheel, and waits: what this run has done is empty, and what others have done is
-        before their note."""
-        slot = self._slot_at(self._index(slot_ms))
-        is_done = slot.last == NOWHERE or slot.time < max(1, self.check.read_ms // self.precision_ms)
+        before their note, and was entered before it. A clock that was put back lets messages wait there again."""
+        slot, note = self._slot_at(self._index(slot_ms)), self.check
+        is_done = slot.last == NOWHERE or not slot.time or (
+            slot.time < note.read_ms // self.precision_ms and slot.last < note.timer_log_end)
         return TimerSlot(slot_ms // self.precision_ms) if is_done else slot
 
     def clear(self, slot_ms: int) -> None:

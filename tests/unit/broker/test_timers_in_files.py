@@ -147,3 +147,32 @@ def test_a_turn_of_the_wheel_outlives_a_start(tmp_path):
     again = start(tmp_path, NOW + far, timer_max_delay_sec=10 ** 9)
     assert run(again, NOW + far + 59_000) == ["N"]
     assert run(again, NOW + far + 60_000) == ["N", "F"]
+
+
+def test_a_clock_that_is_put_back_after_a_start_loses_nothing_of_what_then_waits_for_one_tick(tmp_path):
+    """Whose tick the former run had passed by its clock."""
+    broker = start(tmp_path)
+    send(broker, NOW, "F", TIMER_DELAY_SEC=60)
+    assert run(broker, NOW + 60_000) == ["F"]
+    stop(broker, NOW + 60_000)
+    again = start(tmp_path, NOW + 61_000)
+    run(again, NOW + 61_000)
+    for key in ("A", "B", "C"):
+        send(again, NOW + 20_000, key, TIMER_DELAY_SEC=10)
+    assert come(again, 20, 40) == ["F", "A", "B", "C"]
+
+
+def test_a_clock_that_is_put_back_over_a_kill_brings_nothing_twice(tmp_path):
+    """What was done behind the last note was done at times that are still to come by the new clock."""
+    broker = start(tmp_path / "a")
+    for delay in (2, 11, 12):
+        send(broker, NOW, f"K{delay}", TIMER_DELAY_SEC=delay)
+    run(broker, NOW + 8_000)
+    note(broker, NOW + 8_000)
+    broker.timers.note = lambda now_ms: None
+    assert come(broker, 8, 14) == ["K2", "K11", "K12"]
+    broker.store.flush_commit_log()
+    again = start(killed(tmp_path / "a", tmp_path / "b"), NOW - 6_000)
+    assert run(again, NOW - 6_000) == ["K2", "K11", "K12"]
+    assert run(again, NOW - 5_000) == ["K2", "K11", "K12"]
+    assert come(again, 14, 20) == ["K2", "K11", "K12"]
