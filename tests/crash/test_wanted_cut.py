@@ -20,6 +20,7 @@ def bodies_kept(root: Path) -> set[bytes]:
     return {name for number in range(COUNT) if (name := f"{number:08d}".encode()) + b"...." in data}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("number", [9, 13, 18, 36])
 def test_nothing_that_is_cut_is_lost_and_the_next_start_ends_what_was_begun(tmp_path: Path, number: int) -> None:
     root = tmp_path / "store"
