@@ -199,11 +199,15 @@ def test_records_by_offset(store: Store) -> None:
     found = store.look_message(message.physical_offset)
     assert found is not None
     assert (found.body, found.queue_offset) == (message.body, 1)
+    head = store.look_head(message.physical_offset)
+    assert head is not None
+    assert (head.body, head.properties, head.queue_offset) == (b"", message.properties, 1)
     data = store.record_bytes(message.physical_offset)
     assert data is not None
     assert bytes(data) == message_record.encode(message)
     for offset in (-1, message.physical_offset + 1, store.commit_log_max_offset()):
         assert store.look_message(offset) is None
+        assert store.look_head(offset) is None
 
 
 def test_times(store: Store) -> None:

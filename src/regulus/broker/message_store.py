@@ -111,6 +111,10 @@ class MessageStore(Protocol):
         one found whose queue is gone (its topic was deleted), for its queue is what vouches for a record.
         """
 
+    def look_head(self, physical_offset: int) -> MessageExt | None:
+        """The same without its body, where a unit of this store's own queues names the place: nothing else vouches for
+        it, and damage of the body is not seen."""
+
     def is_missing(self, physical_offset: int) -> bool:
         """Whether it lies in a file of the log that is not there, and may be there again after a start."""
 

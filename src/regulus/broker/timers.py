@@ -366,7 +366,7 @@ class Timers:
         if not units:
             self.queue_offset = max(self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
         for unit in units:
-            message = self._store.look_message(unit.physical_offset)
+            message = self._store.look_head(unit.physical_offset)
             if message is None:
                 self.happenings.note(GONE, f"at {unit.physical_offset} of the log")
             elif not self._enter_message(message, unit.size, now_ms):

@@ -72,7 +72,7 @@ _SUMS = Struct(">II")
 
 
 class TimerRecord(NamedTuple):
-    """`previous` is set by whoever appends it."""
+    """`previous` is of one that was read."""
 
     slot_ms: int
     """Of its slot: `entered_ms` + `wait_ms`."""
@@ -104,10 +104,11 @@ class TimerCheck(NamedTuple):
     done: int = 0
 
 
-def encode(record: TimerRecord) -> bytes:
-    return _RECORD.pack(RECORD_SIZE, record.previous, record.kind, record.entered_ms,
-                        record.slot_ms - record.entered_ms, record.physical_offset, record.message_size,
-                        record.topic_hash, 0)
+def encode(record: TimerRecord, previous: int) -> bytes:
+    """`previous` is where the record before it in its slot begins; NOWHERE for the first."""
+    slot_ms, kind, entered_ms, physical_offset, message_size, topic_hash, _ = record
+    return _RECORD.pack(RECORD_SIZE, previous, kind, entered_ms, slot_ms - entered_ms, physical_offset, message_size,
+                        topic_hash, 0)
 
 
 def decode(data: bytes | memoryview, position: int = 0) -> TimerRecord | None:

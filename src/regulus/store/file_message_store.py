@@ -452,6 +452,12 @@ class FileMessageStore:
             return None
         return message
 
+    def look_head(self, physical_offset: int) -> MessageExt | None:
+        message = self._decode(physical_offset, False)
+        if message is None:
+            self.deep_check.meet_missing(physical_offset)
+        return message
+
     def is_missing(self, physical_offset: int) -> bool:
         return bool(self._log.lacks(physical_offset))
 

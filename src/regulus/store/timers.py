@@ -288,7 +288,7 @@ class TimerFiles:
         if self._wheel is None:
             self._make_wheel()
         slot = self._slot_to_enter(record.slot_ms)
-        position = self._append(timer_units.encode(record._replace(previous=slot.last)))
+        position = self._append(timer_units.encode(record, slot.last))
         self._put_slot(record.slot_ms, slot, position, record.kind)
 
     def _slot_to_enter(self, slot_ms: int) -> TimerSlot:

@@ -215,6 +215,12 @@ class MemoryStore:
         message = None if self.is_missing(physical_offset) else self._decode(physical_offset)
         return message if message is not None and self._is_own_record(message) else None
 
+    def look_head(self, physical_offset: int) -> MessageExt | None:
+        message = None if self.is_missing(physical_offset) else self._decode(physical_offset)
+        if message is not None:
+            message.body = b""
+        return message
+
     def is_missing(self, physical_offset: int) -> bool:
         return physical_offset in self.missing
 

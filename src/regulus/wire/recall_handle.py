@@ -4,7 +4,8 @@
 Source: RecallMessageHandle.HandleV1.
 """
 
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode
+from binascii import b2a_base64
 from typing import NamedTuple
 
 from regulus.errors import HeaderError
@@ -13,6 +14,7 @@ HANDLE_SIZE_MAX = 1024
 _VERSION = "v1"
 _PARTS = 5
 _TIMESTAMP_DIGITS_MAX = 18
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class RecallHandle(NamedTuple):
@@ -24,7 +26,9 @@ class RecallHandle(NamedTuple):
 
 
 def encode(handle: RecallHandle) -> str:
-    return urlsafe_b64encode(" ".join((_VERSION, *map(str, handle))).encode()).decode()
+    topic, broker_name, timestamp, unique_key = handle
+    text = f"{_VERSION} {topic} {broker_name} {timestamp} {unique_key}"
+    return b2a_base64(text.encode(), newline=False).translate(_URL_SAFE).decode()
 
 
 def decode(text: str) -> RecallHandle:

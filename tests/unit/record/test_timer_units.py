@@ -10,7 +10,7 @@ RECORD = bytes.fromhex("00000034ffffffffffffffff000000010000018bcfe568000000ea60
 
 def test_a_record_is_as_rocketmq_writes_it():
     record = TimerRecord(1_700_000_060_000, DEFAULT_KIND, 1_700_000_000_000, 1000, 136, java_hash("TopicT"), NOWHERE)
-    assert timer_units.encode(record) == RECORD
+    assert timer_units.encode(record, NOWHERE) == RECORD
     assert timer_units.decode(b"##" + RECORD, 2) == record
     assert 1_700_000_060_000 // 1000 % timer_units.SLOTS == 512_060
 

@@ -70,7 +70,7 @@ def test_a_file_ends_as_rocketmq_ends_it(tmp_path):
     data = (tmp_path / "timerlog" / f"{0:020d}").read_bytes()
     end = 78 * RECORD_SIZE
     assert data[end - RECORD_SIZE:end] == timer_units.encode(
-        TimerRecord(TICK, DEFAULT_KIND, TICK, 77, 100, 7, previous=76 * RECORD_SIZE))
+        TimerRecord(TICK, DEFAULT_KIND, TICK, 77, 100, 7), 76 * RECORD_SIZE)
     assert data[end:end + 16] == (FILE_SIZE - end).to_bytes(4, "big") + bytes(8) + bytes.fromhex("cbd43194")
 
 

@@ -9,6 +9,7 @@ from regulus.model.message import MessageExt
 from regulus.model.topics import is_retry_topic
 from regulus.wire import recall_handle
 from regulus.wire.codes import ResponseCode
+from regulus.wire.headers.send_message import add_recall_handle
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -46,4 +47,4 @@ def attach_recall_handle(response: RemotingCommand, message: MessageExt, broker_
     if not is_retry_topic(topic) and names.TIMER_DEL_UNIQUE_KEY not in properties:
         handle = recall_handle.RecallHandle(topic, broker_name, int(properties[names.TIMER_OUT_MS]) + 1,
                                             properties[names.UNIQUE_KEY])
-        response.ext = {**response.ext, "recallHandle": recall_handle.encode(handle)}
+        add_recall_handle(response, recall_handle.encode(handle))

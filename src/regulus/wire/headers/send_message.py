@@ -425,3 +425,12 @@ def send_message_response(request: RemotingCommand, code: int, msg_id: str, queu
             f'{{"MSG_REGION":"{region}","TRACE_ON":"{trace}","msgId":"{msg_id}","queueId":"{queue_id}",'
             f'"queueOffset":"{queue_offset}","transactionId":"{transaction_id}"}}').encode("utf-8", "replace")
     return response
+
+
+def add_recall_handle(response: RemotingCommand, handle: str) -> None:
+    """To an answer of `send_message_response`, by what the message can be taken back: url-safe base64."""
+    text = response.ext_json
+    if text is None:
+        response.ext["recallHandle"] = handle
+    else:
+        response.ext_json = text[:len(text) - 1] + b',"recallHandle":"' + handle.encode() + b'"}'
