@@ -212,6 +212,17 @@ def clients5_go() -> Path:
     return _made("clients5-go", [source / name for name in ("go.mod", "go.sum", "main.go")], make) / "driver"
 
 
+def h2spec() -> Path:
+    """The conformance tests of HTTP/2 of github.com/summerwind/h2spec, as a program."""
+    version = "v2.2.1+incompatible"
+
+    def make(directory: Path) -> None:
+        _run([tool("go"), "install", f"github.com/summerwind/h2spec/cmd/h2spec@{version}"], HERE,
+             {**os.environ, "GOBIN": str(directory), "GOFLAGS": "-mod=mod"})
+
+    return _made(f"h2spec-{version}", [], make) / "h2spec"
+
+
 def clients5_rust() -> Path:
     """The Rust driver, built against crates.io's rocketmq. What cargo builds stays beside it for the next time."""
     source = CLIENTS5 / "rust"

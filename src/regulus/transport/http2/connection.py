@@ -27,6 +27,7 @@ from regulus.wire.http2.frames import (
     END_STREAM,
     ENHANCE_YOUR_CALM,
     FLOW_CONTROL_ERROR,
+    FRAME_SIZE_DEFAULT,
     FRAME_SIZE_ERROR,
     GOAWAY,
     HAS_PRIORITY,
@@ -46,8 +47,6 @@ from regulus.wire.http2.header_block import LIST_SIZE_FACTOR, HeaderDecoder, Req
 
 _log = logging.getLogger(__name__)
 
-FRAME_SIZE_MAX = 1 << 16
-"""Bytes of a payload that we read."""
 CONNECTION_WINDOW = 4 << 20
 """Of all its streams together; what is read is done with at once, where the owners of streams bound what they keep."""
 STREAMS_MAX = 2_048
@@ -94,7 +93,7 @@ class Http2Connection(asyncio.Protocol):
         self._on_closed = on_closed
         self._account = account
         self._loop = loop
-        self._reader = frames.FrameReader(FRAME_SIZE_MAX)
+        self._reader = frames.FrameReader(FRAME_SIZE_DEFAULT)
         self._decoder = HeaderDecoder(limits.metadata_size_max)
         self._block_size_max = limits.metadata_size_max * LIST_SIZE_FACTOR
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -104,10 +103,11 @@ class Http2Connection(asyncio.Protocol):
         self._is_leaving = False
         self._has_settings = False
         self._send_window = frames.WINDOW_DEFAULT
-        self._frame_size_max = frames.FRAME_SIZE_DEFAULT
+        self._frame_size_max = FRAME_SIZE_DEFAULT
         self._received = 0          # bytes for which the peer got no new window yet
         self._last_id = 0
         self._ready: dict[Stream, None] = {}            # streams with bytes that wait, and a window of their own
+        self._promised: dict[int, int] = {}             # bytes that a content-length says are still to come, by stream
         self._ended_early: deque[int] = deque(maxlen=ENDED_EARLY_MAX)
         self._fragments: list[bytes] = []               # of headers that are under way
         self._fragments_size = 0
@@ -125,7 +125,6 @@ class Http2Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(BUFFER_HIGH, BUFFER_LOW)
         self._is_open = True
         self.put(frames.settings({frames.MAX_CONCURRENT_STREAMS: STREAMS_MAX, frames.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-                                  frames.MAX_FRAME_SIZE: FRAME_SIZE_MAX,
                                   frames.MAX_HEADER_LIST_SIZE: self._block_size_max // LIST_SIZE_FACTOR})
                  + frames.window_update(0, CONNECTION_WINDOW - frames.WINDOW_DEFAULT))
 
@@ -229,6 +228,7 @@ class Http2Connection(asyncio.Protocol):
     def closed(self, stream: Stream) -> None:
         self.streams.pop(stream.id, None)
         self._ready.pop(stream, None)
+        self._promised.pop(stream.id, None)
         if not stream.has_peer_ended:
             self._ended_early.append(stream.id)
         if not self.streams:
@@ -294,6 +294,8 @@ class Http2Connection(asyncio.Protocol):
         data = frames.unpadded(flags, payload)
         if len(data) < size:
             stream.took(size - len(data))
+        if self._promised:
+            self._check_promise(stream_id, len(data), flags & END_STREAM)
         if flags & END_STREAM:
             stream.has_peer_ended = True
         if data:
@@ -340,6 +342,9 @@ class Http2Connection(asyncio.Protocol):
         stream = self._open_stream(self, stream_id, request)
         if not stream.is_closed:
             self.streams[stream_id] = stream
+            if request.content_length is not None:
+                self._promised[stream_id] = request.content_length
+                self._check_promise(stream_id, 0, self._block_ends_stream)
         if self._block_ends_stream:
             stream.has_peer_ended = True
             if not stream.is_closed:
@@ -355,8 +360,17 @@ class Http2Connection(asyncio.Protocol):
         self._decoder.trailers(block, stream_id)
         if not self._block_ends_stream:
             raise Http2Error(PROTOCOL_ERROR, "headers between the messages", stream_id)
+        self._check_promise(stream_id, 0, True)
         stream.has_peer_ended = True
         stream.peer_ended()
+
+    def _check_promise(self, stream_id: int, size: int, is_end: int) -> None:
+        """Raises Http2Error where more or less comes than a content-length says."""
+        left = self._promised.get(stream_id)
+        if left is not None:
+            self._promised[stream_id] = left - size
+            if left < size or (is_end and left > size):
+                raise Http2Error(PROTOCOL_ERROR, "more or less data than the content-length says", stream_id)
 
     def _take_window(self, stream_id: int, payload: bytes) -> None:
         size = frames.number(payload, "WINDOW_UPDATE") & WINDOW_MAX
@@ -400,7 +414,7 @@ class Http2Connection(asyncio.Protocol):
             if name == frames.INITIAL_WINDOW_SIZE:
                 window = value
             elif name == frames.MAX_FRAME_SIZE:
-                self._frame_size_max = min(value, FRAME_SIZE_MAX)
+                self._frame_size_max = min(value, PUMP_SIZE)
         self._move_windows(window - self.initial_window)
         self.initial_window = window
         self.put(frames.frame(SETTINGS, ACK, 0, b""))

@@ -6,9 +6,9 @@ Source: PROTOCOL-HTTP2 of gRPC.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regulus.errors import GrpcRefused
 from regulus.transport.http2.stream import STREAM_WINDOW, Stream
@@ -204,7 +204,7 @@ class GrpcCall(Stream):
         self._server.held -= self._held
         self._held = 0
 
-    def _spawn(self, work: "Awaitable[None]") -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = self._server.spawn(work)
 
     async def _answer(self, method: OneAnswer, request: bytes) -> None:

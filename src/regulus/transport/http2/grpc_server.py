@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -113,8 +113,8 @@ class GrpcServer:
 
     # --- called by connections and calls -----------------------------------------------------------------------------
 
-    def spawn(self, work: Awaitable[None]) -> "asyncio.Task[None]":
-        task: asyncio.Task[None] = self.loop.create_task(cast(Any, work))
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

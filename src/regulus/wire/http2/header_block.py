@@ -42,6 +42,7 @@ class RequestHeaders:
     authority: str
     metadata: list[tuple[str, str]]
     is_too_large: bool = False
+    content_length: int | None = None
 
 
 class HeaderDecoder:
@@ -56,22 +57,27 @@ class HeaderDecoder:
         fields = self._fields(block)
         pseudo: dict[bytes, bytes] = {}
         metadata: list[tuple[str, str]] = []
-        size = 0
+        size, length, is_behind_pseudo = 0, None, False
         for name, value in fields:
             size += len(name) + len(value) + 32
             if name[:1] == b":":
-                if metadata or name not in _PSEUDO or name in pseudo:
+                if is_behind_pseudo or name not in _PSEUDO or name in pseudo:
                     raise Http2Error(PROTOCOL_ERROR, f"header {name!r} is unknown, comes twice or too late", stream_id)
                 pseudo[name] = value
-            elif (not name or name != name.lower() or name in _OF_CONNECTIONS
+                continue
+            is_behind_pseudo = True
+            if (not name or name != name.lower() or name in _OF_CONNECTIONS
                   or (name == b"te" and value != b"trailers")):
                 raise Http2Error(PROTOCOL_ERROR, f"header {name!r} may not be sent in HTTP/2", stream_id)
-            elif value.isascii() and name.isascii():
+            if value.isascii() and name.isascii():
                 metadata.append((name.decode(), value.decode()))
+                if name == b"content-length":
+                    length = _length(value, length, stream_id)
         if not pseudo.get(b":method") or not pseudo.get(b":path") or not pseudo.get(b":scheme"):
             raise Http2Error(PROTOCOL_ERROR, "the request has no method, path or scheme", stream_id)
         return RequestHeaders(pseudo[b":method"], pseudo[b":path"].decode("latin-1"),
-                              pseudo.get(b":authority", b"").decode("latin-1"), metadata, size > self._list_size_max)
+                              pseudo.get(b":authority", b"").decode("latin-1"), metadata, size > self._list_size_max,
+                              length)
 
     def trailers(self, block: bytes, stream_id: int) -> None:
         """What comes behind the messages of a request says nothing to us. Raises Http2Error."""
@@ -86,6 +92,13 @@ class HeaderDecoder:
                                                 f"{self._list_size_max} bytes") from error
         except (HPACKError, ValueError, IndexError) as error:
             raise Http2Error(COMPRESSION_ERROR, f"the headers cannot be read: {error}") from error
+
+
+def _length(value: bytes, before: int | None, stream_id: int) -> int:
+    """Raises Http2Error for what is no length, or another one than that before."""
+    if not (value.isdigit() and len(value) < 19) or before not in (None, int(value)):
+        raise Http2Error(PROTOCOL_ERROR, f"content-length {value[:32]!r}", stream_id)
+    return int(value)
 
 
 def trailers(status: int, text: str = "") -> bytes:

@@ -1,0 +1,65 @@
+"""gRPC's messages in a stream's bytes."""
+
+import gzip
+import zlib
+
+import pytest
+
+from regulus.errors import GrpcRefused
+from regulus.wire.http2 import grpc_messages
+from regulus.wire.http2.grpc_messages import GrpcStatus, MessageReader, framed
+
+
+def compressed(data: bytes) -> bytes:
+    return b"\x01" + len(data).to_bytes(4, "big") + data
+
+
+@pytest.mark.parametrize("step", [1, 2, 4, 5, 6, 9, 100])
+def test_messages_are_whole_however_their_bytes_come(step: int) -> None:
+    data = framed(b"one") + framed(b"") + framed(b"three") + b"\x00\x00"
+    reader, found = MessageReader(100), []
+    for start in range(0, len(data), step):
+        found += reader.feed(data[start:start + step])
+    assert (found, reader.held) == ([b"one", b"", b"three"], 2)
+
+
+def test_a_message_has_a_size_before_it_is_there() -> None:
+    assert MessageReader(3).feed(framed(b"one")) == [b"one"]
+    with pytest.raises(GrpcRefused, match="4 bytes; 3 are the most") as refused:
+        MessageReader(3).feed(b"\0\0\0\0\4")
+    assert refused.value.status == GrpcStatus.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize(("encoding", "data"), [("gzip", gzip.compress(b"hello" * 100)),
+                                                ("deflate", zlib.compress(b"hello" * 100))])
+def test_compressed_messages(encoding: str, data: bytes) -> None:
+    assert MessageReader(500, encoding).feed(compressed(data)) == [b"hello" * 100]
+    with pytest.raises(GrpcRefused, match="inflates to more than 499 bytes") as refused:
+        MessageReader(499, encoding).feed(compressed(data))
+    assert refused.value.status == GrpcStatus.RESOURCE_EXHAUSTED
+    for broken in (data[:-5], b"rubbish"):
+        with pytest.raises(GrpcRefused) as refused:
+            MessageReader(500, encoding).feed(compressed(broken))
+        assert refused.value.status == GrpcStatus.INTERNAL
+
+
+def test_a_small_message_that_becomes_a_huge_one_takes_no_memory_for_it() -> None:
+    bomb = zlib.compress(bytes(200 << 20), 9)
+    with pytest.raises(GrpcRefused, match="inflates"):
+        MessageReader(1 << 20, "gzip").feed(compressed(bomb))
+
+
+def test_an_encoding_that_nobody_named() -> None:
+    for encoding in ("identity", "snappy"):
+        with pytest.raises(GrpcRefused) as refused:
+            MessageReader(100, encoding).feed(compressed(b"x"))
+        assert refused.value.status == GrpcStatus.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("1H", 3600.0), ("2M", 120.0), ("3S", 3.0), ("250m", 0.25), ("5u", 5e-6), ("7n", 7e-9), ("0S", 0.0),
+    ("99999999H", 99_999_999 * 3600.0),
+    ("", None), ("S", None), ("5", None), ("5s", None), ("-5S", None), ("123456789S", None), ("1.5S", None),
+    ("\u0665S", None)])
+def test_timeouts(text: str, seconds: float | None) -> None:
+    assert grpc_messages.timeout_s(text) == (seconds if seconds is None else pytest.approx(seconds))
