@@ -34,8 +34,8 @@ async def serve() -> None:
     account = Account(1 << 20, connections)
 
     def connection() -> Http2Connection:
-        made = Http2Connection(lambda of, stream_id, request: Page(of, stream_id), lambda gone: connections.pop(gone, None),
-                               account, Http2Limits(), "h2spec", loop)
+        made = Http2Connection(lambda of, stream_id, request: Page(of, stream_id), connections.pop, account,
+                               Http2Limits(), "h2spec", loop)
         connections[made] = None
         return made
 

@@ -31,7 +31,7 @@ def test_a_message_has_a_size_before_it_is_there() -> None:
 
 
 @pytest.mark.parametrize(("encoding", "data"), [("gzip", gzip.compress(b"hello" * 100)),
-                                                ("deflate", zlib.compress(b"hello" * 100))])
+                                                ("deflate", zlib.compress(b"hello" * 100))], ids=["gzip", "deflate"])
 def test_compressed_messages(encoding: str, data: bytes) -> None:
     assert MessageReader(500, encoding).feed(compressed(data)) == [b"hello" * 100]
     with pytest.raises(GrpcRefused, match="inflates to more than 499 bytes") as refused:
