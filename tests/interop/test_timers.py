@@ -131,8 +131,9 @@ def test_another_broker_delivers_what_waits(first: str, second: str, end: str, n
                 if message["body"].startswith("m-"):
                     assert late_ms(message, 1_000 + 60 * int(message["body"][2:])) >= 0
             copies = len(bodies) - len(set(bodies))
-            # Of ours none comes twice. RocketMQ does the tick in which it was killed once more.
-            assert copies == 0 or (copies <= 30 and end == "kill" and "java" in first + second), copies
+            # Of ours none comes twice. RocketMQ does what came since the last note once more: of a second, of the flush
+            # before it, and of a tick; 17 messages are due in each.
+            assert copies == 0 or (copies <= 50 and end == "kill" and "java" in first + second), copies
     finally:
         for each in servers:
             each.kill()
