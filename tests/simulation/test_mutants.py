@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from regulus.broker import message_filter, placement
+from regulus.broker.handlers import pop_message
 from regulus.broker.held_requests import HeldRequests
+from regulus.broker.pop_flights import PopFlights
+from regulus.broker.pop_orders import PopOrders
+from regulus.broker.pop_revival import PopRevival
 from regulus.broker.queue_locks import QueueLocks
 from regulus.broker.timers import Timers
 from regulus.client import foreign_calls, transaction_producer
 from regulus.client.core import ordered_queue, process_queue, received
 from regulus.client.offset_store import BrokerOffsets
+from regulus.client.remoting_receiver import RemotingReceiver
 from regulus.client.send_back import SendBack
 from regulus.client.transaction_producer import TransactionState
 from regulus.model.message_filter import EVERYTHING
@@ -210,6 +215,42 @@ def timers_that_come_late_are_dropped(patch: Patch) -> None:
     patch.setattr(Timers, "_pass_on", passed_on)
 
 
+def acks_are_answered_and_not_kept(patch: Patch) -> None:
+    patch.setattr(PopFlights, "_ack", lambda self, flight, bits, host, now_ms: None)
+
+
+def pops_leave_no_checkpoint(patch: Patch) -> None:
+    patch.setattr(pop_message._Pop, "_note", lambda self, topic, queue_id, start, offsets: True)
+
+
+def what_is_revived_is_not_counted(patch: Patch) -> None:
+    own = PopRevival._copies
+
+    def copies(self: PopRevival, *args: Any) -> Any:
+        for copy in own(self, *args):
+            copy.reconsume_times = 0
+            yield copy
+
+    patch.setattr(PopRevival, "_copies", copies)
+
+
+def pops_come_again_before_their_time(patch: Patch) -> None:
+    own, find_slot = PopRevival.tick, Timers._find_slot
+    patch.setattr(Timers, "_find_slot", lambda self, now_ms: find_slot(self, now_ms + 5_000))
+    patch.setattr(PopRevival, "tick", lambda self, host, now_ms, *, is_v2: own(self, host, now_ms + 5_000, is_v2=is_v2))
+
+
+def pops_in_order_wait_for_nothing(patch: Patch) -> None:
+    patch.setattr(PopOrders, "is_blocked", lambda self, *args: False)
+
+
+def consumers_do_not_hear_of_an_order(patch: Patch) -> None:
+    async def ask(self: RemotingReceiver, topics: Any) -> None:
+        self._are_rules_told = True
+
+    patch.setattr(RemotingReceiver, "_ask_rules", ask)
+
+
 MUTANTS: list[tuple[Mutate, str, str]] = [
     (locks_are_given_to_all, "orderly-members", "orderly_queues_have_one_call"),
     (offsets_are_committed_early, "members", "offsets_wait_for_what_they_cover"),
@@ -232,6 +273,12 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (timers_come_a_tick_early, "timers", "timers_keep_their_time"),
     (timers_forget_what_came_before_a_crash, "timers", "timers_come_once"),
     (timers_that_come_late_are_dropped, "timers", "nothing_acknowledged_is_lost"),
+    (acks_are_answered_and_not_kept, "pops-calm", "acknowledged_messages_stay_away"),
+    (pops_leave_no_checkpoint, "pops-calm", "everything_is_consumed"),
+    (what_is_revived_is_not_counted, "pops-calm", "deliveries_are_counted"),
+    (pops_come_again_before_their_time, "pops-calm", "popped_messages_are_one_consumers"),
+    (pops_in_order_wait_for_nothing, "pops-orderly", "popped_messages_are_one_consumers"),
+    (consumers_do_not_hear_of_an_order, "pops-orderly", "popped_queues_keep_their_order"),
     (a_pull_that_waits_on_misses_what_comes_next, "held-filters", "deliveries_are_prompt"),
 ]
 """What is broken, in which story it shows, and which check must say so."""

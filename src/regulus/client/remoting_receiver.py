@@ -74,6 +74,7 @@ class RemotingReceiver:
         self._timeout_ms = request_timeout_ms
         self._retries_max = retries_max
         self._rules = ReceiveRules(is_orderly, RETRIES_MAX + 1, RETRY_DELAYS_MS)
+        self._are_rules_told = False
         self._instance: ClientInstance | None = None
         self._tasks = TaskGroup()
 
@@ -124,8 +125,10 @@ class RemotingReceiver:
         for address in self._masters(topics):
             try:
                 found = await group_config(self.instance, self._member.group, address)
+                self._are_rules_told = True
                 break
             except (ClientError, HeaderError) as error:
+                self._are_rules_told |= isinstance(error, BrokerRefused | HeaderError)      # and no other tells more
                 _log.info("the settings of group %s are not known from %s: %s", self._member.group, address, error)
         limit = self._retries_max
         if limit < 0:
@@ -149,6 +152,10 @@ class RemotingReceiver:
 
     async def receive(self, asked: Receive) -> list[ReceivedMessage]:
         subscription = asked.subscription
+        if not self._are_rules_told:        # no broker was there at the start: in order or not makes all the difference
+            await self._ask_rules([subscription.topic])
+            if not self._are_rules_told:
+                raise NoRoute(f"no broker of topic {subscription.topic} tells how group {self._member.group} receives")
         header = PopMessageRequest(
             consumer_group=self._member.group, topic=subscription.topic, queue_id=ANY_QUEUE,
             max_msg_nums=asked.messages_max, invisible_time=asked.invisible_ms, poll_time=asked.await_ms,

@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 
 from regulus import Message, Producer
+from regulus.client import remoting_receiver
 from regulus.client.config import ConsumeFromWhere, SimpleConsumerConfig
 from regulus.client.simple_consumer import SimpleConsumer
-from regulus.errors import BrokerRefused, ClientClosed, ConfigError, ConnectFailed, MessageIllegal, ReceiptInvalid
+from regulus.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ConfigError,
+    ConnectFailed,
+    MessageIllegal,
+    NoRoute,
+    ReceiptInvalid,
+)
 from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
 
 FROM_FIRST = SimpleConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, await_duration=5_000)
@@ -203,3 +212,26 @@ async def test_nobody_at_the_address_is_said_with_the_mend() -> None:
     consumer = SimpleConsumer("grpc://127.0.0.1:1", "kitchen", {"orders": "*"})
     with pytest.raises(ConnectFailed, match="regulus up"):
         await consumer.start()
+
+
+async def test_a_group_in_order_is_received_in_order_though_no_broker_could_say_so_at_the_start(
+        broker: BothProtocols, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broker.create_group("kitchen", consume_message_orderly=True)
+    asked = []
+
+    async def nobody(instance: object, group: str, address: str) -> None:
+        asked.append(address)
+        raise ConnectFailed("no connection")
+
+    with monkeypatch.context() as away:
+        away.setattr(remoting_receiver, "group_config", nobody)
+        consumer = SimpleConsumer(broker.address("rocketmq"), "kitchen", {"orders": "*"}, FROM_FIRST)
+        await consumer.start()
+        with pytest.raises(NoRoute, match="tells how group kitchen receives"):
+            await consumer.receive(1, 10_000)
+    assert len(asked) == 2
+    await begin(consumer)
+    await send(broker, b"first", b"second")
+    assert [each.body for each in await consumer.receive(1, 10_000)] == [b"first"]
+    assert await consumer.receive(1, 10_000, await_duration_ms=100) == []       # until the first is done
+    await consumer.shutdown()

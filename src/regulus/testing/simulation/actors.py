@@ -8,12 +8,20 @@ from random import Random
 from typing import Any
 
 from regulus.client import client_instance
-from regulus.client.config import ConsumeFromWhere, MessageModel, ProducerConfig, PushConsumerConfig
+from regulus.client.config import (
+    ConsumeFromWhere,
+    MessageModel,
+    ProducerConfig,
+    PushConsumerConfig,
+    SimpleConsumerConfig,
+)
 from regulus.client.core.queue_selector import select_by_hash
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
+from regulus.client.received_message import ReceivedMessage
 from regulus.client.send_result import SendResult, SendStatus
+from regulus.client.simple_consumer import SimpleConsumer
 from regulus.client.transaction_producer import TransactionProducer, TransactionProducerConfig, TransactionState
 from regulus.errors import RegulusError
 from regulus.model.message import Message, MessageExt
@@ -24,6 +32,11 @@ from regulus.testing.simulation.loop import Node
 
 ALWAYS = 1_000
 """So often fails what never succeeds."""
+INVISIBLE_MS = 10_000
+"""For which consumers that pop receive messages."""
+_AWAIT_MS = 2_000
+_RECEIVES = 2
+"""Of such a consumer, under way at the same time."""
 _RESTART_S = 1.0
 _LEFT_OVER_S = 1.0
 """How long after its end a client may still have tasks."""
@@ -328,6 +341,72 @@ class Member:
         self._machines.trace.say(self.name, f"{ending} with {call}")
 
 
+class PopMember(Member):
+    """A consumer that receives messages for a time. What fails is given back for another time, or left to its own."""
+
+    async def _run(self) -> None:
+        config = SimpleConsumerConfig(client_ip=self.node.host, instance_name=self.name,
+                                      consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        while True:
+            consumer = SimpleConsumer(self._name_servers, self._facts.name, dict.fromkeys(self._facts.topics, "*"),
+                                      config)
+            try:
+                async with consumer:
+                    self._machines.trace.say(self.name, f"has joined {self._facts.name}")
+                    self.is_consuming = True
+                    self._history.joined[self._facts.name, self.name] = self._history.now()
+                    await asyncio.gather(*(self._receive(consumer) for _ in range(_RECEIVES)))
+            except RegulusError as error:
+                self._machines.trace.say(self.name, f"could not start: {type(error).__name__}")
+                self._machines.trace.note(self.name, str(error))
+                await asyncio.sleep(_RESTART_S)
+            finally:
+                self.is_consuming = False
+
+    async def _receive(self, consumer: SimpleConsumer) -> None:
+        # One of a queue in order at a time: what comes behind one that fails would come again with it.
+        count = 1 if self._facts.orderly else 4
+        while True:
+            asked_s = self._history.now()
+            try:
+                received = await consumer.receive(count, INVISIBLE_MS, await_duration_ms=_AWAIT_MS)
+            except RegulusError as error:
+                self._machines.trace.note(self.name, f"receive failed: {error}")
+                await asyncio.sleep(_RESTART_S)
+                continue
+            for message in received:
+                await self._work(consumer, message, asked_s)
+
+    async def _work(self, consumer: SimpleConsumer, message: ReceivedMessage, asked_s: float) -> None:
+        chance, history = self._chance, self._history
+        key = message.body.decode()
+        queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
+        call = Call(self._facts.name, self.name, self.node, queue, [key], [message.queue_offset],
+                    message.reconsume_times, history.now(), own_until_s=asked_s + INVISIBLE_MS / 1000)
+        history.began(call)
+        self._machines.trace.say(self.name, f"consumes {call}")
+        is_slow = chance.random() < self._temper.slow
+        try:
+            await asyncio.sleep(chance.uniform(0, self._temper.slow_s) if is_slow else chance.uniform(0, 0.01))
+        except asyncio.CancelledError:
+            self._end(call, Ending.CANCELLED)
+            raise
+        try:
+            if self._failures[key] >= history.failures_wanted.get(key, 0):
+                self._end(call, Ending.DONE)
+                await consumer.ack(message)
+                call.acked_s = history.now()
+                return
+            self._failures[key] += 1
+            self._end(call, Ending.FAILED)
+            if chance.random() < 0.7:
+                again_ms = chance.choice((0, 500, 2_000))
+                call.own_until_s = min(call.own_until_s, history.now() + again_ms / 1000)
+                await consumer.change_invisible_duration(message, again_ms)
+        except RegulusError as error:
+            self._machines.trace.note(self.name, f"{key} is left to its time: {error}")
+
+
 def _fail(manner: Manner) -> ConsumeStatus:
     if manner is Manner.RAISES:
         raise ValueError("the application cannot do that now")
@@ -340,7 +419,9 @@ def _fail(manner: Manner) -> ConsumeStatus:
 def forget_client(machines: Machines, node: Node) -> None:
     """Of a process that died nothing is left that another could share."""
     instances = client_instance._instances.get(machines.loop, [])
-    instances[:] = [instance for instance in instances if instance.address != node.host]
+    for instance in [each for each in instances if each.address == node.host]:
+        instance.is_left_behind = True
+        instances.remove(instance)
 
 
 def _place(queue: MessageQueue) -> str:

@@ -19,6 +19,7 @@ from regulus.testing.simulation.history import (
     Reset,
     Restarted,
 )
+from regulus.testing.simulation.pop_checks import POP_CHECKS
 
 Check = Callable[[History], Iterable[str]]
 
@@ -192,7 +193,8 @@ def suspended_queues_rest(history: History) -> Iterator[str]:
 
 
 def _orderly(history: History) -> list[GroupFacts]:
-    return [group for group in history.groups.values() if group.orderly]
+    """Those whose consumers have queues."""
+    return [group for group in history.groups.values() if group.orderly and not group.pops]
 
 
 # --- retries ---------------------------------------------------------------------------------------------------------
@@ -207,6 +209,8 @@ def retries_are_counted(history: History) -> Iterator[str]:
             continue
         call = event.call
         facts = history.groups[call.group]
+        if facts.pops:      # it counts how often it was handed out
+            continue
         if isinstance(event, Ended):
             # One that died or was cancelled may have been sent back, because it took too long.
             if call.ending is not Ending.DONE:
@@ -332,7 +336,7 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
         elif isinstance(event, Committed):
             place = event.group, event.queue
             committing = history.groups.get(event.group)
-            if committing is None or event.queue.broker_name in history.lost_tails:
+            if committing is None or committing.pops or event.queue.broker_name in history.lost_tails:
                 continue
             for call in running.values():
                 if call.group == event.group and call.queue == event.queue \
@@ -407,7 +411,8 @@ CHECKS: Sequence[Check] = (
     nothing_acknowledged_is_lost, everything_is_consumed, nothing_unwanted_is_consumed, orderly_queues_keep_their_order,
     orderly_queues_have_one_call, suspended_queues_rest, retries_are_counted, dead_letters_are_dead,
     offsets_do_not_go_back, offsets_wait_for_what_they_cover, transactions_end_once,
-    timers_keep_their_time, timers_come_once, copies_are_copies, nothing_is_missed, deliveries_are_prompt)
+    timers_keep_their_time, timers_come_once, copies_are_copies, nothing_is_missed, deliveries_are_prompt,
+    *POP_CHECKS)
 
 
 def findings(history: History) -> list[str]:

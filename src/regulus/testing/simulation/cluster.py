@@ -233,6 +233,7 @@ class SimulatedBroker:
         """The process ends; all that it wrote stays."""
         if self._node is not None and self.is_up:
             self._machines.trace.say(self.name, "is killed")
+            self._machines.history.killed(self.broker_name)
             self._machines.kill(self._node, is_silent=False)
             root = self._next_root()
             if self._machines.disk is None:
@@ -248,6 +249,7 @@ class SimulatedBroker:
             seed = self._machines.loop.chance.randrange(1 << 30)
         if self._node is not None and self.server is not None and self.is_up:
             self._machines.trace.say(self.name, "loses its power")
+            self._machines.history.killed(self.broker_name)
             self._machines.kill(self._node, is_silent=True)
             self._machines.network.darken(self.host)
             root = self._next_root()

@@ -74,6 +74,10 @@ class Call:
     end_s: float = -1.0
     ending: Ending = Ending.RUNS
     suspend_ms: int = -1
+    own_until_s: float = -1.0
+    """Of a message that was popped: until then it is nobody else's."""
+    acked_s: float = -1.0
+    """When the broker said that it is done."""
 
     def __str__(self) -> str:
         return (f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}@{self.offsets[0]} "
@@ -134,7 +138,15 @@ class Restarted:
     broker: str
 
 
-Event = Began | Ended | Committed | Pulled | Reset | Restarted
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """A broker ended in the midst of what it did."""
+
+    at: float
+    broker: str
+
+
+Event = Began | Ended | Committed | Pulled | Reset | Restarted | Killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +173,7 @@ class GroupFacts:
     max_reconsume_times: int = 16
     suspend_ms: int = 1000
     consume_timeout_s: float = 900.0
+    pops: bool = False
     failures: "defaultdict[str, int]" = field(default_factory=lambda: defaultdict(int))
     """How often its listeners failed so far, by key, over all members."""
     members: set[str] = field(default_factory=set)
@@ -180,6 +193,8 @@ class Promises:
     """No send and no start fails: what fails is over before their time is."""
     clocks_wrong_s: float = 0.0
     """So far are clocks of brokers ahead at most."""
+    exact_counts: bool = False
+    """A popped message says how often it was delivered: no answer is lost on its way."""
     timed_again: int = 0
     """So many times more may a message come that waited for a time of its own."""
     delivery_max_s: float = 0.0
@@ -258,6 +273,9 @@ class History:
         """And what was acknowledged in it."""
         for sent in self.sent.values():
             sent.is_excused |= sent.topic == topic
+
+    def killed(self, broker: str) -> None:
+        self.events.append(Killed(self.now(), broker))
 
     def restarted(self, broker: str) -> None:
         self.events.append(Restarted(self.now(), broker))

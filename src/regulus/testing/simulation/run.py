@@ -10,9 +10,9 @@ from regulus.client.config import ClientConfig
 from regulus.errors import RegulusError
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message_queue import MessageQueue
-from regulus.model.topics import TopicConfig
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.testing.simulation import checks
-from regulus.testing.simulation.actors import Member, Sender, forget_client
+from regulus.testing.simulation.actors import Member, PopMember, Sender, forget_client
 from regulus.testing.simulation.cluster import Machines, SimulatedBroker, start_all
 from regulus.testing.simulation.copies import compare_copies
 from regulus.testing.simulation.history import OPERATOR, GroupFacts
@@ -83,6 +83,9 @@ class Run(Scene):
         await asyncio.sleep(self.story.head_start_s)
         for plan in self.story.groups:
             self._prepare_group(plan)
+            if plan.pops and plan.orderly:
+                await self.asked(self.admin.create_group(
+                    SubscriptionGroupConfig(group_name=plan.name, consume_message_orderly=True)))
         self._begin_senders()
         groups = self.loop.create_task(self._begin_groups())
         await self._rough()
@@ -113,7 +116,7 @@ class Run(Scene):
 
     def _prepare_group(self, plan: GroupPlan) -> None:
         facts = GroupFacts(plan.name, self._topics(), plan.orderly, plan.broadcasting, plan.max_reconsume_times,
-                           plan.suspend_ms, plan.consume_timeout_s, wanted=plan.wanted)
+                           plan.suspend_ms, plan.consume_timeout_s, plan.pops, wanted=plan.wanted)
         self.history.groups[plan.name] = facts
 
     async def _begin_groups(self) -> None:
@@ -193,8 +196,9 @@ class Run(Scene):
             member.name, member.node.host, facts, Random(f"{self.seed} {member.name} {self.loop.now}"))
 
     def _member(self, name: str, host: str, facts: GroupFacts, chance: Random) -> Member:
-        member = Member(self.machines, name, host, self.addresses, facts, self.story.temper, chance,
-                        self._plans[facts.name].settings)
+        kind = PopMember if facts.pops else Member
+        member = kind(self.machines, name, host, self.addresses, facts, self.story.temper, chance,
+                      self._plans[facts.name].settings)
         member.start()
         return member
 

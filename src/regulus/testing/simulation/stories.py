@@ -19,6 +19,7 @@ class GroupPlan:
     max_reconsume_times: int = 3
     suspend_ms: int = 500
     consume_timeout_s: float = 900.0
+    pops: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     """Of its members."""
     wanted: range | None = None
@@ -61,6 +62,7 @@ _SERVERS = ("kill_broker", "restart_broker", "move_broker", "kill_name_server", 
             "slow_down")
 _MEMBERS = ("member_joins", "member_leaves", "member_is_killed", "member_changes_its_mind", "cut_connections",
             "slow_down")
+_POP_MEMBERS = ("member_joins", "member_leaves", "member_is_killed", "cut_connections", "slow_down")
 _FROM_THE_END = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}
 _PAIRS = (*("promotion",) * 4, *("all_lose_power",) * 3, "master_is_killed", "master_loses_power", "slave_is_away",
           "link_is_parted", "disk_is_slow", "disk_fails", "cut_connections", "slow_down")
@@ -180,6 +182,20 @@ STORIES: Mapping[str, Story] = {
                          sending=(SendingPlan(count=40, timed=0.8, over_s=18.0),), head_start_s=12.0,
                          faults=("promotion", "promotion", "master_is_killed", "slave_is_away", "slow_down"),
                          broker_settings=_TIMERS, promises=Promises(timed_again=1)),
+    "pops-calm": Story(about="consumers have messages for a time, and some fail or take long",
+                       temper=Temper(fails=0.4, slow=0.2), groups=(GroupPlan(name="group", members=3, pops=True),),
+                       promises=Promises(exact_counts=True)),
+    "pops": Story(about="consumers have messages for a time, and brokers and consumers are killed with them in hand",
+                  temper=Temper(fails=0.2), groups=(GroupPlan(name="group", members=3, pops=True),),
+                  faults=(*_SERVERS, *_POP_MEMBERS)),
+    "pops-orderly": Story(about="consumers have the messages of a queue one after the other", temper=Temper(fails=0.2),
+                          groups=(GroupPlan(name="group", members=3, pops=True, orderly=True),),
+                          sending=(SendingPlan(count=16, ordered=0.5),) * 2,
+                          faults=("restart_broker", "kill_name_server", "part_hosts", *_POP_MEMBERS)),
+    "pops-power": Story(about="brokers lose their power, and consumers have messages for a time", syncs=True,
+                        loses_power=True, temper=Temper(fails=0.2),
+                        groups=(GroupPlan(name="group", members=3, pops=True),),
+                        faults=("cut_power", "cut_power", "kill_broker", "restart_broker", *_POP_MEMBERS)),
     "everything": Story(about="all of it at once", faults=(*_SERVERS, *_MEMBERS, "reset"), faults_count=(2, 7),
                         sending=(*_MIXED, SendingPlan(count=8, transactions=0.7)),
                         groups=(GroupPlan(name="group"),
