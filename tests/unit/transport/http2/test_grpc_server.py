@@ -256,7 +256,8 @@ async def test_a_request_that_does_not_end_is_ended(server, methods, monkeypatch
 
 
 @pytest.mark.parametrize(("data", "status"), [
-    (b"", "13"), (framed(b"cut")[:-1], "13"), (framed(b"a") + framed(b"b"), "12"), (b"\x02" + framed(b"a")[1:], "12")])
+    (b"", "13"), (framed(b"cut")[:-1], "13"), (framed(b"whole") + b"\0", "13"),
+    (framed(b"a") + framed(b"b"), "12"), (b"\x02" + framed(b"a")[1:], "12")])
 async def test_a_request_has_one_whole_message(server, data, status):
     async with connected(server) as peer:
         stream_id = peer.begin("Echo")
@@ -315,7 +316,8 @@ async def test_calls_under_way_end_when_the_server_stops_and_no_new_one_is_taken
         under_way = asyncio.ensure_future(channel.unary_unary("/t/Wait")(b"under way", timeout=10))
         await become(lambda: methods.begun)
         stopping = asyncio.ensure_future(server.stop(10))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
         methods.gate.set()
         assert await under_way == b"under way"
         await stopping

@@ -1,6 +1,7 @@
 """gRPC's messages in a stream's bytes."""
 
 import gzip
+import tracemalloc
 import zlib
 
 import pytest
@@ -44,9 +45,14 @@ def test_compressed_messages(encoding: str, data: bytes) -> None:
 
 
 def test_a_small_message_that_becomes_a_huge_one_takes_no_memory_for_it() -> None:
-    bomb = zlib.compress(bytes(200 << 20), 9)
-    with pytest.raises(GrpcRefused, match="inflates"):
-        MessageReader(1 << 20, "gzip").feed(compressed(bomb))
+    bomb = compressed(zlib.compress(bytes(200 << 20), 9))
+    tracemalloc.start()
+    try:
+        with pytest.raises(GrpcRefused, match="inflates"):
+            MessageReader(1 << 20, "gzip").feed(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_encoding_that_nobody_named() -> None:
