@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.model.message import MessageExt
 from regulus.model.message_properties import PROPERTIES_SIZE_MAX
@@ -17,6 +19,7 @@ from regulus.wire import recall_handle
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
+    ChangeMessageInvisibletimeRequest,
     NotificationRequest,
     PeekMessageRequest,
     PollingInfoRequest,
@@ -29,7 +32,7 @@ from regulus.wire.headers import (
 from regulus.wire.recall_handle import RecallHandle
 from regulus.wire.receipt_handle import encode
 from regulus.wire.remoting_command import RemotingCommand
-from tests.unit.broker.pop_rig import HOST, NOW, PRECISION, Rig, bodies
+from tests.unit.broker.pop_rig import HOST, NOW, PEER, PRECISION, Rig, bodies
 
 
 def test_what_is_popped_is_hidden_and_comes_again_at_its_time_with_its_count_raised():
@@ -801,3 +804,70 @@ def test_the_answer_of_a_pop_that_waited_waits_for_the_log_as_one_at_once():
     held_pop(rig, poll=100)
     rig.run_to(NOW + 300)
     assert [notice.durable_at for notice in rig.broker.notices] == [0]
+
+
+def test_what_is_acknowledged_of_a_pop_that_is_left_to_the_log_stays_away(monkeypatch):
+    """Before it was left, and behind that."""
+    monkeypatch.setattr("regulus.broker.pop_flights.FLIGHTS_MAX", 1)
+    rig = Rig()
+    rig.send(*"abcd")
+    (_, first), (_, second) = rig.pop(count=2, queue_id=0)
+    assert rig.ack(first).code == 0
+    for _ in range(2):
+        rig.run_to(rig.now_ms + 100)
+        assert len(rig.pop(count=1, queue_id=0)) == 1
+    assert rig.ack(second).code == 0
+    rig.run_to(NOW + 40_000)
+    assert sorted(bodies(rig.pop())) == ["c", "d"]
+
+
+def test_in_order_what_is_done_or_over_takes_no_other_time():
+    rig = Rig()
+    rig.send("a", "b")
+    counts(rig)
+    (_, first), (_, second) = rig.popped
+    assert rig.ack(first).code == 0
+    assert rig.change(first, 60_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 31_000)
+    assert rig.change(second, 60_000).code == ResponseCode.NO_MESSAGE
+
+
+def test_in_order_what_was_acknowledged_may_be_so_once_more():
+    """Its consumer did not hear of it."""
+    rig = Rig()
+    rig.send("a")
+    counts(rig)
+    ((_, handle),) = rig.popped
+    assert [rig.ack(handle).code for _ in range(2)] == [0, 0]
+
+
+def test_what_could_not_be_made_visible_at_once_is_so_once():
+    """One of a pop was, and the store refused the next."""
+    rig = Rig()
+    rig.send(*"abc")
+    rig.pop(invisible=10_000)
+    storing, refusals = rig.broker.pop_revival._storing, [None, "the disk is full", None]
+
+    def append(message, now_ms):
+        rig.store.refusal = (refusals.pop(0) if refusals else None) or ""
+        try:
+            return storing.append(message, now_ms)
+        finally:
+            rig.store.refusal = ""
+
+    rig.broker.pop_revival._storing = SimpleNamespace(append=append)
+    rig.run_to(NOW + 13_000)
+    assert refusals == []
+    assert sorted(bodies(rig.pop())) == ["a", "b", "c"]
+
+
+def test_another_time_is_told_when_it_is_on_disk():
+    rig = Rig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    header = ChangeMessageInvisibletimeRequest(
+        consumer_group="G", topic="T", queue_id=0, extra_info=encode(handle), offset=0, invisible_time=60_000)
+    request = RemotingCommand.request(int(Code.CHANGE_MESSAGE_INVISIBLETIME), header.ext())
+    outcome = request_table.handle(request, PEER, rig.broker, NOW)
+    assert outcome.answer.code == 0
+    assert outcome.durable_at == rig.store.commit_log_max_offset() > 0
