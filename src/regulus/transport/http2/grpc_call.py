@@ -8,17 +8,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from regulus.errors import GrpcRefused
+from regulus.transport.http2.connection import Http2Connection
 from regulus.transport.http2.stream import STREAM_WINDOW, Stream
 from regulus.wire.http2 import frames, header_block
 from regulus.wire.http2.grpc_messages import PREFIX_SIZE, GrpcStatus, MessageReader, framed, timeout_s
 from regulus.wire.http2.header_block import RequestHeaders
-
-if TYPE_CHECKING:
-    from regulus.transport.http2.connection import Http2Connection
-    from regulus.transport.http2.grpc_server import GrpcServer
 
 _log = logging.getLogger(__name__)
 
@@ -54,14 +51,26 @@ class Conversation:
 Method = OneAnswer | ManyAnswers | Conversation
 
 
+class CallKeeper(Protocol):
+    """What a call asks of its server."""
+
+    loop: asyncio.AbstractEventLoop
+    message_size_max: int
+    held: int
+    held_max: int
+    unfinished: "dict[GrpcCall, float]"
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
+
+
 class GrpcCall(Stream):
     """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`."""
 
     __slots__ = ("_deadline", "_has_begun", "_held", "_messages", "_method", "_more", "_reader", "_request", "_server",
                  "_task", "_timer", "authority", "metadata", "path", "peer")
 
-    def __init__(self, connection: "Http2Connection", stream_id: int, request: RequestHeaders,
-                 server: "GrpcServer") -> None:
+    def __init__(self, connection: Http2Connection, stream_id: int, request: RequestHeaders,
+                 server: CallKeeper) -> None:
         super().__init__(connection, stream_id)
         self.path = request.path
         self.authority = request.authority

@@ -7,16 +7,27 @@ waits for `sent` in between, so that a stream holds one message for a peer that 
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from regulus.wire.http2 import frames
 from regulus.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS
 
-if TYPE_CHECKING:
-    from regulus.transport.http2.connection import Http2Connection
-
 STREAM_WINDOW = 1 << 20
 """Bytes that a peer may send on a stream before its owner is done with them."""
+
+
+class Carrier(Protocol):
+    """What a stream asks of its connection."""
+
+    initial_window: int
+
+    @property
+    def room(self) -> int: ...
+    def put(self, frame: bytes) -> None: ...
+    def put_data(self, frame: bytes, size: int) -> None: ...
+    def wait(self, stream: "Stream", size: int) -> None: ...
+    def sent(self, size: int) -> None: ...
+    def closed(self, stream: "Stream") -> None: ...
 
 
 class Stream(ABC):
@@ -25,7 +36,7 @@ class Stream(ABC):
     __slots__ = ("_drained", "_last_block", "_pending", "connection", "has_peer_ended", "id", "is_closed",
                  "receive_window", "send_window", "taken", "waiting_size")
 
-    def __init__(self, connection: "Http2Connection", stream_id: int) -> None:
+    def __init__(self, connection: Carrier, stream_id: int) -> None:
         self.connection = connection
         self.id = stream_id
         self.send_window = connection.initial_window
