@@ -151,7 +151,7 @@ class PopFlights:
         return flight
 
     def _records_of(self, key: CheckpointKey) -> Iterator[MessageExt]:
-        """What waits among the timers, and what has come, of this and perhaps of others."""
+        """What waits among the timers, and what has come: the index finds others of the same hash, too."""
         unique_key, begin = key.unique_key(self.broker_name), max(0, key.pop_time - RECALLED_BEFORE_MS)
         for topic in (TIMER_TOPIC, self.revive_topic):
             for buffer in self._store.query_message(topic, unique_key, RECALLED_MAX, begin, LONG_MAX).buffers:
@@ -159,7 +159,9 @@ class PopFlights:
                     message = message_record.decode(buffer)
                 except RecordError:
                     continue
-                if self.revive_topic in (message.topic, message.properties.get(names.REAL_TOPIC)):
+                properties = message.properties
+                if self.revive_topic in (message.topic, properties.get(names.REAL_TOPIC)) \
+                        and unique_key in (properties.get(names.UNIQUE_KEY), properties.get(names.KEYS)):
                     yield message
 
     def end_receipt(self, flight: Flight, offset: int, host: bytes, now_ms: int) -> None:

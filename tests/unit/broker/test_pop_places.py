@@ -6,10 +6,13 @@ import pytest
 
 from regulus.broker import pop_places
 from regulus.broker.state import CONSUMER_OFFSET_DOCUMENT, POP_PLACES_DOCUMENT
+from regulus.model import message_properties as names
+from regulus.model.message import MessageExt
 from regulus.model.topics import TopicConfig
+from regulus.record.pop_record import CheckpointKey, PopCheckpoint
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.headers import DeleteTopicInBrokerRequest
-from tests.unit.broker.pop_rig import NOW, Rig, bodies
+from tests.unit.broker.pop_rig import HOST, NOW, Rig, bodies
 
 
 def saved(rig: Rig) -> dict[str, str]:
@@ -138,3 +141,31 @@ def test_a_start_reads_no_log_that_grew_without_pops(monkeypatch):
     saved(rig)
     rig.send("n")
     assert json.loads(rig.broker.documents()[POP_PLACES_DOCUMENT]) == {"logPosition": place}
+
+
+def test_a_kill_behind_the_first_save_of_a_run_may_leave_the_offsets_of_the_former_one():
+    """The place is that of the former run then."""
+    rig = Rig()
+    rig.send(*"ab")
+    documents = saved(rig)
+    rig.pop(count=1, queue_id=0)
+    rig = killed(rig, documents)
+    documents[POP_PLACES_DOCUMENT] = rig.broker.documents()[POP_PLACES_DOCUMENT]
+    rig = killed(rig, documents)
+    assert offset(rig) == 1
+
+
+@pytest.mark.parametrize("timed", [{}, {"TIMER_DELIVER_MS": str(NOW + 60_000)}])
+def test_a_message_of_a_client_moves_no_group(timed):
+    """One that looks like the record of a pop: it is of another topic."""
+    rig = Rig()
+    rig.send(*"abc")
+    rig.broker.subscription_groups.find("G", NOW)
+    documents = saved(rig)
+    body = PopCheckpoint(key=CheckpointKey("T", "G", 0, 0, NOW), broker_name="broker-a", invisible_time=30_000,
+                         offsets=(0, 1)).encode()
+    forged = {"TAGS": "ck", names.SET_BACKS: "0", "X": rig.broker.pop_flights.revive_topic, **timed}
+    rig.broker.storing.store(MessageExt("T", body, forged, 1, 0, 0, NOW, HOST, HOST, 0), NOW)
+    rig.settle()
+    rig = killed(rig, documents)
+    assert bodies(rig.pop(queue_id=0)) == ["a", "b", "c"]

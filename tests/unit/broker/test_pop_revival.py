@@ -1,12 +1,15 @@
 """What was popped comes again, whatever stands in the revive topic and whatever the store can do."""
 
+from dataclasses import replace
+
 import pytest
 
 from regulus.broker import pop_revival
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
-from regulus.model.store_result import Appended, PutStatus
-from regulus.record.pop_record import REVIVE_GROUP, CheckpointKey, PopCheckpoint
+from regulus.model.store_result import Appended, PutStatus, QueueUnit
+from regulus.model.topics import TIMER_TOPIC, SubscriptionGroupConfig
+from regulus.record.pop_record import REVIVE_GROUP, CheckpointKey, PopCheckpoint, decode_checkpoint
 from regulus.testing.memory_store import MemoryStore
 from tests.unit.broker.pop_rig import HOST, NOW, Rig, bodies
 
@@ -277,3 +280,280 @@ def test_a_checkpoint_whose_file_is_not_there_is_found_by_a_start_with_it():
     rig = rig.restarted()
     rig.run_to(NOW + 90_000)
     assert bodies(rig.pop()) == ["a"]
+
+
+# --- what is gone, damaged or refused --------------------------------------------------------------------------------
+
+
+class Aged(MemoryStore):
+    """Of the queues of `aged`, all before `low` is gone with old files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aged = ""
+        self.low = 0
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return self.low if topic == self.aged else super().min_offset(topic, queue_id)
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
+        if topic == self.aged and queue_offset < self.low:
+            return []
+        return super().queue_units(topic, queue_id, queue_offset, count_max)
+
+
+class Nearest(Aged):
+    """Gives the first units that are there instead."""
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
+        return super().queue_units(topic, queue_id, max(queue_offset, self.low) if topic == self.aged else queue_offset,
+                                   count_max)
+
+
+def test_no_other_message_comes_in_the_place_of_one_that_is_gone():
+    store = Nearest()
+    rig = Rig(store)
+    rig.send("a", "b")
+    rig.pop(queue_id=0, count=1, invisible=10_000)
+    store.aged, store.low = "T", 1
+    rig.run_to(NOW + 12_000)
+    assert rig.told() == {pop_revival.GONE: ["offset 0 of T, queue 0"]}
+    assert rig.shown("%RETRY%G_T") == []
+
+
+def test_what_old_files_took_of_a_revive_queue_keeps_it_from_nothing():
+    store = Aged()
+    rig = Rig(store)
+    rig.send("a")
+    rig.broker.subscription_groups.find("G", NOW)
+    rig.note(checkpoint(0, NOW, 3_600_000).encode())
+    rig.run_to(NOW + 500)
+    rig.note(b"gone before it was read")
+    store.aged, store.low = rig.broker.pop_flights.revive_topic, 2
+    rig.note(checkpoint(0).encode())
+    rig.run_to(NOW + 1_500)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+
+
+def test_a_message_whose_file_is_not_there_comes_when_it_is_put_back():
+    rig = Rig()
+    rig.send("a", "b")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.store.missing = (rig.store.queue_units("T", 0, 0, 1)[0].physical_offset,)
+    rig.run_to(NOW + 12_000)
+    assert rig.told() == {pop_revival.PUT_BACK: ["offset 0 of T, queue 0"]}
+    assert bodies(rig.pop(invisible=3_600_000)) == ["b"]
+    rig.store.missing = ()
+    rig.run_to(NOW + 24_000)
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_all_messages_of_a_pop_wait_longer_each_by_itself():
+    rig = Rig()
+    rig.send("a", "b", "c")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.store.damaged["T", 0] = "queue 0 is torn"
+    rig.run_to(NOW + 12_000)
+    rig.store.damaged.clear()
+    rig.run_to(NOW + 24_000)
+    assert left(rig) == ["a", "b", "c"]
+
+
+def test_what_waits_longer_waits_each_time_for_longer():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.store.damaged["T", 0] = "queue 0 is torn"
+    told = []
+    for seconds in range(80):
+        rig.run_to(NOW + 1_000 * seconds, step=100)
+        if rig.told():
+            told.append(seconds)
+    assert told == [11, 21, 41, 71]
+
+
+def test_what_was_put_back_more_often_than_there_are_steps_waits_for_the_last_one():
+    rig = Rig()
+    rig.send("a")
+    rig.store.damaged["T", 0] = "queue 0 is torn"
+    rig.note(checkpoint(0, put_again_times=40).encode())
+    rig.broker.subscription_groups.find("G", NOW)
+    rig.run_to(NOW + 1_000)
+    (waiting,) = rig.shown(TIMER_TOPIC)
+    again = decode_checkpoint(waiting.body)
+    assert again.put_again_times == 41
+    assert 7_200_000 < again.revive_time - NOW < 7_201_000
+
+
+def test_what_cannot_be_put_back_now_is_not_lost():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.store.damaged["T", 0] = "queue 0 is torn"
+    rig.run_to(NOW + 9_800)
+    rig.store.refusal = "the disk is full"
+    rig.run_to(NOW + 12_000)
+    assert rig.told() == {}
+    rig.store.refusal = ""
+    rig.run_to(NOW + 13_000)
+    rig.store.damaged.clear()
+    rig.run_to(NOW + 24_000)
+    assert left(rig) == ["a"]
+
+
+def test_a_damaged_retry_queue_keeps_no_other_group():
+    rig = Rig()
+    rig.send("a")
+    rig.broker.topics.create_if_absent("%RETRY%G_T", 1, NOW)
+    rig.broker.topics.create_if_absent("%RETRY%H_T", 1, NOW)
+    for group in "GH":
+        rig.broker.subscription_groups.find(group, NOW)
+        key = CheckpointKey("T", group, 0, 0, NOW - 20_000)
+        rig.note(PopCheckpoint(key=key, broker_name="broker-a", invisible_time=10_000, offsets=(0,)).encode())
+    rig.store.damaged["%RETRY%G_T", 0] = "the retries of G are torn"
+    rig.run_to(NOW + 1_000)
+    assert [message.body for message in rig.shown("%RETRY%H_T")] == [b"a"]
+    assert rig.told() == {pop_revival.PUT_BACK: ["offset 0 of T, queue 0"]}
+    rig.store.damaged.clear()
+    rig.run_to(NOW + 12_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+
+
+class Full(MemoryStore):
+    """Takes so many messages of retry topics, and no more."""
+
+    room = 1 << 20
+
+    def append(self, message: MessageExt, now_ms: int) -> Appended:
+        if message.topic.startswith("%RETRY%"):
+            if not self.room:
+                return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark="the disk is full")
+            self.room -= 1
+        return super().append(message, now_ms)
+
+
+def test_what_came_before_the_store_refused_does_not_come_again():
+    store = Full()
+    rig = Rig(store)
+    rig.send("a", "b", "c")
+    rig.pop(queue_id=0, invisible=10_000)
+    store.room = 2
+    rig.run_to(NOW + 12_000)
+    store.room = 1 << 20
+    rig.run_to(NOW + 13_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a", b"b", b"c"]
+
+
+# --- what is done, and when ------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_decided_before_the_acks_that_the_timers_brought_are_seen():
+    """They are in the log, and not in the queue yet."""
+    rig = Rig()
+    rig.send("a", "b")
+    (_, first), _ = rig.pop(queue_id=0, invisible=10_000)
+    rig.ack(first)
+    rig.run_to(NOW + 2_000)
+    rig = rig.restarted(is_killed=True)
+    rig.run_to(NOW + 9_500)
+    for now_ms in range(NOW + 9_550, NOW + 12_000, 50):
+        rig.now_ms = rig.broker.steady_ms = now_ms
+        rig.broker.tick(now_ms)     # nothing is dispatched
+    rig.run_to(NOW + 13_000)
+    assert left(rig) == ["b"]
+
+
+def test_what_was_popped_of_a_topic_that_is_gone_is_done_without_a_word():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.run_to(NOW + 12_000)
+    assert bodies(rig.pop(invisible=10_000)) == ["a"]      # from the retry topic, which stays
+    rig.broker.topics.delete("T", NOW)
+    rig.run_to(NOW + 24_000)
+    assert rig.told() == {}
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+
+
+def test_what_came_again_is_in_flight_no_more():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    assert len(rig.broker.pop_flights) == 1
+    rig.run_to(NOW + 12_000)
+    assert len(rig.broker.pop_flights) == 0
+    assert rig.broker.consumer_offsets.query("G", "%RETRY%G_T", 0) == 0     # the group has them before it
+
+
+def test_a_tick_that_finds_nothing_has_nothing_saved():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.run_to(NOW + 12_000)
+    changes = rig.broker.consumer_offsets.changes
+    rig.run_to(NOW + 13_000)
+    assert rig.broker.consumer_offsets.changes == changes
+
+
+def test_a_start_finds_the_first_of_several_checkpoints_whose_file_was_not_there():
+    rig = Rig()
+    rig.send("a", "b", "c")
+    topic = rig.broker.pop_flights.revive_topic
+    for number in range(3):
+        rig.note(checkpoint(number, NOW, 60_000).encode())
+    rig.store.missing = tuple(unit.physical_offset for unit in rig.store.queue_units(topic, 0, 1, 2))
+    rig.run_to(NOW + 62_000, step=500)
+    assert rig.broker.consumer_offsets.query(REVIVE_GROUP, topic, 0) == 0
+
+
+def test_one_tick_brings_no_more_than_the_limit_and_the_next_one_follows_at_once():
+    rig = Rig()
+    rig.broker.subscription_groups.find("G", NOW)
+    rig.broker.topics.create_if_absent("%RETRY%G_T", 1, NOW)
+    rig.send(*[f"m{number:03}" for number in range(200)])
+    rig.run_to(NOW + 500)
+    for number in range(200):
+        rig.note(checkpoint(number).encode())
+    waits, counts = [], []
+    for _ in range(4):
+        waits.append(rig.broker.pop_revival.tick(HOST, rig.now_ms, is_v2=False))
+        rig.settle()
+        counts.append(len(rig.shown("%RETRY%G_T")))
+    assert (waits, counts) == ([100, 0, 100, 100], [0, 128, 200, 200])      # the first one reads
+
+
+def test_dead_letters_have_a_topic_that_is_known():
+    rig = Rig()
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G", retry_max_times=0), NOW)
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.run_to(NOW + 12_000)
+    assert [message.body for message in rig.shown("%DLQ%G")] == [b"a"]
+    assert "%DLQ%G" in rig.broker.topics.table
+
+
+@pytest.mark.parametrize("sent_with", [{}, {"1ST_POP_TIME": "7"}])
+def test_a_message_that_comes_again_and_again_says_when_it_was_popped_first(sent_with):
+    """Whatever its producer wrote there."""
+    rig = Rig()
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a", **sent_with}, 0, 0, 0, NOW, HOST, HOST, 0), NOW)
+    rig.settle()
+    rig.pop(invisible=10_000)
+    for seconds in (12, 24):
+        rig.run_to(NOW + 1_000 * seconds)
+        ((message, _),) = rig.pop(invisible=10_000)
+        assert message.properties["1ST_POP_TIME"] == str(NOW)
+
+
+def test_more_revive_queues_are_read_as_soon_as_there_are_more():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(invisible=10_000)
+    rig.run_to(NOW + 9_500)
+    config = rig.broker.topics.get(rig.broker.pop_flights.revive_topic)
+    rig.broker.topics.put(replace(config, read_queue_nums=16, write_queue_nums=16), rig.now_ms)
+    rig.note(checkpoint(0).encode(), queue_id=9)
+    rig.run_to(NOW + 9_900)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+    rig.run_to(NOW + 12_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a", b"a"]

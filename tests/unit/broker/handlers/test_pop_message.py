@@ -1,0 +1,275 @@
+"""What a pop refuses, how much it hands out and from where, and what its answer waits for."""
+
+from dataclasses import replace
+
+import pytest
+
+from regulus.broker import request_table
+from regulus.broker.outcome import Reply
+from regulus.model.message import MessageExt
+from regulus.model.message_filter import Filter
+from regulus.model.store_result import GetResult, GetStatus
+from regulus.model.store_rules import FlushDiskType
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.testing.memory_store import MemoryStore
+from regulus.wire.codes import RequestCode as Code
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import PopMessageRequest
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.broker.pop_rig import HOST, NOW, PEER, Rig, bodies
+
+READABLE, WRITABLE = 4, 2
+
+
+def asked(rig: Rig, **fields: object) -> dict[str, str]:
+    """What goes with a request."""
+    header = {"consumer_group": "G", "topic": "T", "queue_id": -1, "max_msg_nums": 32, "invisible_time": 30_000,
+              "poll_time": 0, "born_time": rig.now_ms, "init_mode": 0}
+    return PopMessageRequest(**{**header, **fields}).ext()
+
+
+def answered(rig: Rig, **fields: object) -> RemotingCommand | None:
+    """None when it is held."""
+    return rig.ask(Code.POP_MESSAGE, asked(rig, **fields))
+
+
+def popped(rig: Rig, **fields: object) -> list[str]:
+    answer = answered(rig, **fields)
+    assert answer is not None
+    return bodies(rig.taken(answer))
+
+
+def put_group(rig: Rig, **fields: object) -> None:
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G", **fields), NOW)
+
+
+def put_topic(rig: Rig, perm: int) -> None:
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2, perm=perm), NOW)
+
+
+# --- what it refuses -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["the broker", "the topic", "the group"])
+def test_nothing_is_popped_where_nothing_may_be_read(what):
+    rig = Rig()
+    rig.send("a")
+    if what == "the broker":
+        rig.broker.set_config(replace(rig.broker.config, broker_permission=WRITABLE))
+    elif what == "the topic":
+        put_topic(rig, WRITABLE)
+    else:
+        put_group(rig, consume_enable=False)
+    assert answered(rig).code == ResponseCode.NO_PERMISSION
+    assert len(rig.broker.pop_flights) == 0
+
+
+def test_nothing_is_popped_without_timers_that_bring_it_back():
+    rig = Rig(timer_wheel_enable=False)
+    rig.send("a")
+    answer = answered(rig)
+    assert (answer.code, "timerWheelEnable" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+def test_who_waits_no_more_is_handed_nothing():
+    """A request that came late: its client has given it up."""
+    rig = Rig()
+    rig.send("a")
+    assert answered(rig, born_time=NOW - 5_001, poll_time=5_000).code == ResponseCode.POLLING_TIMEOUT
+    assert popped(rig, born_time=NOW - 5_000, poll_time=5_000) == ["a"]
+
+
+def test_a_request_that_does_not_say_when_it_was_made_waits_from_now_on():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    assert answered(rig, born_time=0, poll_time=5_000) is None
+    rig.run_to(NOW + 4_900)
+    assert not rig.broker.notices
+    rig.run_to(NOW + 5_100)
+    assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
+
+
+def test_no_more_pops_wait_than_may():
+    rig = Rig()
+    rig.broker.held_requests.count_max = 1
+    assert answered(rig, poll_time=5_000) is None
+    assert answered(rig, poll_time=5_000).code == ResponseCode.POLLING_FULL
+
+
+def test_nobody_waits_longer_than_the_limit():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    assert answered(rig, poll_time=3_600_000) is None
+    rig.run_to(NOW + 299_000, step=1_000)
+    assert not rig.broker.notices
+    rig.run_to(NOW + 301_000, step=1_000)
+    assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
+
+
+def test_what_was_forbidden_while_a_pop_waited_is_not_handed_out():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    assert answered(rig, poll_time=5_000) is None
+    put_group(rig, consume_enable=False)
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 0, 0, 0, NOW, HOST, HOST, 0), NOW)
+    rig.broker.message_arrived(rig.store.dispatch(10), NOW)
+    (notice,) = rig.broker.notices
+    assert notice.command.code == ResponseCode.NO_PERMISSION
+    assert len(rig.broker.pop_flights) == 0
+
+
+# --- how much, and of which queues -----------------------------------------------------------------------------------
+
+
+def test_all_queues_together_give_no_more_than_was_asked_for_and_the_answer_says_what_is_left():
+    rig = Rig()
+    rig.send("a", "b", "c", queue_id=0)
+    rig.send("d", "e", "f", queue_id=1)
+    answer = answered(rig, max_msg_nums=2)
+    assert len(rig.taken(answer)) == 2
+    assert answer.ext["restNum"] == "4"
+    answer = answered(rig, max_msg_nums=3)
+    assert len(rig.taken(answer)) == 3
+    assert answer.ext["restNum"] == "1"
+
+
+def test_one_queue_gives_its_own_messages_alone():
+    rig = Rig()
+    rig.send("a", queue_id=0)
+    rig.send("b", queue_id=1)
+    assert popped(rig, queue_id=0) == ["a"]
+    assert popped(rig, queue_id=0) == []
+    assert popped(rig, queue_id=1) == ["b"]
+
+
+def test_one_answer_has_retries_of_one_kind():
+    rig = Rig(enable_retry_topic_v2=True)
+    rig.broker.subscription_groups.find("G", NOW)
+    for topic in ("%RETRY%G_T", "%RETRY%G+T"):
+        rig.broker.topics.create_if_absent(topic, 1, NOW)
+        rig.broker.storing.store(MessageExt(topic, topic.encode(), {}, 0, 0, 0, NOW, HOST, HOST, 1), NOW)
+    rig.settle()
+    assert [popped(rig) for _ in range(3)] == [["%RETRY%G_T"], ["%RETRY%G+T"], []]
+
+
+def test_who_waits_for_a_topic_waits_for_its_retries():
+    rig = Rig(enable_retry_topic_v2=True)
+    assert answered(rig, poll_time=5_000) is None
+    waiting = rig.broker.held_requests.waiting
+    assert (waiting("T", -1), waiting("%RETRY%G_T", -1), waiting("%RETRY%G+T", -1)) == (1, 1, 1)
+
+
+# --- from where ------------------------------------------------------------------------------------------------------
+
+
+class Aged(MemoryStore):
+    """Of queue 0 of T, the first two messages are gone with an old file, of the log or of the queue."""
+
+    def __init__(self, status: GetStatus) -> None:
+        super().__init__()
+        self.status = status
+
+    def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
+                    message_filter: Filter) -> GetResult:
+        if topic == "T" and queue_id == 0 and queue_offset < 2:
+            return GetResult(self.status, 2, 0, self.max_offset(topic, queue_id), [], 0, 0)
+        return super().get_message(topic, queue_id, queue_offset, count_max, bytes_max, message_filter)
+
+
+@pytest.mark.parametrize(("status", "answers"), [
+    (GetStatus.OFFSET_TOO_SMALL, [["c"], []]), (GetStatus.OFFSET_FOUND_NULL, [["c"], []]),
+    (GetStatus.MESSAGE_WAS_REMOVING, [[], ["c"], []])])
+def test_a_group_goes_on_behind_messages_that_are_gone(status, answers):
+    rig = Rig(Aged(status))
+    rig.send(*"abc")
+    assert [popped(rig, queue_id=0) for _ in answers] == answers
+    assert rig.broker.consumer_offsets.query("G", "T", 0) == 3
+    rig.run_to(NOW + 31_000)
+    assert popped(rig, queue_id=0) == ["c"]
+
+
+def test_a_receipt_says_where_a_pop_began_behind_messages_that_are_gone():
+    rig = Rig(Aged(GetStatus.OFFSET_TOO_SMALL))
+    rig.send(*"abcd")
+    (_, handle), _ = rig.pop(queue_id=0)
+    assert (handle.start_offset, handle.queue_offset) == (2, 2)
+    assert rig.ack(handle).code == 0
+    rig.run_to(NOW + 31_000)
+    assert popped(rig, queue_id=0) == ["d"]
+
+
+def test_a_group_that_was_set_behind_the_end_gets_what_comes_next():
+    rig = Rig()
+    rig.send("a")
+    rig.broker.consumer_offsets.commit("G", "T", 0, 7, NOW)
+    assert popped(rig, queue_id=0) == []
+    rig.send("b")
+    assert popped(rig, queue_id=0) == ["b"]
+
+
+def test_a_group_that_begins_at_the_end_misses_nothing_that_comes_after_its_first_pop():
+    rig = Rig()
+    assert popped(rig, queue_id=0, init_mode=1) == []
+    rig.send("a", "b")
+    assert popped(rig, queue_id=0, init_mode=1) == ["a", "b"]
+
+
+def test_a_group_that_begins_at_the_end_is_handed_the_last_message():
+    """As RocketMQ does."""
+    rig = Rig()
+    rig.send("a", "b")
+    assert popped(rig, queue_id=0, init_mode=1) == ["b"]
+
+
+def test_a_group_that_begins_at_the_end_gets_all_of_its_retries():
+    rig = Rig()
+    rig.broker.topics.create_if_absent("%RETRY%G_T", 1, NOW)
+    for body in (b"a", b"b"):
+        rig.broker.storing.store(MessageExt("%RETRY%G_T", body, {}, 0, 0, 0, NOW, HOST, HOST, 1), NOW)
+    rig.settle()
+    assert popped(rig, init_mode=1) == ["a", "b"]
+
+
+def test_in_order_a_group_that_was_set_back_gets_at_once_what_was_out():
+    rig = Rig()
+    rig.send("a", "b")
+    assert popped(rig, queue_id=0, order=True) == ["a", "b"]
+    assert popped(rig, queue_id=0, order=True) == []
+    rig.broker.consumer_offsets.assign_reset("G", "T", 0, 0, NOW)
+    assert popped(rig, queue_id=0, order=True) == ["a", "b"]
+
+
+def test_in_order_an_ack_moves_nobody_back_from_where_the_group_was_set():
+    rig = Rig()
+    rig.send(*"abcd")
+    (_, first), _ = rig.taken(answered(rig, queue_id=0, order=True, max_msg_nums=2))
+    rig.broker.consumer_offsets.assign_reset("G", "T", 0, 4, NOW)
+    rig.broker.consumer_offsets.commit("G", "T", 0, 0, NOW)     # of what was read before
+    assert rig.ack(first).code == 0
+    assert [popped(rig, queue_id=0, order=True) for _ in range(2)] == [[], []]
+    assert rig.broker.consumer_offsets.query("G", "T", 0) == 4
+
+
+# --- what the answer waits for, and what is saved --------------------------------------------------------------------
+
+
+def test_the_answer_waits_until_its_pop_is_on_disk():
+    rig = Rig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    rig.send("a")
+    sent = rig.store.commit_log_max_offset()
+    outcome = request_table.handle(RemotingCommand.request(int(Code.POP_MESSAGE), asked(rig)), PEER, rig.broker, NOW)
+    assert isinstance(outcome, Reply)
+    assert bodies(rig.taken(outcome.answer)) == ["a"]
+    assert outcome.durable_at == rig.store.commit_log_max_offset() > sent
+
+
+def test_each_pop_has_its_place_saved():
+    rig = Rig()
+    rig.send("a", "b")
+    seen = [rig.broker.pop_places.changes]
+    for _ in range(2):
+        popped(rig, max_msg_nums=1)
+        seen.append(rig.broker.pop_places.changes)
+    assert seen == [0, 1, 2]
+    assert popped(rig) == []
+    assert rig.broker.pop_places.changes == 2
