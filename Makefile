@@ -9,8 +9,6 @@ COMPILED := build/compiled
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # A Java that starts Spark in half the time: see tests/java.py.
 TEST_JAVA := $(CURDIR)/build/java
-# Of these three at a time take two thirds of the time of two: they wait for others' servers.
-OUTSIDE_PARALLEL := $(PARALLEL:2=3)
 # What is started there is not ours, and takes long: `make interop`.
 OUTSIDE := tests/interop tests/submission
 # A minute a kind; the seed is printed with each finding. `make attack ATTACK="--kind kill --seconds 600"`.
@@ -83,7 +81,7 @@ lint: $(STAMP)
 	$(VENV)/bin/lint-imports
 
 interop: compiled
-	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(OUTSIDE_PARALLEL) -m "not long"
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(PARALLEL) -m "not long"
 
 interop-long: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest tests/interop -m long
