@@ -147,7 +147,8 @@ MASTER_ONLY = _SETTINGS | {
 LOG_READERS = frozenset((
     RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
     RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME,
-    RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.BULK_PULL))
+    RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.BULK_PULL,
+    RequestCode.PEEK_MESSAGE, RequestCode.NOTIFICATION))
 """What goes by the log here. Pulls are not among them: a refusal would keep its consumers here, as the only broker of
 the name that they know to pull from; they are sent to the master."""
 

@@ -4,7 +4,7 @@ import pytest
 
 from regulus.broker.pop_orders import STALE_WAKES_MAX, UNUSED_MS_MAX, PopOrders
 from regulus.errors import HeaderError
-from regulus.wire import encoded_table
+from regulus.wire import encoded_table, fastjson
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.headers import DeleteSubscriptiongroupRequest, DeleteTopicInBrokerRequest, PopMessageRequest
 from tests.unit.broker.pop_rig import NOW, Rig
@@ -89,3 +89,82 @@ def test_an_ack_that_leaves_a_queue_blocked_wakes_nobody():
 def test_a_document_that_is_none_is_refused(table):
     with pytest.raises(HeaderError):
         PopOrders().load(f'{{"table":{table}}}')
+
+
+# --- what counts, and how long a queue is blocked --------------------------------------------------------------------
+
+
+def test_a_repeated_attempt_keeps_the_counts_of_the_first_one():
+    orders = PopOrders()
+    orders.begin("T", "G", 0, [5, 6], "a", 1_000, NOW)
+    assert orders.begin("T", "G", 0, [5, 6], "b", 1_000, NOW + 1_000) == ({5: 1, 6: 1}, 1)
+    assert orders.begin("T", "G", 0, [5, 6], "b", 1_000, NOW + 1_100) == ({5: 1, 6: 1}, 1)
+    assert orders.begin("T", "G", 0, [5, 6, 7], "c", 1_000, NOW + 3_000) == ({5: 2, 6: 2}, 0)
+
+
+def test_a_queue_is_blocked_until_the_last_of_its_messages_is_visible():
+    orders = PopOrders()
+    orders.begin("T", "G", 0, [5, 6], None, 10_000, NOW)
+    assert orders.change("T", "G", 0, 5, NOW, NOW + 2_000, NOW)
+    assert orders.is_blocked("T", "G", 0, None, NOW + 9_999)
+    assert not orders.is_blocked("T", "G", 0, None, NOW + 10_000)
+
+
+def test_what_was_acknowledged_or_is_visible_again_takes_no_other_time():
+    orders = PopOrders()
+    orders.begin("T", "G", 0, [5, 6], None, 10_000, NOW)
+    orders.ack("T", "G", 0, 5, NOW)
+    assert not orders.change("T", "G", 0, 5, NOW, NOW + 60_000, NOW + 1_000)
+    assert not orders.change("T", "G", 0, 6, NOW, NOW + 60_000, NOW + 10_000)
+    assert not orders.change("T", "G", 0, 7, NOW, NOW + 60_000, NOW + 1_000)
+    assert orders.change("T", "G", 0, 6, NOW, NOW + 60_000, NOW + 9_999)
+
+
+# --- what is saved ---------------------------------------------------------------------------------------------------
+
+
+def test_each_deed_is_worth_saving():
+    orders = PopOrders()
+    changes = [orders.changes]
+    orders.begin("T", "G", 0, [5, 6], None, 10_000, NOW)
+    changes.append(orders.changes)
+    orders.change("T", "G", 0, 6, NOW, NOW + 60_000, NOW)
+    changes.append(orders.changes)
+    orders.ack("T", "G", 0, 5, NOW)
+    changes.append(orders.changes)
+    orders.clear("T", "G", 0)
+    changes.append(orders.changes)
+    orders.clear("T", "G", 0)
+    assert [*changes, orders.changes] == [0, 1, 2, 3, 4, 4]
+
+
+def test_a_document_has_what_is_out_as_rocketmq_writes_it_and_gives_it_back():
+    orders = PopOrders()
+    orders.begin("T", "G", 3, [5, 7, 9], "a", 1_000, NOW)
+    orders.begin("T", "G", 3, [5, 7, 9], "b", 10_000, NOW + 1_000)
+    orders.ack("T", "G", 3, 7, NOW + 1_000)
+    orders.change("T", "G", 3, 9, NOW + 1_000, NOW + 30_000, NOW + 1_500)
+    written = text(orders)
+    assert fastjson.loads(written) == {"table": {"T@G": {"3": {
+        "popTime": NOW + 1_000, "i": 10_000, "o": [5, 2, 4], "l": NOW + 1_000, "cm": 2, "a": "b",
+        "ot": {"9": NOW + 30_000}, "oc": {"5": 1, "7": 1, "9": 1}}}}}
+    again = PopOrders()
+    again.load(written)
+    assert text(again) == written
+    assert not again.is_blocked("T", "G", 3, "b", NOW + 1_500)      # the attempt that was not answered
+    assert again.take_free(NOW + 29_999) == []
+    assert again.take_free(NOW + 30_000) == [("T", 3)]
+    assert again.ack("T", "G", 3, 5, NOW + 1_000) == 9
+
+
+def test_what_is_out_by_a_saved_document_is_forgotten_a_day_behind_its_last_pop():
+    orders = PopOrders()
+    orders.begin("T", "G", 0, [5], None, 1_000, NOW)
+    again = PopOrders()
+    again.load(text(orders))
+    again.forget_unused(NOW + UNUSED_MS_MAX)
+    assert "popTime" in text(again)
+    again = PopOrders()
+    again.load(text(orders))
+    again.forget_unused(NOW + UNUSED_MS_MAX + 1)
+    assert "popTime" not in text(again)

@@ -169,3 +169,14 @@ def test_a_message_of_a_client_moves_no_group(timed):
     rig.settle()
     rig = killed(rig, documents)
     assert bodies(rig.pop(queue_id=0)) == ["a", "b", "c"]
+
+
+def test_a_group_that_is_further_than_its_last_pop_stays_there():
+    """It was set forward, by hand or by one who pulls."""
+    rig = Rig()
+    rig.send(*"abcd")
+    documents = saved(rig)
+    rig.pop(count=2, queue_id=0)
+    rig.broker.consumer_offsets.commit("G", "T", 0, 4, NOW)
+    rig = killed(rig, rig.broker.documents() | {POP_PLACES_DOCUMENT: documents[POP_PLACES_DOCUMENT]})
+    assert offset(rig) == 4

@@ -66,3 +66,7 @@ def test_what_is_no_object_is_refused(body):
 def test_a_count_that_is_no_number_counts_as_none():
     for again in ("9" * 40, "²", "-1", "x"):
         assert decode_checkpoint(json.dumps(json.loads(REAL) | {"rp": again}).encode()).put_again_times == 0
+
+
+def test_a_checkpoint_has_no_more_messages_than_it_counts():
+    assert decode_checkpoint(json.dumps(json.loads(REAL) | {"n": 1}).encode()).offsets == (10,)
