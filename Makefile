@@ -20,7 +20,7 @@ SUITE := $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 # The rooms that have compiled modules, what is told of their bytes, and them put together. The others are the same Python in
 # both builds. `make test-interpreted INTERPRETED=tests` runs all.
 INTERPRETED ?= $(addprefix tests/,contract crash golden property \
-                 $(addprefix unit/,access broker model nameserver proxy record server store transport wire))
+                 $(addprefix unit/,access broker model record server store transport wire))
 
 # Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -84,7 +84,7 @@ interop: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(PARALLEL) -m "not long"
 
 interop-long: compiled
-	PYTHONPATH=$(COMPILED) $(PY) -m pytest tests/interop -m long
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -m long
 
 # Interpreted, because a mutant is tried as soon as it is written.
 mutants: $(STAMP)

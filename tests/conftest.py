@@ -5,24 +5,29 @@ The package brings the fixtures as a pytest plugin; naming them serves an uninst
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 import regulus.record.message_record
 from regulus.client import shared_loop
 from regulus.testing.fixtures import broker_process, make_broker_process, regulus_server, simulated_regulus
+from regulus.testing.running_server import free_ports
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
 __all__ = ["broker_process", "caplog", "make_broker_process", "pytest_collection_modifyitems", "pytest_report_header",
-           "pytest_xdist_make_scheduler", "regulus_server", "simulated_regulus"]
+           "pytest_xdist_make_scheduler", "regulus_server", "simulated_regulus", "unused_tcp_port",
+           "unused_tcp_port_factory"]
+settings.register_profile("regulus", deadline=None)     # a busy machine must not fail a property by the clock
+settings.load_profile("regulus")
 SESSION = "tests of the Spark session"
 CLUSTERS = "submission"
 """The folder of tests that start Spark clusters: of those of its run, the longest files."""
@@ -69,6 +74,17 @@ def caplog(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> 
     caplog.handler.addFilter(mine)
     yield caplog
     caplog.handler.removeFilter(mine)
+
+
+@pytest.fixture(scope="session")
+def unused_tcp_port_factory() -> Callable[[], int]:
+    """In place of pytest-asyncio's: nobody else is given a port before it is taken, or while its server is down."""
+    return lambda: free_ports(1)[0]
+
+
+@pytest.fixture
+def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
+    return unused_tcp_port_factory()
 
 
 def pytest_report_header() -> str:

@@ -25,7 +25,7 @@ def said(name, tmp_path, capsys):
         running = main(server.name_server_address)
         if inspect.isawaitable(running):
             async def within_time():
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await running
             asyncio.run(within_time())
     return capsys.readouterr().out

@@ -8,9 +8,10 @@ import functools
 import selectors
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
+T = TypeVar("T")
 _DELIVERY_S = 0.001
 """Real time that the loopback interface gets before nothing is on its way any more."""
 
@@ -39,15 +40,16 @@ class _JumpingSelector(selectors.DefaultSelector):
         return ready
 
 
-def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs an async test in a loop of its own, where `time.monotonic` and the loop's time are the virtual one."""
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
+    """Runs an async test, or a part of one, in a loop of its own, where `time.monotonic` and the loop's time are the
+    virtual one."""
 
     @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
+    def run(*args: Any, **kwargs: Any) -> T:
         clock = VirtualClock()
         with mock.patch.object(time, "monotonic", clock.monotonic), asyncio.Runner(
                 loop_factory=lambda: asyncio.SelectorEventLoop(_JumpingSelector(clock))) as runner:
-            runner.run(test(*args, **kwargs))
+            return runner.run(test(*args, **kwargs))
 
     return run
 

@@ -49,7 +49,7 @@ class Site:
     async def ask(self, port: int, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> RemotingCommand:
         connection = await connect(HOST, port, lambda _, requests: None)
         try:
-            return await connection.request(RemotingCommand.request(code, ext, body), 5000)
+            return await connection.request(RemotingCommand.request(code, ext, body), 60_000)
         finally:
             connection.close()
 
@@ -61,7 +61,7 @@ class Site:
 
     async def eventually_routed(self, topic: str, routed: bool = True) -> Any:
         """A broker on the network registers a moment after it answered."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(25):
             while True:
                 answer = await self.name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
                 if (answer.code == ResponseCode.SUCCESS) is routed:
@@ -158,7 +158,7 @@ async def test_all_consumers_of_a_group_are_asked(site: Site) -> None:
     for number, consumer in enumerate(consumers):
         heartbeat = HeartbeatData(client_id=f"c{number}", consumer_data_set=[ConsumerData(
             group_name="readers", subscription_data_set=[SubscriptionData.compile("Orders", "*")])])
-        await consumer.request(RemotingCommand.request(RequestCode.HEART_BEAT, body=heartbeat.encode()), 5000)
+        await consumer.request(RemotingCommand.request(RequestCode.HEART_BEAT, body=heartbeat.encode()), 60_000)
     group = {"topic": "Orders", "group": "readers"}
     status = await site.broker(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, group)
     assert set(GetConsumerStatusBody.decode(status.body).consumer_table) == {"c0", "c1"}

@@ -22,11 +22,10 @@ AWAY_MS = 300
 FOREVER_MS = 3_600_000
 LATE_MS = 2_000
 """A message may come so much later than it becomes visible."""
-MAY_COME_TWICE = ("after a message is revived", "before a checkpoint is done", "after a checkpoint is done",
-                  "before the offsets are saved", "before a message is revived", "before the old receipt ends",
+MAY_COME_TWICE = ("after a message is revived", "before a message is revived", "before the old receipt ends",
                   "before the record of acks")
-"""Where a copy is in the log, and what is done of the revive topic is not saved; and where another time is in the log,
-of which nobody was told, and the old one still counts."""
+"""Where a copy is in the log, and the ack of it is not yet; and where another time is in the log, of which nobody was
+told, and the old one still counts."""
 
 
 @dataclass

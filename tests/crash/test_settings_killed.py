@@ -59,7 +59,7 @@ async def test_what_was_answered_is_in_the_documents(make_broker_process: Callab
     makers = [asyncio.create_task(make(connection, kind, [f"{kind.__name__}-{lane}-{number}" for number in range(500)],
                                        groups if kind is first_heartbeat else topics))
               for kind in (new_topic, first_send, first_heartbeat) for lane in range(IN_FLIGHT)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(topics) < kill_at or len(groups) < kill_at // 2:
             await asyncio.sleep(0)
     server.kill()

@@ -30,7 +30,7 @@ class AdminTool:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def run(self, *arguments: str) -> str:
         """What the command prints, standard output and error together; `-n` with the name server is added."""

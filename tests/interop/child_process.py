@@ -46,4 +46,4 @@ class ChildProcess:
     def kill(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,15 +67,19 @@ class Client:
 class RunningClient:
     """A started driver. Its events are collected by a thread; `finish` closes its input and waits for a clean end."""
 
-    def __init__(self, client: Client, home: Path, deed: str, options: dict[str, object]) -> None:
+    def __init__(self, client: Client, home: Path, deed: str, options: dict[str, object],
+                 environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: variables that it has besides those of this process."""
         self.client = client
         self.events: list[Event] = []
+        self._home = home
         home.mkdir(parents=True, exist_ok=True)
         self._stderr = home / f"{client.name}-{deed}.err"
         with self._stderr.open("ab") as errors:
             self._process = subprocess.Popen(
                 client.command_line(home, deed, options), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, env={**toolchain.our_environment(), "HOME": str(home)}, cwd=home, text=True)
+                stderr=errors, env={**toolchain.our_environment(), "HOME": str(home), **(environment or {})}, cwd=home,
+                text=True)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -125,18 +129,25 @@ class RunningClient:
         if any(event["event"] == "error" for event in self.events):
             raise ClientFailed(f"{self.client.name}: {self._story()}")
 
+    def wait_for_failure(self, timeout_s: float = 60.0) -> str:
+        """Until it ended with an error; all that it said and wrote into its home: events, standard error, logs."""
+        self.wait_until(lambda: any(event["event"] == "error" for event in self.events), "an error", timeout_s)
+        self._process.wait(timeout_s)
+        written = [path.read_text(errors="replace") for path in sorted(self._home.rglob("*")) if path.is_file()]
+        return "\n".join([json.dumps(self.events), *written])
+
     def finish(self) -> None:
         """Let it end cleanly, so that it commits its offsets and leaves its group.
 
         A message counts as consumed only once its listener returned, which is a moment after its line reached us.
         """
         time.sleep(0.5)
-        self.wait_for_end(40.0)
+        self.wait_for_end()
 
     def kill(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def __enter__(self) -> "RunningClient":
         return self

@@ -16,6 +16,11 @@ class Client5(Client):
     pushes: bool = True
     changes_invisible_time: bool = True
     recalls: bool = True
+    authority_variable: str = ""    # of its environment: whose certificates it believes; without one it believes any
+
+    def trusting(self, authority: Path) -> dict[str, str]:
+        """The environment in which it believes this authority."""
+        return {self.authority_variable: str(authority)} if self.authority_variable else {}
 
 
 def _java(home: Path, arguments: Sequence[str]) -> list[str]:
@@ -29,10 +34,12 @@ def _program(parts: Callable[[], list[str]]) -> Callable[[Path, Sequence[str]], 
 
 JAVA5 = Client5("java5", _java)
 PYTHON5 = Client5("python5", _program(
-    lambda: [str(toolchain.grpc_python()), str(toolchain.CLIENTS5 / "python" / "program.py")]))
-NODE5 = Client5("node5", _program(lambda: [toolchain.tool("node"), str(toolchain.clients5_node())]))
-GO5 = Client5("go5", _program(lambda: [str(toolchain.clients5_go())]), recalls=False)
+    lambda: [str(toolchain.grpc_python()), str(toolchain.CLIENTS5 / "python" / "program.py")]),
+    authority_variable="GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
+NODE5 = Client5("node5", _program(lambda: [toolchain.tool("node"), str(toolchain.clients5_node())]),
+                authority_variable="GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
+GO5 = Client5("go5", _program(lambda: [str(toolchain.clients5_go())]))
 RUST5 = Client5("rust5", _program(lambda: [str(toolchain.clients5_rust())]), pushes=False,
-                changes_invisible_time=False, recalls=False)
+                changes_invisible_time=False, recalls=False, authority_variable="SSL_CERT_FILE")
 
 CLIENTS5 = (JAVA5, PYTHON5, NODE5, GO5, RUST5)

@@ -13,6 +13,8 @@ from typing import Any
 from tests.databases import Database
 from toolchain import mariadb_server
 
+from regulus.testing.running_server import free_ports
+
 USER = "shop"
 
 
@@ -37,10 +39,7 @@ class Server:
 def running(password: str, *, certificate: Path | None = None, key: Path | None = None) -> Iterator[Server]:
     """A new server far east of Greenwich, so that a time which is taken for another zone's is seen."""
     programs, environment = mariadb_server()
-    with tempfile.TemporaryDirectory(prefix="regulus-mariadb-") as root, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
+    with tempfile.TemporaryDirectory(prefix="regulus-mariadb-") as root:
         data = Path(root, "data")
         # It looks for its own parts from there on; the machine's configuration is not for it.
         common = ["--no-defaults", f"--basedir={programs}", f"--datadir={data}", "--user=root"]
@@ -50,6 +49,7 @@ def running(password: str, *, certificate: Path | None = None, key: Path | None 
         start.write_text(f"CREATE DATABASE shop;\nCREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{password}';\n"
                          f"GRANT ALL ON shop.* TO {USER}@'127.0.0.1';\n")     # a line each
         secured = [f"--ssl-cert={certificate}", f"--ssl-key={key}", "--require-secure-transport"] if certificate else []
+        (port,) = free_ports(1)
         with Path(root, "log").open("wb") as log:
             process = subprocess.Popen(
                 [programs / "sbin" / "mariadbd", *common, f"--port={port}", "--bind-address=127.0.0.1",

@@ -151,14 +151,16 @@ class RealProxy:
     """RocketMQ's own front for gRPC clients, 5.3.3, beside a name server and broker, or with a broker in itself."""
 
     def __init__(self, run: Path, name_server: str, *, broker: Mapping[str, str] | None = None,
-                 java_options: Sequence[str] = SMALL_HEAP) -> None:
-        """`broker`: the configuration of a broker in the same process (local mode); None: cluster mode."""
+                 java_options: Sequence[str] = SMALL_HEAP, **overrides: str) -> None:
+        """`broker`: the configuration of a broker in the same process (local mode); None: cluster mode.
+        `overrides` are keys of RocketMQ's ProxyConfig."""
         self.home = run
         self.port, self._remoting_port = free_ports(2)
         self.endpoint = f"127.0.0.1:{self.port}"
         self._name_server = name_server
         self._broker = broker
         self._java_options = java_options
+        self._overrides = overrides
         self._process: ChildProcess | None = None
 
     @property
@@ -169,7 +171,7 @@ class RealProxy:
     def start(self) -> None:
         settings = {"rocketMQClusterName": "DefaultCluster", "proxyMode": "LOCAL" if self._broker else "CLUSTER",
                     "namesrvAddr": self._name_server, "grpcServerPort": self.port,
-                    "remotingListenPort": self._remoting_port, "localServeAddr": "127.0.0.1"}
+                    "remotingListenPort": self._remoting_port, "localServeAddr": "127.0.0.1", **self._overrides}
         conf = self.home / "rmq-proxy.json"
         conf.write_text(json.dumps(settings))
         arguments = ["-n", self._name_server, "-pc", str(conf)]

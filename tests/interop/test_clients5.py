@@ -4,63 +4,28 @@ The column of the real proxy proves the programs right. A case runs for some cli
 groups of their own; its result is asked for once for each client.
 """
 
-import functools
-import os
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 from admin import AdminTool
-from clients import JAVA, Event, RunningClient
-from clients5 import CLIENTS5, JAVA5, PYTHON5, Client5
-from conftest import NewRun, Outcomes, for_each_client
-from fronts5 import Front, start_front
+from bench5 import CHOSEN, FRONTS, Bench5
+from clients import JAVA, ClientFailed, Event
+from clients5 import JAVA5, PYTHON5, Client5
+from conftest import NewRun
+from fronts5 import start_front
+from tests.certificates import Authority
 from toolchain import make_clients5
 
-# REGULUS_INTEROP_FRONTS=java-5.3.3 proves the tests themselves on the real proxy alone.
-FRONTS = tuple(os.environ.get("REGULUS_INTEROP_FRONTS", "regulus java-5.3.3").split())
-_CHOSEN = os.environ.get("REGULUS_INTEROP_CLIENTS", "").split()
-CHOSEN = tuple(client for client in CLIENTS5 if not _CHOSEN or client.name in _CHOSEN)
 PUSHING = tuple(client for client in CHOSEN if client.pushes)
 CHANGING = tuple(client for client in CHOSEN if client.changes_invisible_time)
+RECALLING = tuple(client for client in CHOSEN if client.recalls)
+ASKING = tuple(client for client in CHOSEN if client.authority_variable)
 pytestmark = pytest.mark.long
 DELAY_MS = 4000
+RECALLED_MS = 10_000    # how far away what is taken back is: a client has started and taken back by then
 RETRIES = 2
-
-
-class Bench5:
-    """One front, what the cases need made there, and the results of the cases."""
-
-    def __init__(self, front: Front, admin: AdminTool, new_run: NewRun) -> None:
-        self.front, self.name_server, self._admin, self._new_run = front, front.name_server, admin, new_run
-        self.outcomes = functools.cache(self._outcomes)
-
-    def topic(self, name: str, kind: str = "NORMAL") -> str:
-        said = self._admin.run("updateTopic", "-c", "DefaultCluster", "-t", name, "-r", "4", "-w", "4",
-                               "-a", f"+message.type={kind}")
-        assert "success" in said, said
-        return name
-
-    def group(self, name: str, *, in_order: bool = False, retries: int = 16) -> str:
-        said = self._admin.run("updateSubGroup", "-c", "DefaultCluster", "-g", name, "-r", str(retries),
-                               "-o", str(in_order).lower())
-        assert "success" in said, said
-        return name
-
-    def home(self, client: Client5) -> Path:
-        return self._new_run(client.name)
-
-    def producing(self, client: Client5, topic: str, **options: object) -> list[Event]:
-        return client.produce(self.home(client), endpoint=self.front.endpoint, topic=topic, prefix="m", **options)
-
-    def running(self, client: Client5, deed: str, topic: str, **options: object) -> RunningClient:
-        return RunningClient(client, self.home(client), deed, {"endpoint": self.front.endpoint, "topic": topic,
-                                                               **options})
-
-    def _outcomes(self, case: Callable[["Bench5", Client5], Any], clients: tuple[Client5, ...]) -> Outcomes:
-        return for_each_client(clients, functools.partial(case, self))
 
 
 @pytest.fixture(scope="module", params=FRONTS)
@@ -150,6 +115,71 @@ def test_a_delayed_message_is_never_early(bench: Bench5, client: Client5) -> Non
         due = _sent(sent)[event["body"]]["due"]
         assert due > 0
         assert event["at"] >= due, f"{due - event['at']} ms early"
+
+
+def _recalled(bench: Bench5, client: Client5) -> tuple[list[Event], list[Event]]:
+    topic, group = bench.topic(f"recall-{client.name}", "DELAY"), bench.group(f"G-recall-{client.name}")
+    with bench.running(client, "receive", topic, group=group) as consumer:
+        consumer.wait_for_start()
+        said = bench.producing(client, topic, kind="delay", count=3, delay_ms=RECALLED_MS, recall=1)
+        # Due after the others, which would have come before it.
+        bench.producing(client, topic, kind="delay", count=1, delay_ms=RECALLED_MS + 2000, prefix="later")
+        consumer.wait_for_bodies(["later-0"])
+        consumer.finish()
+        return said, consumer.messages()
+
+
+@pytest.mark.parametrize("client", RECALLING, ids=lambda client: client.name)
+def test_a_delayed_message_that_is_taken_back_never_comes(bench: Bench5, client: Client5) -> None:
+    said, received = bench.outcomes(_recalled, RECALLING)[client.name]
+    assert [event["body"] for event in said if event["event"] == "recalled"] == _bodies(3)
+    assert [event["body"] for event in received] == ["later-0"]
+
+
+def _over_tls(bench: Bench5, client: Client5) -> list[str]:
+    topic, group = bench.topic(f"tls-{client.name}"), bench.group(f"G-tls-{client.name}")
+    with bench.running(client, "receive", topic, group=group, tls=1) as consumer:
+        consumer.wait_for_start()
+        bench.producing(client, topic, kind="normal", count=4, tls=1)
+        consumer.wait_for_bodies(_bodies(4))
+        consumer.finish()
+        return consumer.bodies()
+
+
+@pytest.mark.parametrize("client", CHOSEN, ids=lambda client: client.name)
+def test_what_is_sent_over_tls_is_received_over_tls(bench: Bench5, client: Client5) -> None:
+    assert sorted(bench.outcomes(_over_tls, CHOSEN)[client.name]) == _bodies(4)
+
+
+def _first_byte(bench: Bench5, client: Client5) -> bytes:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
+        with bench.running(client, "produce", "tls", endpoint=f"127.0.0.1:{listening.getsockname()[1]}", tls=1,
+                           kind="normal", prefix="m", count=1):
+            connection, _ = listening.accept()
+            with connection:
+                connection.settimeout(60)
+                return connection.recv(1)
+
+
+@pytest.mark.parametrize("client", CHOSEN, ids=lambda client: client.name)
+def test_a_client_whose_tls_is_on_begins_with_a_handshake(bench: Bench5, client: Client5) -> None:
+    """The front takes plain text, too: what came through may have come in that."""
+    assert bench.outcomes(_first_byte, CHOSEN)[client.name] == b"\x16"
+
+
+def _disbelieving(bench: Bench5, client: Client5) -> str:
+    other = Authority(bench.home(client), "another").pair.certificate
+    try:
+        bench.producing(client, bench.topic("tls-others"), kind="normal", count=1, tls=1, authority=other)
+    except ClientFailed as problem:
+        return str(problem)
+    return "sent"
+
+
+@pytest.mark.parametrize("client", ASKING, ids=lambda client: client.name)
+def test_a_client_that_asks_whose_certificate_it_is_believes_no_other_authority(bench: Bench5, client: Client5) -> None:
+    assert bench.outcomes(_disbelieving, ASKING)[client.name] != "sent"
 
 
 def _transactions(bench: Bench5, client: Client5) -> tuple[list[Event], list[Event]]:

@@ -16,7 +16,7 @@ from regulus.wire import fastjson
 TOPIC, GROUP, CONDITION = "Filtered", "FilterGroup", "index > 2 AND index < 5"
 QUERY_CONSUME_QUEUE = 321
 PAIRS = [("regulus", "java-5.3.3"), ("java-5.3.3", "regulus"), ("regulus", "java-4.9.8"), ("java-4.9.8", "regulus")]
-SAID_TIMEOUT_S = 30
+SAID_TIMEOUT_S = 60
 
 
 def consume(server: Server, home: Path, prefix: str) -> dict[str, Any]:

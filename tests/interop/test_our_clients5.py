@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from clients import RunningClient
 from clients5 import PYTHON5
 from conftest import NewRun
+from our_clients5 import LATE_S, PATIENT_MS, SIMPLE, WITHIN_S, coming, first, received, until
 from real_rocketmq import RealProxy, RealRocketMQ
 from toolchain import proxy_libraries
 
@@ -26,7 +27,6 @@ from regulus import (
     PushConsumer,
     PushConsumerConfig,
     SimpleConsumer,
-    SimpleConsumerConfig,
     TransactionProducer,
     TransactionState,
 )
@@ -43,10 +43,6 @@ PROTOCOLS = ("grpc", "rocketmq")
 SETTINGS = {"transactionTimeOut": "5000", "transactionCheckInterval": "6000", "transactionOpBatchInterval": "500",
             "timerWheelEnable": "true", "recallMessageEnable": "true"}
 OK, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
-PATIENT_MS = 15_000         # of each request: the servers share this machine with others
-WITHIN_S = 90.0
-LATE_S = 12.0
-"""How late a message may be: RocketMQ looks once a second, in several steps; a poll may miss it."""
 
 
 class Real:
@@ -81,10 +77,6 @@ class Real:
         return consumer
 
 
-SIMPLE = SimpleConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, await_duration=5_000,
-                              request_timeout=PATIENT_MS)
-
-
 @pytest.fixture(scope="module")
 def real(new_run: NewRun) -> Iterator[Real]:
     proxy_libraries()
@@ -103,38 +95,6 @@ def real(new_run: NewRun) -> Iterator[Real]:
 @pytest.fixture(params=PROTOCOLS)
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-async def received(consumer: SimpleConsumer, invisible_ms: int = 60_000, **options: Any) -> list[ReceivedMessage]:
-    """Once; the proxy may learn of a topic some time after its broker has it."""
-    until = time.monotonic() + WITHIN_S
-    while True:
-        try:
-            return await consumer.receive(16, invisible_ms, **options)
-        except ClientError:
-            if time.monotonic() > until:
-                raise
-            await asyncio.sleep(1)
-
-
-async def coming(consumer: SimpleConsumer, count: int, invisible_ms: int = 60_000) -> AsyncIterator[ReceivedMessage]:
-    until = time.monotonic() + WITHIN_S
-    while count > 0:
-        assert time.monotonic() < until, f"{count} messages did not come"
-        for message in await received(consumer, invisible_ms):
-            count -= 1
-            yield message
-
-
-async def first(consumer: SimpleConsumer, invisible_ms: int = 60_000) -> ReceivedMessage:
-    [message] = [message async for message in coming(consumer, 1, invisible_ms)]
-    return message
-
-
-async def until(condition: Callable[[], bool], within_s: float = WITHIN_S) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("sender", PROTOCOLS)

@@ -19,7 +19,8 @@ SETTINGS = {"mappedFileSizeCommitLog": str(16 << 10)}
 AGE_S = 100 * 3600
 # The real broker begins to delete a minute after its start.
 DELETED_TIMEOUT_S = 120
-PAIRS = [("regulus", "java-5.3.3"), ("regulus", "java-4.9.8"), ("java-5.3.3", "regulus"), ("java-4.9.8", "regulus")]
+PAIRS = [("regulus", "java-5.3.3"), ("regulus", "java-4.9.8"),
+         *[pytest.param((real, "regulus"), marks=pytest.mark.long) for real in ("java-5.3.3", "java-4.9.8")]]
 
 
 @dataclass

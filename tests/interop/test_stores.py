@@ -19,7 +19,7 @@ from regulus.errors import RegulusError
 from regulus.wire import fastjson
 
 COUNT = 12
-SAVED_TIMEOUT_S = 40
+SAVED_TIMEOUT_S = 120
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Users and policies (ACL 2.0): clients and mqadmin of 5.3.3 at our broker and at the real one, with the same words."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,27 +10,20 @@ import pytest
 from admin import AdminTool
 from clients import JAVA, OURS, Client, ClientFailed
 from conftest import NewRun, make_server
+from guards import USERS, signs_as
 from real_rocketmq import RealRocketMQ
 from regulus_server import RegulusServer
 
+from regulus import Admin, Message, Producer, ProducerConfig
 from regulus.access.credentials import Credentials, sign_as
+from regulus.client.config import ClientConfig
 from regulus.transport.connector import connect, split_address
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.remoting_command import RemotingCommand
 
-SETTINGS = {
-    "authenticationEnabled": "true", "authorizationEnabled": "true",
-    "authenticationProvider": "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider",
-    "authenticationMetadataProvider":
-        "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider",
-    "authorizationProvider": "org.apache.rocketmq.auth.authorization.provider.DefaultAuthorizationProvider",
-    "authorizationMetadataProvider":
-        "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider",
-    "initAuthenticationUser": '{"username":"root","password":"secret-of-root"}',
-    "innerClientAuthenticationCredentials": '{"accessKey":"brokers","secretKey":"secret-of-brokers"}',
-}
-TOOL = "accessKey: root\nsecretKey: secret-of-root\n"
 COUNT = 3
+FOUND_WITHIN_S = 60.0
+"""Brokers index a message some time after they have it."""
 Guarded = RegulusServer | RealRocketMQ
 
 COMMANDS = (
@@ -80,7 +74,7 @@ COMMANDS = (
 @pytest.fixture(scope="module")
 def servers(new_run: NewRun) -> Iterator[tuple[Guarded, Guarded]]:
     """(ours, the real one)."""
-    pair = [make_server(name, new_run(name), **SETTINGS) for name in ("regulus", "java-5.3.3")]
+    pair = [make_server(name, new_run(name), **USERS) for name in ("regulus", "java-5.3.3")]
     with ExitStack() as stack:
         def start(server: Guarded) -> None:
             stack.callback(server.kill)
@@ -95,10 +89,7 @@ def servers(new_run: NewRun) -> Iterator[tuple[Guarded, Guarded]]:
 def printed(servers, new_run) -> list[list[str]]:
     """What each command prints, at ours and at the real one."""
     def run_all(server: Guarded) -> list[str]:
-        home = new_run("mqadmin-5.3.3")
-        (home / "conf").mkdir(parents=True)
-        (home / "conf" / "tools.yml").write_text(TOOL)
-        with AdminTool("5.3.3", home, server.name_server_address) as tool:
+        with AdminTool("5.3.3", signs_as("root", new_run("mqadmin-5.3.3")), server.name_server_address) as tool:
             return [shown(tool.run(*command.format(broker=server.broker_address).split())) for command in COMMANDS]
 
     with ThreadPoolExecutor(2) as pool:
@@ -185,6 +176,22 @@ async def test_ours_and_the_real_broker_let_in_the_same(servers, printed):
         "send to %RETRY%alice-1"}
     assert not any(allowed for (user, _), allowed in ours.items() if user in ("chief", "nobody"))
     assert all(allowed for (user, _), allowed in ours.items() if user == "root")
+
+
+async def test_mqadmin_and_our_admin_find_a_message_by_its_key(servers, printed, new_run):
+    """A client of RocketMQ signs one field of this request or does not, by its version."""
+    for server in servers:
+        signs = {"access_key": "root", "secret_key": PEOPLE["root"]}
+        async with Producer(server.name_server_address, "PG", ProducerConfig(**signs)) as producer:
+            sent = await producer.send(Message("orders", b"one tea", keys="tea-1"))
+        async with asyncio.timeout(FOUND_WITHIN_S), Admin(server.name_server_address, ClientConfig(**signs)) as admin:
+            while not (found := await admin.messages_by_key("orders", "tea-1")):
+                await asyncio.sleep(0.1)
+            [by_id] = await admin.messages_by_unique_key("orders", sent.message_id)
+        assert [message.message_id for message in (*found, by_id)] == [sent.message_id] * 2
+        with AdminTool("5.3.3", signs_as("root", new_run("mqadmin-5.3.3")), server.name_server_address) as tool:
+            assert sent.message_id in tool.run("queryMsgByKey", "-t", "orders", "-k", "tea-1")
+            assert "[tea-1]" in tool.run("queryMsgByUniqueKey", "-t", "orders", "-i", sent.message_id)
 
 
 # --- clients ---------------------------------------------------------------------------------------------------------

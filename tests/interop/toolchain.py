@@ -21,7 +21,7 @@ PROJECT = HERE.parents[1]
 BUILD = PROJECT / "build" / "interop"
 CLIENTS5 = HERE / "clients5"
 MAKE_TIMEOUT_S = 300        # of each tool
-RUST_TIMEOUT_S = 1200       # 250 crates are compiled, the first time
+COMPILE_TIMEOUT_S = 1200    # of Go and Rust, which compile all that a program needs, the first time: 250 crates
 
 JAVA_VERSIONS = ("4.9.8", "5.3.3")
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -138,7 +138,7 @@ def go_program() -> Path:
     source = HERE / "go"
 
     def make(directory: Path) -> None:
-        _run([tool("go"), "build", "-o", str(directory / "driver"), "."], source)
+        _run([tool("go"), "build", "-o", str(directory / "driver"), "."], source, timeout_s=COMPILE_TIMEOUT_S)
 
     return _made("go", [source / name for name in ("go.mod", "go.sum", "main.go")], make) / "driver"
 
@@ -202,14 +202,19 @@ def clients5_node() -> Path:
     return _made("clients5-node", [source / name for name in names], make) / "program.js"
 
 
-def clients5_go() -> Path:
-    """The Go driver, built against github.com/apache/rocketmq-clients/golang/v5."""
-    source = CLIENTS5 / "go"
+def clients5_go(name: str = "clients5-go", main: Path = CLIENTS5 / "go" / "main.go") -> Path:
+    """The Go driver, or another program of one file, built against github.com/apache/rocketmq-clients/golang/v5.
+
+    What Go compiles for one it keeps for the others.
+    """
+    modules = [CLIENTS5 / "go" / "go.mod", CLIENTS5 / "go" / "go.sum"]
 
     def make(directory: Path) -> None:
-        _run([tool("go"), "build", "-o", str(directory / "driver"), "."], source)
+        for each in (*modules, main):
+            shutil.copy(each, directory)
+        _run([tool("go"), "build", "-o", "driver", "."], directory, timeout_s=COMPILE_TIMEOUT_S)
 
-    return _made("clients5-go", [source / name for name in ("go.mod", "go.sum", "main.go")], make) / "driver"
+    return _made(name, [*modules, main], make) / "driver"
 
 
 def h2spec() -> Path:
@@ -218,23 +223,29 @@ def h2spec() -> Path:
 
     def make(directory: Path) -> None:
         _run([tool("go"), "install", f"github.com/summerwind/h2spec/cmd/h2spec@{version}"], HERE,
-             {**os.environ, "GOBIN": str(directory), "GOFLAGS": "-mod=mod"})
+             {**os.environ, "GOBIN": str(directory), "GOFLAGS": "-mod=mod"}, timeout_s=COMPILE_TIMEOUT_S)
 
     return _made(f"h2spec-{version}", [], make) / "h2spec"
 
 
-def clients5_rust() -> Path:
-    """The Rust driver, built against crates.io's rocketmq. What cargo builds stays beside it for the next time."""
-    source = CLIENTS5 / "rust"
+def clients5_rust(name: str = "clients5-rust", main: Path = CLIENTS5 / "rust" / "src" / "main.rs") -> Path:
+    """The Rust driver, or another program of one file, built against crates.io's rocketmq.
+
+    What cargo builds stays beside it for the next time and for the others.
+    """
+    crates = [CLIENTS5 / "rust" / "Cargo.toml", CLIENTS5 / "rust" / "Cargo.lock"]
 
     def make(directory: Path) -> None:
         target = BUILD / "clients5-rust-target"
-        _run([tool("cargo"), "build", "--release", "--locked"], source,
-             {**os.environ, "CARGO_TARGET_DIR": str(target)}, timeout_s=RUST_TIMEOUT_S)
+        (directory / "src").mkdir()
+        for each in crates:
+            shutil.copy(each, directory)
+        shutil.copy(main, directory / "src" / "main.rs")
+        _run([tool("cargo"), "build", "--release", "--locked"], directory,
+             {**os.environ, "CARGO_TARGET_DIR": str(target)}, timeout_s=COMPILE_TIMEOUT_S)
         shutil.copy(target / "release" / "regulus-interop-clients5", directory / "driver")
 
-    names = ("Cargo.toml", "Cargo.lock", "src/main.rs")
-    return _made("clients5-rust", [source / name for name in names], make) / "driver"
+    return _made(name, [*crates, main], make) / "driver"
 
 
 def grpc_python() -> Path:

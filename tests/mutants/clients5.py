@@ -24,6 +24,8 @@ MUTANTS = (
     Mutant(name="a client that is started anew tells no settings", path=_SESSION,
            old="(self._channels, self._calls, self._streams, self._routes)",
            new="(self._channels, self._calls, self._routes)", tests=_OF_SESSION),
+    Mutant(name="a connection that was reset counts as one that never was", path=_SESSION,
+           old='"failed to connect" in words.lower()', new='"connect" in words.lower()', tests=_OF_SESSION),
     Mutant(name="what is acknowledged is prolonged", path=_POPPED,
            old="            if popped not in self._under_way:\n                return ",
            new="            if False:\n                return ", tests=_OF_POPPED),

@@ -14,6 +14,7 @@ from regulus.broker.pop_flights import PopFlights
 from regulus.broker.pop_orders import PopOrders
 from regulus.broker.pop_revival import PopRevival
 from regulus.broker.queue_locks import QueueLocks
+from regulus.broker.timer_copies import TimerCopies
 from regulus.broker.timers import Timers
 from regulus.client import foreign_calls, transaction_producer
 from regulus.client.core import ordered_queue, process_queue, received
@@ -79,7 +80,8 @@ def suspensions_are_cut_short(patch: Patch) -> None:
 
 
 def answers_do_not_wait_for_the_disk(patch: Patch) -> None:
-    patch.setattr(Durability, "answer_when_durable", lambda self, end, writer, frames: writer.write(frames))
+    patch.setattr(Durability, "answer_when_durable",
+                  lambda self, end, writer, frames, is_firm=False: writer.write(frames))
 
 
 def what_failed_is_not_sent_back(patch: Patch) -> None:
@@ -200,7 +202,7 @@ def timers_come_a_tick_early(patch: Patch) -> None:
 
 
 def timers_forget_what_came_before_a_crash(patch: Patch) -> None:
-    patch.setattr(Timers, "_passes_by", lambda self, key: False)
+    patch.setattr(TimerCopies, "passes_by", lambda self, waiting, is_rolled: False)
 
 
 def timers_that_come_late_are_dropped(patch: Patch) -> None:
@@ -240,6 +242,10 @@ def pops_come_again_before_their_time(patch: Patch) -> None:
     patch.setattr(PopRevival, "tick", lambda self, host, now_ms, *, is_v2: own(self, host, now_ms + 5_000, is_v2=is_v2))
 
 
+def a_topic_made_anew_has_out_what_the_old_one_had(patch: Patch) -> None:
+    patch.setattr(PopRevival, "_is_of_another_topic", lambda self, message, checkpoint: False)
+
+
 def pops_in_order_wait_for_nothing(patch: Patch) -> None:
     patch.setattr(PopOrders, "is_blocked", lambda self, *args: False)
 
@@ -277,6 +283,7 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (pops_leave_no_checkpoint, "pops-calm", "everything_is_consumed"),
     (what_is_revived_is_not_counted, "pops-calm", "deliveries_are_counted"),
     (pops_come_again_before_their_time, "pops-calm", "popped_messages_are_one_consumers"),
+    (a_topic_made_anew_has_out_what_the_old_one_had, "pops-made-anew", "acknowledged_messages_stay_away"),
     (pops_in_order_wait_for_nothing, "pops-orderly", "popped_messages_are_one_consumers"),
     (consumers_do_not_hear_of_an_order, "pops-orderly", "popped_queues_keep_their_order"),
     (a_pull_that_waits_on_misses_what_comes_next, "held-filters", "deliveries_are_prompt"),

@@ -12,7 +12,7 @@ from regulus.testing.simulation.playing import Played
 from regulus.testing.simulation.program import MODULE, Choice, play_all, replay
 from regulus.testing.simulation.stories import STORIES
 
-SEEDS = 100 if (regulus.record.message_record.__file__ or "").endswith(".py") else 600
+SEEDS = 100 if (regulus.record.message_record.__file__ or "").endswith(".py") else 400
 JOBS = 2
 LOOKED_FOR = 80
 """Seeds in which a promise that is not kept must be seen broken."""

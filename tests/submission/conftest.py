@@ -1,7 +1,6 @@
 """A standalone Spark cluster and a Spark Connect server of the package pyspark, and what is submitted to them."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 import pyspark
 import pytest
 
+from regulus.testing.running_server import free_ports
 from tests.java import java_of_tests
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -63,7 +63,7 @@ class Process:
     def stop(self) -> None:
         self._child.terminate()
         try:
-            self._child.wait(20)
+            self._child.wait(60)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
@@ -114,7 +114,7 @@ def start_worker(start: Start, master: str, directory: Path, **how: Any) -> None
 
 def start_connect_server(start: Start, *settings: str, **how: Any) -> str:
     """The address sc://... of a Spark Connect server."""
-    port = free_port()
+    (port,) = free_ports(1)
     server = start("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
                    "--conf", f"spark.connect.grpc.binding.port={port}",
                    "--conf", "spark.connect.grpc.binding.address=127.0.0.1", *settings,
@@ -129,9 +129,3 @@ def standalone_master(start: Start, tmp_path: Path) -> str:
     address = start_master(start)
     start_worker(start, address, tmp_path / "work")
     return address
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

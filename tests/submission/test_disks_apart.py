@@ -140,7 +140,7 @@ def commands(place: str, shop: Shop, disks: Disks) -> dict[str, list[str]]:
         "no store": ["job", "audit", "--store", str(disks.own / "nothing"), "--topic", TOPIC]}
 
 
-@pytest.fixture(scope="module", params=PLACES)
+@pytest.fixture(scope="module", params=[pytest.param("connect", marks=pytest.mark.long), "standalone"])
 def place(request: pytest.FixtureRequest, shop: Shop, disks: Disks, logs: None, environment: dict[str, str],
           tmp_path_factory: pytest.TempPathFactory) -> Place:
     """All commands, by a client of a Spark Connect server, or by a driver whose executor is elsewhere."""

@@ -61,6 +61,7 @@ def test_spark_submit_to_a_standalone_cluster_ships_the_package(standalone_maste
     assert result["master"] == standalone_master
 
 
+@pytest.mark.long
 def test_local_cluster_runs_the_tasks_in_processes_of_their_own(environment, package_zip):
     result = submitted("local-cluster[2,1,1024]", environment, package_zip)
     assert result["counts"] == expected_counts()

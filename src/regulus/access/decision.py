@@ -16,7 +16,10 @@ from typing import NamedTuple, Protocol
 ANY_NAME = "*"
 """The name in a need for all resources of a kind: only what is granted for all of them meets it."""
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-"""A field that clients set after they have signed. Source: MixAll.UNIQUE_MSG_QUERY_FLAG."""
+"""A field that clients up to 4.9.3 set after they have signed, and later ones before.
+
+Source: MixAll.UNIQUE_MSG_QUERY_FLAG.
+"""
 
 
 class ResourceKind(Enum):

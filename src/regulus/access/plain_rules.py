@@ -62,7 +62,7 @@ class PlainRules:
         if account.white_addresses.matches(facts.source):
             return Allowed(f"{facts.source} is a whiteRemoteAddress of {access_key}")
         if not is_signed(facts.ext, facts.body, account.secret_key):
-            return _denied("the signature is not made with the account's secret",
+            return _denied(f"the signature is not made with the secret of {access_key}",
                            f"Check signature failed for accessKey={access_key}")
         try:
             needs = facts.needs()

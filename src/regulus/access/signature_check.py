@@ -5,7 +5,7 @@ body. It covers neither the request's code nor the names of its fields nor where
 has no time in it: whoever can copy a signed frame may send it again, and also as another request with the same values.
 So it is with RocketMQ, whose clients sign so, and only TLS keeps others from copying.
 
-Source: AclUtils.combineRequestContent, AclSigner.calSignature, PlainAccessValidator.parse.
+Source: AclUtils.combineRequestContent, AclSigner.calSignature, DefaultAuthenticationContextBuilder.build.
 """
 
 import hmac
@@ -24,6 +24,11 @@ def is_signed(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
     given = ext.get(SIGNATURE, "")
     if len(given) != SIGNATURE_SIZE or not given.isascii():
         return False
-    made = hmac.new(secret_key.encode(), signed_content(ext, UNIQUE_KEY_QUERY), sha1)
+    return _is_digest(given, signed_content(ext), body, secret_key) or (
+        UNIQUE_KEY_QUERY in ext and _is_digest(given, signed_content(ext, UNIQUE_KEY_QUERY), body, secret_key))
+
+
+def _is_digest(given: str, content: bytes, body: bytes | memoryview, secret_key: str) -> bool:
+    made = hmac.new(secret_key.encode(), content, sha1)
     made.update(body)
     return hmac.compare_digest(b64encode(made.digest()), given.encode())

@@ -91,7 +91,7 @@ class UserRules:
         if denied is not None:
             return denied
         if not is_signed(facts.ext, facts.body, self._users[name].secret):
-            return _denied("the signature is not made with the user's secret", "check signature failed.")
+            return _denied(f"the signature is not made with the secret of {name}", "check signature failed.")
         if not is_authorized:
             return Allowed(f"{name} has signed, and code {facts.code} is not authorized")
         try:

@@ -14,13 +14,15 @@ from regulus.errors import HeaderError
 
 
 class Attribute(NamedTuple):
-    """`is_legal` says whether RocketMQ takes a value; not `changeable`: only when the topic or group is made.
+    """`is_legal` says whether RocketMQ takes a value, and `legal` which ones it takes; not `changeable`: only when the
+    topic or group is made.
 
     `served` is the only value that is done here, and `instead` what to do for the others; without it all are.
     """
 
     changeable: bool
     is_legal: Callable[[str], bool]
+    legal: str
     served: str = ""
     instead: str = ""
 
@@ -28,8 +30,9 @@ class Attribute(NamedTuple):
         return not self.served or value == self.served
 
 
-def _one_of(*values: str) -> Callable[[str], bool]:
-    return frozenset(values).__contains__
+def _one_of(changeable: bool, *values: str, served: str = "", instead: str = "") -> Attribute:
+    legal = f"{', '.join(values[:-1])} or {values[-1]}"
+    return Attribute(changeable, frozenset(values).__contains__, legal, served, instead)
 
 
 def _minutes(text: str) -> bool:
@@ -37,19 +40,21 @@ def _minutes(text: str) -> bool:
 
 
 TOPIC_ATTRIBUTES = {
-    "queue.type": Attribute(False, _one_of("SimpleCQ", "BatchCQ"), "SimpleCQ",
-                            "send the batches to a topic without queue.type, where each message gets its own place"),
-    "cleanup.policy": Attribute(False, _one_of("DELETE", "COMPACTION"), "DELETE",
-                                "leave cleanup.policy away, and let consumers keep the newest message of each key"),
-    "message.type": Attribute(True, _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")),
-    "reserve.time": Attribute(True, _minutes, "-1",
+    "queue.type": _one_of(
+        False, "SimpleCQ", "BatchCQ", served="SimpleCQ",
+        instead="send the batches to a topic without queue.type, where each message gets its own place"),
+    "cleanup.policy": _one_of(
+        False, "DELETE", "COMPACTION", served="DELETE",
+        instead="leave cleanup.policy away, and let consumers keep the newest message of each key"),
+    "message.type": _one_of(True, "UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+    "reserve.time": Attribute(True, _minutes, "minutes, or -1", "-1",
                               "leave reserve.time away, and set fileReservedTime, which holds for all topics"),
 }
 """`message.type` is for proxies, which read it from the route; brokers, RocketMQ's too, take any message."""
 
 GROUP_ATTRIBUTES = {
-    "priority.factor": Attribute(True, lambda text: text.isascii() and text.isdigit() and int(text) <= 100, "100",
-                                 "leave priority.factor away: it is for POP, and consumers pull here"),
+    "priority.factor": Attribute(True, lambda text: text.isascii() and text.isdigit() and int(text) <= 100, "0 to 100",
+                                 "100", "leave priority.factor away: it is for POP, and consumers pull here"),
 }
 
 
@@ -89,7 +94,7 @@ def altered(known: Mapping[str, Attribute], current: Mapping[str, str] | None,
                 raise HeaderError(f"attempt to delete a nonexistent key: {key}")
             del result[key]
         elif not attribute.is_legal(value):
-            raise HeaderError(f"value {value!r} is not allowed for the attribute {key}")
+            raise HeaderError(f"value {value!r} is not allowed for the attribute {key}: write {attribute.legal}")
         elif not attribute.is_served(value):
             raise HeaderError(unserved(attribute, key, value))
         else:

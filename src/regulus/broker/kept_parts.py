@@ -29,7 +29,11 @@ class Part(Protocol):
 class KeptPart:
     """`load` takes over what was saved, and raises HeaderError. `tables` may be encoded bit by bit before the document
     is made. `saved` is the number of changes that needs no saving at the start. `urgent` tells the last of its changes
-    that is saved at once, though others are not."""
+    that is saved at once, though others are not.
+
+    `behind` names the document before it that must be on disk as well: where that one cannot be saved, neither is this.
+    What `begin_saving` gives, as the document is made, is called when it is on disk.
+    """
 
     name: str
     part: Part
@@ -38,6 +42,8 @@ class KeptPart:
     tables: tuple[EncodedTable[Any], ...] = ()
     saved: int = -1
     urgent: Callable[[], int] = lambda: -1
+    behind: str = ""
+    begin_saving: Callable[[], Callable[[], None]] = lambda: _nothing
 
     @property
     def unencoded(self) -> int:
@@ -53,3 +59,7 @@ class KeptPart:
         """Encode so many of them of each table."""
         for table in self.tables:
             table.encode(count_max)
+
+
+def _nothing() -> None:
+    """Most do not go by what is on disk."""

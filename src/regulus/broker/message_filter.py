@@ -33,9 +33,11 @@ class ConditionFilter(Filter):
 
 def not_served(expression_type: str | None, config: BrokerConfig) -> str:
     """Why the broker does not filter by expressions of this kind; nothing when it does."""
-    if not expression_type or expression_type == TAG or (expression_type == SQL92 and config.enable_property_filter):
+    if not expression_type or expression_type == TAG:
         return ""
-    return NOT_SERVED + expression_type
+    if expression_type != SQL92:
+        return NOT_SERVED + expression_type
+    return "" if config.enable_property_filter else f"{NOT_SERVED}{SQL92} (enablePropertyFilter=false)"
 
 
 def subscription_filter(subscription: SubscriptionData) -> Filter:

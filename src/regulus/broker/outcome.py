@@ -32,14 +32,26 @@ def reply_frame(frame: bytes, durable_at: int) -> Reply:
     return reply
 
 
+class FirmReply:
+    """`reply`, which waits for the log, and leaves as it is where that takes too long: what it says is so in any case,
+    and a refusal would do more harm. Of pops: their messages would come again, and nobody would have seen them."""
+
+    __slots__ = ("reply",)
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+
+
 class ReplyWhenSaved:
-    """`reply` once that many changes of topics and groups are saved; a refusal when they cannot be saved."""
+    """`reply` once that many changes of topics and groups are saved; a refusal when they cannot be saved. `is_firm`: it
+    is that of a FirmReply."""
 
-    __slots__ = ("change", "reply")
+    __slots__ = ("change", "is_firm", "reply")
 
-    def __init__(self, reply: Reply, change: int) -> None:
+    def __init__(self, reply: Reply, change: int, is_firm: bool = False) -> None:
         self.reply = reply
         self.change = change
+        self.is_firm = is_firm
 
 
 class Hold:
@@ -67,14 +79,22 @@ class Relay:
     timeout_ms: int
 
 
-Outcome = Reply | ReplyWhenSaved | Hold | NoReply | Relay
+Outcome = Reply | FirmReply | ReplyWhenSaved | Hold | NoReply | Relay
 
 HOLD = Hold()
 NO_REPLY = NoReply()
 
 
+def firm(answer: RemotingCommand, durable_at: int) -> Reply | FirmReply:
+    """A FirmReply where it waits at all."""
+    reply = Reply(answer, durable_at)
+    return FirmReply(reply) if durable_at else reply
+
+
 def when_saved(outcome: Outcome, change: int) -> Outcome:
     """The same, but no yes before that many changes are saved."""
+    if isinstance(outcome, FirmReply):
+        return ReplyWhenSaved(outcome.reply, change, is_firm=True)
     return ReplyWhenSaved(outcome, change) if isinstance(outcome, Reply) else outcome
 
 
@@ -88,7 +108,7 @@ class Notice:
     """Something others must hear: a one-way request to a client, or the late answer to a held request.
 
     With a `change` it is an answer that is no yes before that many changes of topics and groups are saved; with
-    `durable_at` one that waits for the log as a Reply does.
+    `durable_at` one that waits for the log as a FirmReply does.
     """
 
     channel: int

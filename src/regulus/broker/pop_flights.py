@@ -15,6 +15,7 @@ Source: PopBufferMergeService, AckMessageProcessor, ChangeInvisibleTimeProcessor
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
@@ -26,7 +27,16 @@ from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
 from regulus.record import message_record, pop_record
-from regulus.record.pop_record import ACK_TAG, BATCH_ACK_TAG, CK_TAG, LONG_MAX, Acks, CheckpointKey, PopCheckpoint
+from regulus.record.pop_record import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CK_TAG,
+    LONG_MAX,
+    NO_EPOCH,
+    Acks,
+    CheckpointKey,
+    PopCheckpoint,
+)
 
 FLIGHTS_MAX = 100_000
 """Pops that are known here; of more, the first are left to the log."""
@@ -44,6 +54,15 @@ MOVES_NOTHING = -1
 """The number of set-backs of what moves no offset: another time, or a revival that is put off."""
 
 _MARKER_BODY = b"0"
+_AT_ONCE_MS = 0
+"""The time of a record that waits among no timers."""
+
+
+def checkpoint_of(message: MessageExt) -> PopCheckpoint:
+    """Raises CorruptRecord."""
+    checkpoint = pop_record.decode_checkpoint(message.body)
+    epoch = names.number(message.properties.get(names.TOPIC_EPOCH))
+    return checkpoint if epoch == NO_EPOCH else replace(checkpoint, topic_epoch=epoch)
 
 
 class Flight:
@@ -60,6 +79,8 @@ class Flight:
 
     def bits_of(self, offsets: Iterable[int]) -> int:
         """0 for offsets that are none of it."""
+        if offsets == self.checkpoint.offsets:
+            return self.all_bits
         bits = 0
         for offset in offsets:
             if offset in self.checkpoint.offsets:
@@ -76,7 +97,11 @@ class Flight:
 
     @property
     def is_done(self) -> bool:
-        return self.acked == (1 << len(self.checkpoint.offsets)) - 1
+        return self.acked == self.all_bits
+
+    @property
+    def all_bits(self) -> int:
+        return (1 << len(self.checkpoint.offsets)) - 1
 
 
 class PopFlights:
@@ -113,7 +138,20 @@ class PopFlights:
         message = self._message(checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
                                 checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms)
         message.properties[names.SET_BACKS] = str(set_backs)
+        if checkpoint.topic_epoch != NO_EPOCH:
+            message.properties[names.TOPIC_EPOCH] = str(checkpoint.topic_epoch)
         return self._storing.store(message, now_ms)
+
+    def note_decided(self, key: CheckpointKey, offsets: list[int], revive_queue_id: int, host: bytes,
+                     now_ms: int) -> None:
+        """These messages of a pop are acknowledged or visible again. Where the store refuses, a kill may make some
+        visible twice."""
+        self._write(Acks(key, self.broker_name, tuple(offsets)), revive_queue_id, _AT_ONCE_MS, host, now_ms)
+
+    def know_from(self, time_ms: int) -> None:
+        """At a start: pops of before then are of earlier runs, also where they lie ahead by the clock of now, which was
+        put back, or is that of another machine."""
+        self._known_from_ms = max(self._known_from_ms, time_ms)
 
     def find(self, key: CheckpointKey) -> Flight | None:
         return self._flights.get(key)
@@ -137,7 +175,7 @@ class PopFlights:
                 return None     # all is acknowledged
             try:
                 if message.tags == CK_TAG:
-                    checkpoint = pop_record.decode_checkpoint(message.body)
+                    checkpoint = checkpoint_of(message)
                     if checkpoint.key == key and not checkpoint.put_again_times:
                         queue_id = real_queue_id(message.properties)
                         flight = Flight(checkpoint, message.queue_id if queue_id < 0 else queue_id)
@@ -268,5 +306,7 @@ class PopFlights:
 
     def _message(self, body: bytes, queue_id: int, tag: str, unique_key: str, due_ms: int, host: bytes,
                  now_ms: int) -> MessageExt:
-        properties = {names.TIMER_DELIVER_MS: str(due_ms), names.TAGS: tag, names.UNIQUE_KEY: unique_key}
+        properties = {names.TAGS: tag, names.UNIQUE_KEY: unique_key}
+        if due_ms != _AT_ONCE_MS:
+            properties[names.TIMER_DELIVER_MS] = str(due_ms)
         return MessageExt(self.revive_topic, body, properties, queue_id, 0, 0, now_ms, host, host, 0)

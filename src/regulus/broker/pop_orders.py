@@ -10,12 +10,14 @@ this table, which is saved now and then.
 Source: ConsumerOrderInfoManager.
 """
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from regulus.errors import HeaderError
 from regulus.wire import encoded_table, fastjson
-from regulus.wire.encoded_table import Pieces
+from regulus.wire.encoded_table import EncodedTable, Pieces
 
 UNUSED_MS_MAX = 24 * 3_600_000
 """A queue from which nobody popped for so long is forgotten. Source: CLEAN_SPAN_FROM_LAST."""
@@ -33,7 +35,10 @@ class Counts(NamedTuple):
 
 
 class _Order:
-    __slots__ = ("acked", "attempt_id", "counts", "invisible_ms", "last_ms", "offsets", "pop_time", "visible_at")
+    """`text` is what is saved of it; empty where it changed since."""
+
+    __slots__ = ("acked", "attempt_id", "counts", "invisible_ms", "last_ms", "offsets", "pop_time", "text",
+                 "visible_at")
 
     def __init__(self, offsets: list[int], pop_time: int, invisible_ms: int, attempt_id: str | None,
                  last_ms: int) -> None:
@@ -45,6 +50,7 @@ class _Order:
         self.acked = 0                          # bits
         self.visible_at: dict[int, int] = {}    # where it is not the time of the pop
         self.counts: dict[int, int] = {}
+        self.text = ""
 
     def is_acked(self, index: int) -> bool:
         return bool(self.acked >> index & 1)
@@ -66,20 +72,31 @@ class _Order:
 
 
 class PopOrders:
-    """`changes` is another number than before when the document is worth saving."""
+    """`changes` is another number than before when the document is worth saving; `last_removal` is the number of the
+    last one that took something out with its topic or group, which may be made anew.
+
+    A slave keeps what its master has as the text that it is, for the next start to read.
+    """
 
     def __init__(self) -> None:
         self.changes = 0
+        self.last_removal = -1
         self._table: dict[str, dict[int, _Order]] = {}      # by topic@group and queue id
         self._wakes: list[tuple[int, str, int]] = []        # when to look whether a queue gives again; a heap
         self._wake_of: dict[tuple[str, int], int] = {}      # which of them counts
         self._looked_ms = 0
+        self._followed = ""
+        self.encoded = EncodedTable(self._table, _write_queues)
 
     def is_blocked(self, topic: str, group: str, queue_id: int, attempt_id: str | None, now_ms: int) -> bool:
         order = self._order(topic, group, queue_id)
         if order is None or (attempt_id and attempt_id == order.attempt_id):
             return False
         return now_ms < order.free_ms()
+
+    def is_attempt_out(self, topic: str, group: str, attempt_id: str) -> bool:
+        """Whether a queue gave something by this attempt, and may give it again."""
+        return any(order.attempt_id == attempt_id for order in self._table.get(f"{topic}@{group}", {}).values())
 
     def begin(self, topic: str, group: str, queue_id: int, offsets: list[int], attempt_id: str | None,
               invisible_ms: int, now_ms: int) -> Counts:
@@ -94,16 +111,19 @@ class PopOrders:
                                 if offset in before.offsets}
         self._table.setdefault(f"{topic}@{group}", {})[queue_id] = order
         self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)
-        self.changes += 1
+        self._changed(f"{topic}@{group}", order)
         return Counts(order.counts, min((order.counts.get(offset, 0) for offset in offsets), default=0))
 
-    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int | None:
-        """The group's new offset; None for a message that is not out, or by a receipt of another pop."""
+    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, done: int = 0) -> int | None:
+        """The group's new offset; None for a message that is not out, or by a receipt of another pop. `done` is the
+        one before, which may know of acks that are not known here."""
         order = self._order(topic, group, queue_id)
         if order is None or order.pop_time != pop_time or offset not in order.offsets:
             return None
         order.acked |= 1 << order.offsets.index(offset)
-        self.changes += 1
+        if order.next_offset() < done:
+            order.acked |= sum(1 << index for index, each in enumerate(order.offsets) if each < done)
+        self._changed(f"{topic}@{group}", order)
         return order.next_offset()
 
     def change(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int,
@@ -115,18 +135,19 @@ class PopOrders:
             return False
         order.visible_at[offset] = visible_ms
         self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)
-        self.changes += 1
+        self._changed(f"{topic}@{group}", order)
         return True
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:
         """The group's offset was set: nothing is out any more."""
         if self._table.get(f"{topic}@{group}", {}).pop(queue_id, None) is not None:
-            self.changes += 1
+            self._changed(f"{topic}@{group}")
 
     def remove(self, topic: str, group: str) -> None:
         """One of the two is gone."""
         if self._table.pop(f"{topic}@{group}", None) is not None:
-            self.changes += 1
+            self._changed(f"{topic}@{group}")
+            self.last_removal = self.changes
 
     def take_free(self, now_ms: int) -> list[tuple[str, int]]:
         """Queues (topic, queue id) that give again, since the last call."""
@@ -158,12 +179,28 @@ class PopOrders:
             for queue_id, order in list(queues.items()):
                 if now_ms - order.last_ms > UNUSED_MS_MAX and order.free_ms() <= now_ms:
                     del queues[queue_id]
-                    self.changes += 1
+                    self._changed(key)
             if not queues:
                 del self._table[key]
 
+    def lower_to(self, end_of: Callable[[str, int], int]) -> None:
+        """At a start: nothing is out that is not there, as of a log that is behind what came from its master. An ack
+        of it would be one of what comes in its place. `end_of` tells for a topic and queue id the queue offset of the
+        next message."""
+        for key, queues in self._table.items():
+            topic = key.partition("@")[0]
+            for queue_id in [each for each, order in queues.items() if order.offsets[-1] >= end_of(topic, each)]:
+                del queues[queue_id]
+                self._changed(key)
+
     def _order(self, topic: str, group: str, queue_id: int) -> _Order | None:
         return self._table.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def _changed(self, key: str, order: _Order | None = None) -> None:
+        if order is not None:
+            order.text = ""
+        self.encoded.changed[key] = None
+        self.changes += 1
 
     def _wake_at(self, free_ms: int, key: str, queue_id: int) -> None:
         """One time for each queue: at an earlier one it is looked when the next is."""
@@ -178,9 +215,20 @@ class PopOrders:
     # --- document ----------------------------------------------------------------------------------------------------
 
     def document(self) -> Pieces:
-        return encoded_table.document({"table": {
-            key: {queue_id: _written(order) for queue_id, order in queues.items()}
-            for key, queues in self._table.items()}})
+        if self._followed:
+            return [(self._followed.encode(),)]
+        return encoded_table.document({"table": self.encoded})
+
+    def follow(self, text: str) -> None:
+        """What the master of this slave has, instead of what is here."""
+        if text == self._followed:
+            return
+        self._table.clear()
+        self._wakes.clear()
+        self._wake_of.clear()
+        self.encoded.replace(self._table)
+        self._followed = text
+        self.changes += 1
 
     def load(self, text: str) -> None:
         """Raises HeaderError."""
@@ -192,27 +240,42 @@ class PopOrders:
                     self._wake_at(order.free_ms(), key, int(queue_id))
         except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
             raise HeaderError("this is no table of pops in order") from None
+        self.encoded.replace(self._table)
 
 
-def _written(order: _Order) -> dict[str, Any]:
+def _write_queues(queues: dict[int, _Order]) -> str:
+    # As fastjson writes it, which looks at each key and value what it may be.
+    for order in queues.values():
+        if not order.text:
+            order.text = _written(order)
+    return "{" + ",".join([f'\n\t\t\t"{queue_id}":{order.text}' for queue_id, order in queues.items()]) + "\n\t\t}"
+
+
+def _written(order: _Order) -> str:
     """As RocketMQ names them; offsets but the first are differences to it."""
     first = order.offsets[0]
-    written: dict[str, Any] = {
-        "popTime": order.pop_time, "i": order.invisible_ms,
-        "o": [first, *(offset - first for offset in order.offsets[1:])], "l": order.last_ms, "cm": order.acked}
+    offsets = ",".join([str(first), *[str(offset - first) for offset in order.offsets[1:]]])
+    text = (f'{{"popTime":{order.pop_time},"i":{order.invisible_ms},"o":[{offsets}],"l":{order.last_ms},'
+            f'"cm":{order.acked}')
     if order.attempt_id:
-        written["a"] = order.attempt_id
+        text += f',"a":{fastjson.quote(order.attempt_id)}'
     if order.visible_at:
-        written["ot"] = order.visible_at
+        text += f',"ot":{_numbers(order.visible_at)}'
     if order.counts:
-        written["oc"] = order.counts
-    return written
+        text += f',"oc":{_numbers(order.counts)}'
+    return text + "}"
+
+
+def _numbers(by_offset: dict[int, int]) -> str:
+    return "{" + ",".join([f'"{offset}":{number}' for offset, number in by_offset.items()]) + "}"
 
 
 def _read(fields: dict[str, Any]) -> _Order:
     first, *differences = [int(each) for each in fields["o"]]
+    if first < 0 or any(each <= before for before, each in pairwise([0, *differences])):
+        raise ValueError("no offsets in their order")
     order = _Order([first, *(first + each for each in differences)], int(fields["popTime"]), int(fields.get("i") or 0),
-                   fields.get("a"), int(fields.get("l") or 0))
+                   str(fields.get("a") or ""), int(fields.get("l") or 0))
     order.acked = int(fields.get("cm") or 0)
     order.visible_at = {int(offset): int(time) for offset, time in (fields.get("ot") or {}).items()}
     order.counts = {int(offset): int(count) for offset, count in (fields.get("oc") or {}).items()}

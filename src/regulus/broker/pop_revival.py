@@ -4,7 +4,9 @@ Checkpoints and acks leave the topic of timers for the revive topic, a checkpoin
 A checkpoint is decided when its time is over and all acks that were stored in time have come: the timers have passed
 that tick, and the queue was read up to what they brought. Each message that is not acknowledged is copied to the retry
 topic of its group, or to the dead letters when it has had its tries, or has no room for a receipt. What cannot be
-copied now is put back.
+copied now is put back. Behind the copies an ack of theirs is written to the queue: whoever reads the checkpoint again,
+after a kill or as the next master, brings none of them a second time. What was put back is not acknowledged: its own
+checkpoint has the key of the first one where it is the first message of that, and who reads both keeps the first.
 
 Of a queue that has more checkpoints than are kept here, the rest is passed over for the acks of those that are. When
 none of these is due any more, it is read again from the first that was not kept.
@@ -20,7 +22,7 @@ from heapq import heappop, heappush
 from regulus.broker.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import dead_letter_as_it_is, dead_letter_copy, popped_again
-from regulus.broker.pop_flights import PopFlights
+from regulus.broker.pop_flights import PopFlights, checkpoint_of
 from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.timers import Timers
@@ -32,7 +34,15 @@ from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
 from regulus.model.topics import SubscriptionGroupConfig, dlq_topic
 from regulus.record import pop_record
-from regulus.record.pop_record import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP, CheckpointKey, PopCheckpoint
+from regulus.record.pop_record import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CK_TAG,
+    NO_EPOCH,
+    REVIVE_GROUP,
+    CheckpointKey,
+    PopCheckpoint,
+)
 from regulus.wire.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 
 READ_PER_TICK_MAX = 256
@@ -55,14 +65,15 @@ REFUSED = "a popped message that was not acknowledged is neither for a retry nor
 
 
 class _Pending:
-    """A checkpoint in a revive queue, and what of it is acknowledged."""
+    """A checkpoint in a revive queue, and what of it is acknowledged; of that, what was put back."""
 
-    __slots__ = ("acked", "checkpoint", "queue_offset")
+    __slots__ = ("acked", "checkpoint", "put_back", "queue_offset")
 
     def __init__(self, checkpoint: PopCheckpoint, queue_offset: int) -> None:
         self.checkpoint = checkpoint
         self.queue_offset = queue_offset
         self.acked: set[int] = set()
+        self.put_back: tuple[int, ...] = ()
 
 
 class _Queue:
@@ -86,8 +97,11 @@ class _Queue:
         return self.pending[self.times[0][2]] if self.times and self.times[0][0] <= self.seen_ms else None
 
     def take(self, checkpoint: PopCheckpoint, queue_offset: int) -> None:
-        """One that is there already, and came twice, stays as it is."""
-        if checkpoint.key not in self.pending:
+        """One that is there already, and came twice, stays as it is; what was put back of it is due with it again."""
+        known = self.pending.get(checkpoint.key)
+        if known is not None:
+            known.acked.difference_update(set(known.put_back).intersection(checkpoint.offsets))
+        else:
             self.pending[checkpoint.key] = _Pending(checkpoint, queue_offset)
             heappush(self.times, (checkpoint.revive_time, queue_offset, checkpoint.key))
 
@@ -209,7 +223,7 @@ class PopRevival:
         try:
             if message.tags == CK_TAG:
                 if not queue.is_full:
-                    queue.take(pop_record.decode_checkpoint(message.body), queue_offset)
+                    queue.take(checkpoint_of(message), queue_offset)
             elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
                 acks = pop_record.decode_acks(message.body)
                 pending = queue.pending.get(acks.key)
@@ -235,14 +249,19 @@ class PopRevival:
         flight = self._flights.find(key)
         if flight is not None:
             pending.acked.update(flight.offsets_of(flight.acked))
-        group = self._groups.get(key.group)
+        group, is_revived = self._groups.get(key.group), False
         if group is not None and self._topics.get(normal_topic(key.topic, key.group)) is not None:
-            for offset in checkpoint.offsets:
-                if offset in pending.acked:
-                    continue
+            for offset in (each for each in checkpoint.offsets if each not in pending.acked):
                 if not self._revive(queue, checkpoint, offset, group, host, now_ms, is_v2):
-                    return False
+                    break
                 pending.acked.add(offset)
+                is_revived = True
+            decided = [offset for offset in checkpoint.offsets
+                       if offset in pending.acked and offset not in pending.put_back]
+            if is_revived and decided:
+                self._flights.note_decided(key, decided, queue.queue_id, host, now_ms)
+            if not pending.acked.issuperset(checkpoint.offsets):
+                return False
         self._flights.take_bits(key)
         queue.drop_first()
         return True
@@ -263,6 +282,8 @@ class PopRevival:
                 return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
             self.happenings.note(GONE, place)
             return True
+        if self._is_of_another_topic(message, checkpoint):
+            return True
         status = PutStatus.MESSAGE_ILLEGAL
         for copy in self._copies(message, key, group, host, now_ms, is_v2):
             if copy.topic in self._topics.unsaved:
@@ -276,6 +297,12 @@ class PopRevival:
             return self._put_again(queue, checkpoint, offset, host, now_ms, REFUSED, place)
         self.revived += status == PutStatus.PUT_OK
         return status == PutStatus.PUT_OK
+
+    def _is_of_another_topic(self, message: MessageExt, checkpoint: PopCheckpoint) -> bool:
+        """Of the same name, made since: it was never popped. By the time alone a clock that was put back would say so
+        of what was, and by the number alone a slave that was promoted and did not know the topic."""
+        return (checkpoint.topic_epoch not in (NO_EPOCH, self._topics.epochs.of(checkpoint.key.topic))
+                and message.store_timestamp > checkpoint.key.pop_time)
 
     def _copies(self, message: MessageExt, key: CheckpointKey, group: SubscriptionGroupConfig, host: bytes, now_ms: int,
                 is_v2: bool) -> Iterator[MessageExt]:
@@ -309,9 +336,10 @@ class PopRevival:
         again = PopCheckpoint(
             key=key._replace(start_offset=offset), broker_name=checkpoint.broker_name,
             invisible_time=max(0, now_ms + wait_ms - key.pop_time), offsets=(offset,),
-            put_again_times=checkpoint.put_again_times + 1)
+            put_again_times=checkpoint.put_again_times + 1, topic_epoch=checkpoint.topic_epoch)
         if self._flights.put(again, queue.queue_id, host, now_ms).status is not PutStatus.PUT_OK:
             return False
+        queue.pending[key].put_back += (offset,)
         self.happenings.note(why, place)
         return True
 

@@ -116,7 +116,9 @@ class _Parser:
         while at < len(self._text):
             match = _TOKENS.match(self._text, at)
             if match is None:
-                self._fail(_Token("", self._text[at], at), "nothing begins so")
+                begun = self._text[at]
+                self._fail(_Token("", begun, at), "the text has no closing quote" if begun == "'" else
+                           "no word, number, text or sign begins so")
             kind, text = str(match.lastgroup), match[0]
             upper = text.upper()
             if kind == "sign" or (kind == "word" and upper in _KEYWORDS):

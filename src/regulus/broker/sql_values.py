@@ -132,7 +132,7 @@ def _double(text: str) -> float:
         raise ValueError(f"{text!r:.50} has {len(text)} characters, more than any number needs")
     text = text.strip(_BLANKS)
     if _HEX_DOUBLE.fullmatch(text):
-        return _hex_double(text.rstrip("fFdD") if text.endswith(("f", "F", "d", "D")) else text)
+        return _hex_double(text.rstrip("fFdD"))
     if not _DOUBLE.fullmatch(text):
         raise ValueError(f"{text!r:.50} is no number")
     return float(text.rstrip("fFdD"))

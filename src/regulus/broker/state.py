@@ -43,6 +43,7 @@ from regulus.broker.timers import Timers
 from regulus.broker.topics import REVIVE_QUEUE_NUMS, Topics
 from regulus.broker.transactions import Transactions
 from regulus.broker.users import Users
+from regulus.broker.vain_pops import VainPops
 from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
@@ -73,9 +74,10 @@ OFFSET_SET_BACKS_DOCUMENT = "regulusOffsetSetBacks"
 ACCESS_DOCUMENT = "regulusAccess"
 
 OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
-                 ARCHIVE_DOCUMENT, ACCESS_DOCUMENT)
+                 ARCHIVE_DOCUMENT, ACCESS_DOCUMENT, POP_ORDERS_DOCUMENT)
 """What a slave asks of a master of ours alone, before all others: the numbers of the set-backs are older then than the
-offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them."""
+offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them; its slaves do not ask what
+is popped in order."""
 
 
 class RouteAsk(NamedTuple):
@@ -124,10 +126,11 @@ class BrokerState:
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
                                       self.subscription_groups, self.consumer_offsets)
         self.pop_orders = PopOrders()
+        self.vain_pops = VainPops(self.consumer_offsets, self.pop_orders)
         self.request_modes = RequestModes(self.settings)
         self.route_asks: deque[RouteAsk] = deque()
         self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets,
-                                    self.subscription_groups)
+                                    self.subscription_groups, is_slave=config.is_slave)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
@@ -167,8 +170,9 @@ class BrokerState:
                                             self._seed >> 16 & 0x7FFFFFFF)
 
     def log_compared(self, difference: str) -> None:
-        """A slave's log with its master's."""
+        """A slave's log with its master's, who may be another one than before."""
         self.parted = difference
+        self.timers.forget_master()
 
     def _status_alone(self, now_ms: int) -> HARuntimeInfo:
         """Of a broker whose server has not told it better."""
@@ -281,6 +285,7 @@ class BrokerState:
         """Answer held requests that were woken, a part of them; the next tick goes on at once."""
         held_requests = self.held_requests
         held_requests.looked = 0
+        self.vain_pops.begin_step()
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in held_requests.take_ready(1):
@@ -316,7 +321,8 @@ class BrokerState:
                      tables=(offsets.set_backs.encoded,), saved=offsets.set_backs.changes,
                      urgent=lambda: offsets.set_backs.last_removal),
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
-                     tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
+                     tables=(offsets.encoded,), urgent=lambda: offsets.last_removal,
+                     behind=OFFSET_SET_BACKS_DOCUMENT),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
             KeptPart(name=TIMER_COUNTS_DOCUMENT, part=self.timers.counts, when=later, load=self.timers.counts.load,
                      saved=0),
@@ -324,8 +330,10 @@ class BrokerState:
                      tables=(filters.encoded,), saved=filters.changes),
             # Behind the offsets: it says from where on the log knows of pops better than they do.
             KeptPart(name=POP_PLACES_DOCUMENT, part=self.pop_places, when=When.FIRST_AT_ONCE,
-                     load=self.pop_places.load),
-            KeptPart(name=POP_ORDERS_DOCUMENT, part=self.pop_orders, when=later, load=self.pop_orders.load, saved=0),
+                     load=self.pop_places.load, behind=CONSUMER_OFFSET_DOCUMENT,
+                     begin_saving=self.pop_places.begin_saving),
+            KeptPart(name=POP_ORDERS_DOCUMENT, part=self.pop_orders, when=later, load=self.pop_orders.load,
+                     tables=(self.pop_orders.encoded,), saved=0, urgent=lambda: self.pop_orders.last_removal),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
             KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,
@@ -335,8 +343,11 @@ class BrokerState:
         )
 
     def documents(self) -> dict[str, str]:
-        """Everything that outlives the broker, by the name of its file."""
-        return {kept.name: encoded_table.text(kept.part.document()) for kept in self.kept_parts}
+        """Everything that outlives the broker, by the name of its file; it counts as saved."""
+        documents = {kept.name: encoded_table.text(kept.part.document()) for kept in self.kept_parts}
+        for kept in self.kept_parts:
+            kept.begin_saving()()
+        return documents
 
     def load_documents(self, documents: dict[str, str]) -> None:
         """Take over what an earlier broker saved; absent and empty documents are passed by. Raises HeaderError."""
@@ -352,13 +363,15 @@ class BrokerState:
     def lower_offsets(self, now_ms: int) -> None:
         """At a start, once documents and log are loaded: an offset says what was consumed of this log."""
         self.consumer_offsets.lower_to(self.store.known_max_offset, now_ms)
+        self.pop_orders.lower_to(self.store.known_max_offset)
         self.pop_revival.lower_done(now_ms)
-        self.pop_places.pass_popped(now_ms)
+        self.pop_flights.know_from(self.pop_places.pass_popped(now_ms) + 1)
 
-    def follow(self, documents: Mapping[str, str], now_ms: int, *, is_copy: bool) -> list[Ahead]:
+    def follow(self, documents: Mapping[str, str], log_end: int, now_ms: int, *, is_copy: bool) -> list[Ahead]:
         """Take over what the master of this slave has, by the name of the document; one of OWN_DOCUMENTS is missing
         where the master has none or it is as before. What the master must be told. Raises HeaderError.
 
+        `log_end`: where the log here ended when the master was asked.
         `is_copy`: the log here was found to be the master's. Until then offsets of the two are of different messages,
         and neither takes the other's.
         """
@@ -374,6 +387,9 @@ class BrokerState:
                                              documents.get(OFFSET_SET_BACKS_DOCUMENT), now_ms) if is_copy else []
         if is_copy:
             self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
+            self.pop_places.follow(log_end)
+            if (orders := documents.get(POP_ORDERS_DOCUMENT)) is not None:
+                self.pop_orders.follow(orders)
         if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
             self.archived_offset.follow(archive, self.store.commit_log_max_offset())
         if (modes := documents.get(REQUEST_MODES_DOCUMENT)) is not None:

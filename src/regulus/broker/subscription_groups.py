@@ -1,13 +1,12 @@
 """The consumer groups that a broker knows, and which topics each may not read. Source: SubscriptionGroupManager."""
 
 from regulus.broker.settings_changes import SettingsChanges
-from regulus.model.topics import SYSTEM_GROUPS, DataVersion, SubscriptionGroupConfig, name_fault
+from regulus.model.topics import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, DataVersion, SubscriptionGroupConfig, name_fault
 from regulus.wire import encoded_table, fastjson
 from regulus.wire.bodies import SubscriptionGroupWrapper
 from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.json_fields import pretty_writer, to_value
 
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 READ_FORBIDDEN = 1
 
 

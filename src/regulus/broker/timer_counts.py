@@ -73,7 +73,8 @@ class TimerCounts:
 
     @property
     def total(self) -> int:
-        return sum(self._counts.values())
+        """A topic whose messages were taken out more than once takes none away from others."""
+        return sum(max(count, 0) for count in self._counts.values())
 
     # --- the document ------------------------------------------------------------------------------------------------
 

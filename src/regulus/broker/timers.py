@@ -22,22 +22,23 @@ Source: TimerMessageStore.
 """
 
 from array import array
-from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
 from typing import NamedTuple
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
-from regulus.broker.placement import put_back, when_time_came
+from regulus.broker.placement import deliver_ms, put_back, when_time_came
 from regulus.broker.storing import Storing
+from regulus.broker.timer_copies import TimerCopies
 from regulus.broker.timer_counts import TimerCounts
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
 from regulus.model.happenings import Happenings
 from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
-from regulus.model.topics import TIMER_TOPIC, is_retry_topic
+from regulus.model.store_rules import TIMER_PRECISIONS_MS
+from regulus.model.topics import TIMER_TOPIC
 from regulus.record.java_hash import java_hash
 from regulus.record.timer_units import (
     AGAIN_KIND,
@@ -55,7 +56,6 @@ GONE = "a message that waited for its time is gone with an old file of the log, 
 HOMELESS = "a message in the topic of timers does not say when it is due, or where it goes, and is passed by"
 REFUSED = "a message whose time has come is not what the log takes, and is not delivered"
 LATER = "a message whose time has come is tried again in a minute"
-UNCOUNTED = "more timed messages came since than are counted, and the rest of them may come twice"
 NOT_ENTERED = "messages wait to be entered among those with a time of their own"
 ENTERED_PER_TICK_MAX = 256
 STEPS_PER_TICK_MAX = 256
@@ -73,23 +73,23 @@ LEFT_MAX = 20_000
 """Records of a half done slot that are entered anew at the end of a run."""
 AGAIN_MS = 60_000
 """What cannot be delivered, because its queue is damaged or its file is not there, waits so long once more."""
-CAME_MAX = 1 << 22
-"""Kinds of copies counted that came and are to be passed by: some 600 MB."""
 LATE_MS = 60_000
 """A slave takes a message whose tick its master has passed for delivered when that is longer ago."""
 
-_LEFT = (names.TIMER_DEQUEUE_MS + names.NAME_VALUE_SEPARATOR).encode()
-"""What a record holds that was delivered or put back."""
+TOLD_LOOKED_MAX = 8_192
+"""Messages that a slave looks at which its master had not entered; of more, it takes nothing for done this time."""
+
 _SPAN_SLOTS = SLOTS // 2
 
 
 class _Told(NamedTuple):
-    """All slots before `read_ms` are done, by deliveries that lie before `log_end`; those of others lie behind
-    `began_at`."""
+    """Of what stands in the topic of timers before `queue_offset`, all slots before `read_ms` are done, by deliveries
+    that lie before `log_end`; those of others lie behind `began_at`."""
 
     read_ms: int
     began_at: int
     log_end: int
+    queue_offset: int
 
 
 class Timers:
@@ -124,10 +124,7 @@ class Timers:
         self._last_told = (0, 0)    # of the master: what was done, and where the log here ended before it was asked
         self._log_end = 0           # here, when the master was asked last
         self._told: _Told | None = None
-        self._came: Counter[str] = Counter()    # keys of what a crash may have made us forget
-        self._came_until_ms = 0
-        self._came_since = TimerCheck()     # what was noted where the log was begun to be looked through for them
-        self._is_looking = False    # for what came behind the last note
+        self._copies = TimerCopies(store, self.happenings)      # which a crash may have made us forget
         self._is_unknown = False    # what waits: the book is to be entered anew
         self._refusal = ""      # of the disk, as it was told
 
@@ -145,7 +142,7 @@ class Timers:
         earliest_ms = book.earliest_ms
         if check.read_ms and earliest_ms is not None and earliest_ms < self.read_ms:
             # The clock was put back behind the note: slots before it are those that were still to come.
-            self.read_ms, self._done = earliest_ms, 0
+            self._go_back(earliest_ms)
         if book.damage:
             self.happenings.note(DAMAGED, book.damage)
         turn_ms = SLOTS * precision
@@ -161,12 +158,12 @@ class Timers:
             if self._began_at == NOWHERE:
                 self._began_at = self._store.log_position_before(self.read_ms - LATE_MS)
             if not self.config.is_slave:
-                self._is_looking = True
-                self._work = self._look_what_came_in_steps(self._began_at)
-            self._came_until_ms = max(now_ms, self.read_ms) + precision
-            self._came_since = check._replace(read_ms=self.read_ms, done=self._done, log_position=self._began_at)
+                self._copies.is_looking = True
+                self._work = self._copies.look_in_steps(self._began_at)
+            self._copies.until_ms = max(now_ms, self.read_ms) + precision
+            self._copies.since = check._replace(read_ms=self.read_ms, done=self._done, log_position=self._began_at)
         is_counted = (0 < self.counts.version == check.version_counter and check.log_position != NOWHERE
-                      and earliest_ms is None and not self._came)
+                      and earliest_ms is None)
         is_fresh = not self.counts.version and check == TimerCheck() and book.last_record() is None
         if not is_counted and not is_fresh and not self.config.is_slave:
             self._count_waiting(check, now_ms)
@@ -200,43 +197,6 @@ class Timers:
             # RocketMQ's rule: it may have noted more than its master had.
             offset = min(offset, check.master_offset)
         return min(max(offset, self._store.min_offset(TIMER_TOPIC, 0)), self._store.max_offset(TIMER_TOPIC, 0))
-
-    def _look_what_came_in_steps(self, position: int) -> Generator[bool, None, None]:
-        """Count what was delivered behind that position of the log; it is passed by. Nothing is delivered until then.
-
-        Proportional to the log behind it, of which a note leaves a second or two."""
-        self._came.clear()
-        for message in self._store.messages_holding_in_steps(_LEFT, position):
-            if message is not None:
-                self._count(message)
-            yield True
-        self._is_looking = False
-
-    def _count(self, message: MessageExt) -> None:
-        properties = message.properties
-        if names.TIMER_DEQUEUE_MS not in properties:
-            return
-        if message.topic == TIMER_TOPIC:
-            identity = _identity(message, _rolls(message))
-        elif message.topic == properties.get(names.REAL_TOPIC) and not is_retry_topic(message.topic):
-            identity = _identity(message)
-        else:
-            return      # a copy of it for another try
-        # By a clock that may have been put back since: ticks that were done then are still to come now.
-        self._came_until_ms = max(self._came_until_ms, message.store_timestamp + self._store.timers.precision_ms)
-        if len(self._came) < CAME_MAX or identity in self._came:
-            self._came[identity] += 1
-        else:
-            self.happenings.note(UNCOUNTED, f"{_place(message)}: CAME_MAX is {CAME_MAX}")
-
-    def _passes_by(self, identity: str) -> bool:
-        """Whether it came before a crash; once for each time that it came."""
-        count = self._came.get(identity, 0)
-        if count > 1:
-            self._came[identity] = count - 1
-        elif count:
-            del self._came[identity]
-        return count > 0
 
     # --- while running -----------------------------------------------------------------------------------------------
 
@@ -293,24 +253,29 @@ class Timers:
     def stop(self, now_ms: int) -> None:
         """Note it at the end of a run. A slot that is half done is one of what is left: RocketMQ may go on with it."""
         self._now_ms = now_ms
-        if self._work is not None and self._done and not self._is_unknown and not self._is_looking:
+        if self._work is not None and self._done and not self._is_unknown and not self._copies.is_looking:
             with suppress(StoreDamaged):
                 self._leave_the_rest()
         self._work = None
         self._store.timers.end_with(self.check())
 
     def _leave_the_rest(self) -> None:
-        """Nothing, where that is more than LEFT_MAX: then a broker of ours knows how much of it is done."""
+        """Let what is not done stand alone in its slot. Nothing, where that is more than LEFT_MAX: at the end of a run
+        a broker of ours knows how much of it is done."""
         book = self._store.timers
-        records, position = book.chain(book.slot(self.read_ms).last, LEFT_MAX)
-        if position != NOWHERE:
-            return
         slot = book.slot(self.read_ms)
+        records, end = book.chain(slot.last, LEFT_MAX)
+        if end != NOWHERE:
+            return
+        positions = [slot.last, *(record.previous for record in records)]
+        left = [record for position, record in zip(positions, records[:max(0, len(records) - self._done)], strict=False)
+                if book.again.get(record.physical_offset, NOWHERE) <= position]
         book.clear(self.read_ms)
         try:
-            for record in reversed(records[:len(records) - self._done]):
+            for record in reversed(left):
                 book.enter(record._replace(kind=record.kind | AGAIN_KIND))
             self._done = 0
+            self._copies.forget_done()
         except StoreNotWritable:
             book.put_back(slot)
 
@@ -321,11 +286,10 @@ class Timers:
         is_slave = self.config.is_slave
         master_offset = self.master_offset if is_slave else self.queue_offset
         log_position, done = self._began_at if is_slave else self._store.commit_log_max_offset(), self._done
-        is_looking = bool(self._came) or self._is_looking
-        version = 0 if is_slave or is_looking else self.counts.version
-        if is_looking and not is_slave:
-            # Some of what came is still to be passed by: another crash must find it.
-            since = self._came_since
+        needs_copies = self._copies.is_needed
+        version = 0 if is_slave or needs_copies else self.counts.version
+        if needs_copies and not is_slave:
+            since = self._copies.since
             log_position, done = since.log_position, since.done if since.read_ms == self.read_ms else 0
         return TimerCheck(read_ms=self.read_ms, queue_offset=self.queue_offset, master_offset=master_offset,
                           version_timestamp=self._now_ms, version_counter=version, done=done,
@@ -339,19 +303,44 @@ class Timers:
         precision = self._store.timers.precision_ms
         read_ms = told.read_ms // precision * precision
         if read_ms > before_ms and (self._told is None or log_end < self._told.log_end):
-            self._told = _Told(read_ms, began_at, log_end)
+            self._told = _Told(read_ms, began_at, log_end, told.queue_offset)
         self.master_offset = told.queue_offset
         self._last_told = (read_ms, self._log_end)
         self._log_end = self._store.commit_log_max_offset()
+
+    def forget_master(self) -> None:
+        """There may be another one, in whose log the deliveries of this one are not."""
+        self._told, self._last_told = None, (0, self._began_at)
 
     def _pass_what_master_did(self, entered_to: int) -> None:
         """All that the log has up to there is entered."""
         told = self._told
         if told is not None and told.log_end <= entered_to:
             self._told = None
-            if told.read_ms > self.read_ms:
-                self.read_ms, self._began_at = told.read_ms, told.began_at
+            read_ms = self._done_by_master(told)
+            if read_ms > self.read_ms:
+                self.read_ms, self._began_at = read_ms, told.began_at
                 self.progress += 1
+
+    def _done_by_master(self, told: _Told) -> int:
+        """Up to the first slot of what it had not entered: it passes slots, too, while it cannot see all that its log
+        has."""
+        read_ms = told.read_ms
+        queue_offset = max(told.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
+        if self.queue_offset - queue_offset > TOLD_LOOKED_MAX:
+            return 0
+        while queue_offset < self.queue_offset:
+            units = self._store.queue_units(TIMER_TOPIC, 0, queue_offset, ENTERED_PER_TICK_MAX)
+            if not units:
+                return 0
+            for unit in units:
+                message = self._store.look_head(unit.physical_offset)
+                due_ms = names.number(message.properties.get(names.TIMER_OUT_MS)) if message is not None else -1
+                if message is not None and due_ms >= self.read_ms - LATE_MS:
+                    # It may wait for the half of a window first.
+                    read_ms = min(read_ms, due_ms, message.store_timestamp + self.config.timer_window_ms // 2)
+                queue_offset = unit.queue_offset + 1
+        return read_ms // self._store.timers.precision_ms * self._store.timers.precision_ms
 
     # --- entering ----------------------------------------------------------------------------------------------------
 
@@ -378,14 +367,13 @@ class Timers:
 
     def _enter_message(self, message: MessageExt, size: int, now_ms: int) -> bool:
         """False when the disk does not take it now. What has no time, or no home, is passed by."""
-        due_ms = _number(message.properties.get(names.TIMER_OUT_MS))
+        due_ms = names.number(message.properties.get(names.TIMER_OUT_MS))
         if due_ms < 0:
             self.happenings.note(HOMELESS, _place(message))
             return True
-        book = self._store.timers
-        precision = book.precision_ms
+        precision = self._store.timers.precision_ms
         slot_ms = due_ms // precision * precision
-        is_begun = self._work is not None and not self._is_looking
+        is_begun = self._work is not None and not self._copies.is_looking
         first_ms = self.read_ms + precision if is_begun else self.read_ms
         if slot_ms < first_ms:
             if self.config.is_slave and slot_ms < first_ms - LATE_MS:
@@ -425,14 +413,19 @@ class Timers:
     # --- delivering --------------------------------------------------------------------------------------------------
 
     def _follow_clock(self, now_ms: int) -> None:
-        """One that was put back: slots that are done are empty, so going over them again brings nothing twice."""
+        """One that was put back: slots that are done are empty, so going over them again brings nothing twice. Of one
+        that is half done, after a kill, the rest alone waits for its time to come again."""
         precision = self._store.timers.precision_ms
         if now_ms - self.read_ms > SLOTS * precision and self._work is None and not self.config.is_slave:
             self._pass_a_turn(now_ms)
         if self.read_ms > now_ms + precision and self._work is None and not self.config.is_slave:
-            self.read_ms = now_ms // precision * precision
-            self._done = 0
-            self._awaited = NOWHERE
+            self._go_back(now_ms // precision * precision)
+
+    def _go_back(self, slot_ms: int) -> None:
+        if self._done:
+            with suppress(StoreDamaged):    # which is seen again when the slot is done
+                self._leave_the_rest()
+        self.read_ms, self._done, self._awaited = slot_ms, 0, NOWHERE
 
     def _pass_a_turn(self, now_ms: int) -> None:
         """More than a turn of the wheel lies between the clock and what was done last, by a long rest, a wrong clock or
@@ -466,8 +459,7 @@ class Timers:
         self.read_ms += self._store.timers.precision_ms
         self._done = 0
         self._awaited = NOWHERE
-        if self._came and self.read_ms > self._came_until_ms:
-            self._came.clear()
+        self._copies.pass_slot(self.read_ms)
 
     def _step(self) -> bool:
         """A part of the work; False when the store takes nothing now."""
@@ -567,14 +559,14 @@ class Timers:
         queue_offset = self._store.min_offset(TIMER_TOPIC, 0)
         units = self._store.queue_units(TIMER_TOPIC, 0, queue_offset, 1)
         log_position = units[0].physical_offset if units else self._store.commit_log_max_offset()
-        yield from self._look_what_came_in_steps(log_position)
+        yield from self._copies.look_in_steps(log_position)
         while not self._forget():
             yield False
         self.counts.begin_anew(self.counts.version, self._now_ms)
         self.queue_offset, self._done, self._awaited = queue_offset, 0, NOWHERE
-        self._came_until_ms = max(self._came_until_ms,
-                                  max(self._now_ms, self.read_ms) + 2 * self._store.timers.precision_ms)
-        self._came_since = TimerCheck(read_ms=self.read_ms, log_position=log_position)
+        self._copies.until_ms = max(self._copies.until_ms,
+                                    max(self._now_ms, self.read_ms) + 2 * self._store.timers.precision_ms)
+        self._copies.since = TimerCheck(read_ms=self.read_ms, log_position=log_position)
         self._is_unknown = False
 
     def _forget(self) -> bool:
@@ -588,12 +580,15 @@ class Timers:
         """False when the store refuses for now, so that it must be tried again. Raises StoreDamaged."""
         is_rolled = bool(kind & ROLL_KIND)
         precision = self._store.timers.precision_ms
-        due_ms = _number(waiting.properties.get(names.TIMER_OUT_MS)) // precision * precision
+        due_ms = names.number(waiting.properties.get(names.TIMER_OUT_MS)) // precision * precision
         if waiting.topic != TIMER_TOPIC or (due_ms > self.read_ms and not is_rolled):
             raise StoreDamaged(f"a record due at {self.read_ms} names the message {_place(waiting)}, which is not due")
         if not is_rolled and _take_out_key(waiting) in taken_out:
             return True
-        if self._passes_by(_identity(waiting, _rolls(waiting) + 1 if is_rolled else None)):
+        if not is_rolled and (last_ms := _last_ms(waiting, due_ms, precision)) > self.read_ms:
+            topic = waiting.properties.get(names.REAL_TOPIC, "")
+            return self._enter_again(waiting.physical_offset, last_ms, kind, java_hash(topic), waiting)
+        if self._copies.passes_by(waiting, is_rolled=is_rolled):
             return True
         if is_rolled:
             message: MessageExt | None = put_back(waiting, entered_ms, self._now_ms)
@@ -631,30 +626,15 @@ def _place(message: MessageExt) -> str:
     return f"at {message.physical_offset} of the log"
 
 
-def _key(message: MessageExt) -> str:
-    return message.properties.get(names.UNIQUE_KEY, "")
-
-
-def _rolls(message: MessageExt) -> int:
-    """How often it was put back."""
-    return max(0, _number(message.properties.get(names.TIMER_ROLL_TIMES)))
-
-
-def _identity(message: MessageExt, rolls: int | None = None) -> str:
-    """By what a copy that came is known to be of a message that waits: its home, its key, and when its producer made
-    it, so that another message with its properties, as a consumer passes it on, is not taken for it. Line breaks, which
-    no topic holds, set those apart that take another out, and that were put back for the `rolls`-th time."""
-    properties = message.properties
-    kind = "\n" if names.TIMER_DEL_UNIQUE_KEY in properties else ""
-    if rolls is not None:
-        kind += f"{rolls}\n"
-    return f"{kind}{properties.get(names.REAL_TOPIC, '')}+{message.born_timestamp}+{_key(message)}"
-
-
 def _take_out_key(waiting: MessageExt) -> str:
-    return f"{waiting.properties.get(names.REAL_TOPIC, '')}+{_key(waiting)}"
+    return f"{waiting.properties.get(names.REAL_TOPIC, '')}+{waiting.properties.get(names.UNIQUE_KEY, '')}"
 
 
-def _number(text: str | None) -> int:
-    """-1 for what is no number of ms."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1
+def _last_ms(waiting: MessageExt, tick_ms: int, precision_ms: int) -> int:
+    """The tick that is over when the message is due. One that was sent while ticks were longer has such a one noted,
+    `tick_ms`, in which it may be due as late as at its end: its own time tells. Where it takes another out, or is taken
+    out, the noted tick counts."""
+    if precision_ms == TIMER_PRECISIONS_MS[-1]:
+        return tick_ms
+    last_ms = (deliver_ms(waiting.properties, waiting.store_timestamp) - 1) // precision_ms * precision_ms
+    return last_ms if tick_ms < last_ms < tick_ms + TIMER_PRECISIONS_MS[-1] else tick_ms

@@ -132,7 +132,7 @@ class Transactions:
         text = half.properties.get(names.CHECK_IMMUNITY_TIME)
         if text is None:
             return None
-        return int(text) * 1000 if _is_number(text) else self.config.transaction_time_out
+        return int(text) * 1000 if names.number(text) >= 0 else self.config.transaction_time_out
 
     def outcome(self, half: MessageExt) -> TransactionOutcome:
         """What became of the transaction. One that was given up may still be ended."""
@@ -262,7 +262,7 @@ class Transactions:
         half = self._store.look_message(units[0].physical_offset) if units else None
         if half is None:
             return _Step.PASS       # gone with its file of the log
-        checks = _number(half.properties.get(names.TRANSACTION_CHECK_TIMES, ""))
+        checks = max(0, names.number(half.properties.get(names.TRANSACTION_CHECK_TIMES)))
         age_ms = now_ms - half.born_timestamp
         if checks >= self.config.transaction_check_max or age_ms > self.config.reserved_ms:
             return self._give_up(half, now_ms)
@@ -363,7 +363,7 @@ class Transactions:
     def _load_op(self, op: MessageExt) -> None:
         if op.tags != OP_TAG:
             return
-        named = [int(text) for text in op.body.decode("utf-8", "replace").split(",") if _is_number(text)]
+        named = [int(text) for text in op.body.decode("utf-8", "replace").split(",") if names.number(text) >= 0]
         if named:
             self._done.update(named)
             self._ops.append((op.queue_offset, max(named)))
@@ -391,7 +391,7 @@ class Transactions:
     def _first_offset(self, half: MessageExt) -> int:
         """The queue offset of the first copy of a half, which names all of them."""
         text = half.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
-        return int(text) if _is_number(text) else self._java_copies.get(half.queue_offset, half.queue_offset)
+        return int(text) if names.number(text) >= 0 else self._java_copies.get(half.queue_offset, half.queue_offset)
 
 
 def _within(count_max: int, steps: Generator[None, None, QueryResult]) -> QueryResult | None:
@@ -403,11 +403,3 @@ def _within(count_max: int, steps: Generator[None, None, QueryResult]) -> QueryR
             result: QueryResult = end.value
             return result
     return None
-
-
-def _number(text: str) -> int:
-    return int(text) if _is_number(text) else 0
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19

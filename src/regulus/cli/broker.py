@@ -33,7 +33,7 @@ from regulus.transport.config import TransportConfig
 @store_option
 @flush_option
 @cut_option
-@listen_option
+@listen_option("0.0.0.0")
 @log_level_option
 @log_format_option
 def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None, store_path: str | None,

@@ -119,14 +119,14 @@ class Moment(click.ParamType[int]):
     """A time as ms since 1970: ms, ISO 8601, or an age such as 30m, 2h, 1d."""
 
     name = "time"
+    forms = "ms since 1970, 2026-01-31T12:00:00, or an age such as 30m"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value).strip()
         try:
             moment = _milliseconds(text)
         except (ValueError, OverflowError):
-            self.fail(f"{text!r} is not a time; write ms since 1970, 2026-01-31T12:00:00, or an age such as 30m", param,
-                      ctx)
+            self.fail(f"{text!r} is not a time; write {self.forms}", param, ctx)
         if not 0 <= moment <= _LAST_MS:
             self.fail(f"{text!r} is not a time between the years 1970 and 9999", param, ctx)
         if _NUMBER.fullmatch(text) and not may_be_ms(moment):
@@ -137,6 +137,8 @@ class Moment(click.ParamType[int]):
 
 class ComingMoment(Moment):
     """A time that is still to come, as a rule: an age, which would be none, is refused."""
+
+    forms = "2027-01-31T09:00 or ms since 1970, or how long to wait with --delay"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value).strip()

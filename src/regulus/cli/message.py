@@ -1,6 +1,9 @@
 """`regulus message`: send messages and find them."""
 
+import logging
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
@@ -23,6 +26,7 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
 
 CLI_GROUP = "regulus_cli"
+_HEARTBEATS = logging.getLogger("regulus.client.client_instance")
 
 
 @click.group()
@@ -31,6 +35,19 @@ def message() -> None:
 
 
 message.add_command(kept)
+
+
+@asynccontextmanager
+async def _producer(server: Server) -> AsyncIterator[Producer]:
+    """Why heartbeats fail is not told: the command itself fails for the same reason, or does not need them."""
+    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
+    level = _HEARTBEATS.level
+    _HEARTBEATS.setLevel(logging.ERROR)
+    try:
+        async with Producer(server.name_server, CLI_GROUP, config) as producer:
+            yield producer
+    finally:
+        _HEARTBEATS.setLevel(level)
 
 
 @message.command()
@@ -70,10 +87,9 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
     if deliver_at is not None:
         named[TIMER_DELIVER_MS] = str(deliver_at)
     queue = parse_queue(topic, queue_text) if queue_text else None
-    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
 
     async def run() -> None:
-        async with Producer(server.name_server, CLI_GROUP, config) as producer:
+        async with _producer(server) as producer:
             if queue is not None and queue not in await producer.fetch_publish_message_queues(topic):
                 raise NoRoute(f"topic {topic} has no queue {queue_text} to write to")
             for _ in range(count):
@@ -91,10 +107,9 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
 @with_server
 def recall(server: Server, topic: str, recall_handle: str) -> None:
     """Take back a message to TOPIC that waits for its time, by the RECALL_HANDLE that `send` shows."""
-    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
 
     async def run() -> None:
-        async with Producer(server.name_server, CLI_GROUP, config) as producer:
+        async with _producer(server) as producer:
             click.echo(f"{await producer.recall(topic, recall_handle)} will not be delivered")
     event_loop.run(run())
 

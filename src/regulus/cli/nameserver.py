@@ -24,7 +24,7 @@ from regulus.transport.config import TransportConfig
 @click.option("--port", type=PORT, help="Port to listen at; 0 takes a free one [9876].")
 @click.option("--kv-config", "kv_config_path", metavar="FILE", help="Where the key-value configuration is kept "
               "[~/namesrv/kvConfig.json].")
-@listen_option
+@listen_option("0.0.0.0")
 @log_level_option
 @log_format_option
 def nameserver(config_path: Path | None, port: int | None, kv_config_path: str | None, bind_address: str | None,

@@ -26,7 +26,7 @@ from regulus.transport.config import TransportConfig
 @click.option("-n", "--namesrv", "namesrv_addr", metavar="HOST:PORT;...",
               help="Name servers; else namesrvAddr of the file, else the environment's NAMESRV_ADDR.")
 @click.option("--port", type=PORT, help="Port to listen at; 0 takes a free one [8081].")
-@listen_option
+@listen_option("0.0.0.0")
 @log_level_option
 @log_format_option
 def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, bind_address: str | None,
@@ -37,6 +37,9 @@ def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, 
         "namesrvAddr": namesrv_addr,
     }, ProxyConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), TransportConfig())
     config, transport_config = loaded.configs
+    if not config.namesrv_addr:
+        raise ConfigError("no name server is named: give --namesrv host:port, or namesrvAddr in the file, or "
+                          "NAMESRV_ADDR in the environment")
     config = replace(config, broker_tls=transport_config)
     try:
         from regulus.proxy.standalone import standalone
@@ -45,4 +48,4 @@ def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, 
     run_server(lambda: standalone(config, transport_config),
                lambda server: f"regulus proxy is ready: {config.bind_address}:{server.port}, "
                               f"name servers {config.namesrv_addr}", log_level, log_format, loaded.warning,
-               open_warning(config.bind_address, "aclEnable" if config.acl_enable else ""))
+               open_warning(config.bind_address, config.guard))

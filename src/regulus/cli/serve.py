@@ -9,7 +9,7 @@ from collections.abc import Callable
 from errno import EADDRINUSE
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -31,6 +31,9 @@ _COLLECT_AFTER_ALLOCATIONS = 50_000
 _SWITCH_INTERVAL_S = 0.0005
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
 class Server(Protocol):
     async def start(self) -> None: ...
 
@@ -44,14 +47,17 @@ flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
                             help="sync: a send is answered when it is on disk; async: at once [async].")
 cut_option = click.option("--cut-damaged-log", metavar="POSITION", help="Go on without what lies behind this damage of "
                           "the log, which a start refused and named; it is kept aside.")
-listen_option = click.option("--listen", "bind_address", metavar="HOST",
-                             help="Address to listen at; 0.0.0.0 is all of this machine's.")
 log_level_option = click.option("--log-level", default="info", show_default=True,
                                 type=click.Choice([level.lower() for level in logging_setup.LEVELS]))
 
 log_format_option = click.option("--log-format", default="text", show_default=True,
                                  type=click.Choice(logging_setup.FORMATS),
                                  help="How each line of the log is written; json: one object a line.")
+
+
+def listen_option(default: str) -> Callable[[Command], Command]:
+    return click.option("--listen", "bind_address", metavar="HOST",
+                        help=f"Address to listen at; 0.0.0.0 is all of this machine's [{default}].")
 
 
 def load_configs(config_path: Path | None, options: dict[str, str | None],

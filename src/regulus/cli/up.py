@@ -48,7 +48,7 @@ _MEND = "gRPC is not installed: pip install 'regulus-mq[grpc]'"
 @store_option
 @flush_option
 @cut_option
-@listen_option
+@listen_option(LOOPBACK)
 @log_level_option
 @log_format_option
 def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port: int | None,
@@ -102,8 +102,7 @@ def _front_line(front: "RegulusWithFront | None", host: str, lack: str) -> str:
     if front is None:
         return f"RocketMQ 5 clients have no port: {lack}" if lack else ""
     if front.missing:
-        return (f"RocketMQ 5 clients have no port: {host}:{DEFAULT_GRPC_PORT}: {front.missing}; choose another by "
-                "--grpc-port")
+        return f"RocketMQ 5 clients have no port: {front.missing}; choose another by --grpc-port"
     return f"RocketMQ 5 clients (gRPC): {host}:{front.front.port}"
 
 

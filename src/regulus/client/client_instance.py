@@ -351,7 +351,7 @@ class ClientInstance:
             try:
                 await self.request(address, command)
             except ClientError as error:
-                _log.warning("request %d to %s failed: %s", command.code, address, error)
+                _log.warning("%s to %s failed: %s", RequestCode(command.code).name, address, error)
         await asyncio.gather(*(one(address) for address in addresses))
 
     # --- requests of brokers -----------------------------------------------------------------------------------------

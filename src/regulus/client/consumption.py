@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from regulus.client.calls import Calls
@@ -26,7 +25,7 @@ from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.offset_store import OffsetStore
 from regulus.client.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS, QueueLocks
 from regulus.client.queue_puller import Consumer, QueuePuller
-from regulus.client.start_offset import StartOffsets
+from regulus.client.start_offset import Start, StartOffsets
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -85,14 +84,17 @@ class Consumption:
         self._again: asyncio.TimerHandle | None = None
         self._announcement: asyncio.Task[None] | None = None
         self._announced_ms = 0
-        self._store_soon = asyncio.Event()
+        self._pressing: set[OwnedQueue] = set()
+        """Their offsets are stored before all others' are due."""
+        self._is_pressed = asyncio.Event()
         self._tasks = TaskGroup()
         self._jobs = TaskGroup()
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._tasks.supervise(self._store_offsets, f"store offsets of {self._consumer.group}")
+        self._tasks.supervise(self._store_all, f"store offsets of {self._consumer.group}")
+        self._tasks.supervise(self._store_pressing, f"store pressing offsets of {self._consumer.group}")
         if self._locks is not None:
             self._tasks.supervise(self._renew_locks, f"renew locks of {self._consumer.group}")
 
@@ -165,18 +167,15 @@ class Consumption:
         if offset >= owned.next_offset and not is_reset:
             owned.pulled((), offset)
         else:
-            self._take_anew(owned, offset, MOVED_PAUSE_MS)
-            self._store_soon.set()
+            self._store_now(self._take_anew(owned, offset, MOVED_PAUSE_MS))
 
     # --- what pullers and calls tell ---------------------------------------------------------------------------------
 
     def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
                next_offset: int) -> None:
         self._calls.pulled(owned, messages, unreadable, next_offset)
-
-    def may_commit(self, owned: OwnedQueue) -> bool:
-        """Whether a pull may carry the offset."""
-        return self._offsets.is_certain(owned.queue)
+        if owned.is_pressing():
+            self._store_now(owned)
 
     def has_room(self, owned: OwnedQueue) -> None:
         puller = self._pullers.get(owned)
@@ -298,11 +297,16 @@ class Consumption:
         self._announcement = None   # what is taken from now on needs another
         await self._instance.heartbeat()
 
-    def _begin(self, queue: MessageQueue, start: int, reset: int | None, locked_until_ms: int) -> OwnedQueue:
-        """The queue is ours; a reset that came while it was taken says where to begin."""
-        owned = self._taking_of(queue, start if reset is None else reset, locked_until_ms,
+    def _begin(self, queue: MessageQueue, start: Start, reset: int | None, locked_until_ms: int) -> OwnedQueue:
+        """The queue is ours; a reset that came while it was taken says where to begin. Where a group begins for the
+        first time is stored at once: who took the queue before that would begin at its end, behind what came since."""
+        owned = self._taking_of(queue, start.offset if reset is None else reset, locked_until_ms,
                                 self._unfinished.get(queue), is_reset=reset is not None)
         self.owned[queue] = owned
+        if start.is_first:
+            owned.pulled((), owned.next_offset)
+        if start.is_first or owned.is_reset:
+            self._store_now(owned)
         self._pull(owned)
         return owned
 
@@ -397,13 +401,23 @@ class Consumption:
 
     # --- background --------------------------------------------------------------------------------------------------
 
-    async def _store_offsets(self) -> None:
+    def _store_now(self, owned: OwnedQueue) -> None:
+        self._pressing.add(owned)
+        self._is_pressed.set()
+
+    async def _store_all(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._consumer.config.persist_consumer_offset_interval / 1000):
-                    await self._store_soon.wait()
-            self._store_soon.clear()
+            await asyncio.sleep(self._consumer.config.persist_consumer_offset_interval / 1000)
             await self._offsets.store(list(self.owned.values()))
+
+    async def _store_pressing(self) -> None:
+        """Beside all others, among which a broker that does not answer holds up the rest."""
+        while True:
+            await self._is_pressed.wait()
+            self._is_pressed.clear()
+            due = list(self._pressing)
+            self._pressing.clear()
+            await self._offsets.store(due)
 
     async def _renew_locks(self) -> None:
         while True:

@@ -9,7 +9,13 @@ from regulus.client.group_retry_limit import group_config, set_group_retry_limit
 from regulus.client.topic_admin import TopicAdmin
 from regulus.errors import BrokerRefused
 from regulus.model.message_queue import MessageQueue
-from regulus.model.topics import RETRY_PREFIX, SubscriptionGroupConfig, dlq_topic, retry_topic
+from regulus.model.topics import (
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_GROUPS,
+    SubscriptionGroupConfig,
+    dlq_topic,
+    retry_topic,
+)
 from regulus.wire.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
@@ -98,9 +104,10 @@ class GroupAdmin(TopicAdmin):
         return await group_config(self._running(), group, broker_address)
 
     async def list_groups(self) -> list[str]:
-        """Groups that have ever been online, as their retry topics show; sorted."""
-        topics = await self.list_topics()
-        return [topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)]
+        """Groups that brokers know, but for the brokers' own; sorted."""
+        tables = await answers_of(self.group_configs(address) for address in await self.master_addresses())
+        return sorted(name for name in set().union(*tables)
+                      if name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIX))
 
     # --- members -----------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,9 @@ _KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUS
                  RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 """What every name server answers: a server that does not know these is none."""
 
+_CLOSES = ("; where it does so each time, it takes TLS only, wants a certificate of its clients, or is no name server, "
+           "such as the port of RocketMQ 5 clients (grpc://host:port)")
+
 KNOWS_BETTER_WAIT_MS = 500
 """How long another name server may take to tell a route that one does not know."""
 
@@ -91,7 +94,7 @@ class NameServers:
             except ClientClosed:
                 raise
             except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
-                failures.append(str(error))
+                failures.append(f"{error}{_CLOSES}" if isinstance(error, ConnectionLost) else str(error))
                 are_wrong = are_wrong and isinstance(error, HostUnknown)
                 if isinstance(error, RequestTimeout):
                     self._silent_until[address] = time.monotonic() + SILENT_S

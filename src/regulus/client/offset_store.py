@@ -35,15 +35,13 @@ class OffsetStore(Protocol):
     async def store(self, queues: Collection[OwnedQueue]) -> None:
         """Store what is `to_store` of these. What could not be stored stays to be stored, and is logged."""
 
-    def is_certain(self, queue: MessageQueue) -> bool:
-        """Whether nobody else can have stored an offset of the queue, so that ours may be stored unseen."""
-
 
 class BrokerOffsets:
     """Offsets at the broker of each queue.
 
     A broker takes every offset. While we did not reach it, it may have given the queue to another member, and ours
-    would take the group back. So behind a connection that was lost ours is stored only if it is not the smaller one.
+    would take the group back. So behind a connection that was lost ours is stored only if it is not the smaller one,
+    and also though nothing came since: a broker that was killed may have forgotten what it took last.
     """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
@@ -51,6 +49,9 @@ class BrokerOffsets:
         self._group = group
         self._waiting: defaultdict[str, dict[OwnedQueue, None]] = defaultdict(dict)
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._tasks = TaskGroup()
+        self._away: set[str] = set()
+        """Brokers of which it was told that they store nothing; they are asked again and again."""
         self._heard_over: dict[MessageQueue, object] = {}
         """The connection over which the broker last told or took an offset of the queue."""
 
@@ -69,7 +70,8 @@ class BrokerOffsets:
         self._heard(queue, address)
         return offset
 
-    def is_certain(self, queue: MessageQueue) -> bool:
+    def _is_certain(self, queue: MessageQueue) -> bool:
+        """Whether nobody else can have stored an offset of the queue, so that ours may be stored unseen."""
         route = self._instance.known_route(queue.topic)
         address = route.any_address(queue.broker_name) if route is not None else None
         heard_over = self._heard_over.get(queue)
@@ -77,10 +79,14 @@ class BrokerOffsets:
             and heard_over is self._instance.connections.current(address)
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
+        """A round that was begun is ended even if the caller is cancelled: a broker may work off what comes next
+        before what is still on its way."""
         of_brokers: defaultdict[str, list[OwnedQueue]] = defaultdict(list)
         for owned in queues:
             of_brokers[owned.queue.broker_name].append(owned)
-        await asyncio.gather(*(self._store(name, owned) for name, owned in of_brokers.items()))
+        await asyncio.gather(*(
+            asyncio.shield(self._tasks.spawn(self._store(name, owned), f"store offsets of {self._group} at {name}"))
+            for name, owned in of_brokers.items()))
 
     async def _store(self, broker_name: str, queues: list[OwnedQueue]) -> None:
         """One caller at a time, for all who wait. RocketMQ makes a group's table for a topic without a lock
@@ -90,6 +96,9 @@ class BrokerOffsets:
         waiting.update(dict.fromkeys(queues))
         async with self._writing[broker_name]:
             due = list(waiting)
+            for owned in due:
+                if not self._is_certain(owned.queue):
+                    owned.forget_stored()
             first: dict[str, OwnedQueue] = {}
             for owned in due:
                 if owned.to_store(steady_ms()) is not None:
@@ -97,10 +106,14 @@ class BrokerOffsets:
             others = [owned for owned in due if first.get(owned.queue.topic) is not owned]
             error = (await self._update_all(waiting, list(first.values()))
                      or await self._update_all(waiting, others))
-            if error is not None:
-                waiting.clear()
-                left = sum(owned.to_store(steady_ms()) is not None for owned in due)
-                _log.warning("offsets of %d queues of %s not stored: %s", left, broker_name, error)
+            if error is None:
+                self._away.discard(broker_name)
+                return
+            waiting.clear()
+            left = sum(owned.to_store(steady_ms()) is not None for owned in due)
+            _log.log(logging.INFO if broker_name in self._away else logging.WARNING,
+                     "offsets of %d queues of %s not stored: %s", left, broker_name, error)
+            self._away.add(broker_name)
 
     async def _update_all(self, waiting: dict[OwnedQueue, None], queues: list[OwnedQueue]) -> RegulusError | None:
         """Side by side. A broker that does not answer is asked for no more; its error."""
@@ -129,19 +142,16 @@ class BrokerOffsets:
             except (ClientError, HeaderError) as error:
                 left.clear()
                 return error
-            except asyncio.CancelledError:
-                waiting[owned] = None   # for others who wait
-                raise
         return None
 
     async def _is_outdone(self, owned: OwnedQueue) -> bool:
         """Whether another member went on with the queue while we did not reach its broker."""
-        if owned.is_reset or self.is_certain(owned.queue):
+        if owned.is_reset or self._is_certain(owned.queue):
             return False
         known = await self.load(owned.queue)
         if known is None or known <= owned.commit_offset:
             return False
-        del self._heard_over[owned.queue]
+        self._heard_over.pop(owned.queue, None)
         _log.info("offset %d of %s not stored: another member has gone on to %d", owned.commit_offset, owned.queue,
                   known)
         return True
@@ -182,9 +192,6 @@ class LocalOffsets:
 
     async def load(self, queue: MessageQueue) -> int | None:
         return self._kept.get(queue)
-
-    def is_certain(self, queue: MessageQueue) -> bool:
-        return True
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
         """A write that was begun is ended even if the caller is cancelled: its file must not meet the next one's."""

@@ -4,7 +4,8 @@ told to, it pops them instead (`popped_consumption`).
 The life of a pulled message: the `Rebalancer` says which queues are ours and `Consumption` takes them; a `QueuePuller`
 pulls the message into its `OwnedQueue`; `Calls` has `ListenerWorkers` call the listener; when it succeeds, the offset
 that may be committed moves on; when it fails, the message goes back to the broker, which brings it again later from the
-group's retry topic. Offsets are stored every 5 s, so a message may come twice and must be harmless then.
+group's retry topic. Offsets are stored every 5 s or 1,000 messages, so a message may come twice and must be harmless
+then.
 
 Source: DefaultMQPushConsumerImpl.
 """

@@ -36,6 +36,8 @@ class QueueLocks:
         self._group = group
         self._on_lost = on_lost
         self._held: dict[Connection, set[MessageQueue]] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By the broker's address: what is asked of one comes one behind the other."""
         self._tasks = TaskGroup()
 
     async def close(self) -> None:
@@ -46,23 +48,37 @@ class QueueLocks:
         return any(queue in held for held in self._held.values())
 
     async def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
-        """Whether each of the queues is ours now, taken or renewed. Those whose broker did not say are left out."""
-        said = await asyncio.gather(*(self._lock_at(address, each) for address, each in
-                                      (await self._by_broker(queues)).items()))
+        """Whether each of the queues is ours now, taken or renewed. Those whose broker did not say are left out.
+
+        What was begun is ended though the caller is cancelled: RocketMQ works requests off side by side, and what is
+        unlocked before it is locked would be nobody's for a minute.
+        """
+        said = await asyncio.gather(*(
+            asyncio.shield(self._tasks.spawn(self._lock_at(address, each), f"lock queues of {self._group}"))
+            for address, each in (await self._by_broker(queues)).items()))
         return {queue: is_ours for part in said for queue, is_ours in part.items()}
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Let others have the queues at once. Where that fails, they wait until the lock is forgotten."""
         self._let_go(queues)
         for address, each in (await self._by_broker(queues)).items():
-            body = UnlockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=each)
-            try:
-                await self._instance.request(address, RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ,
-                                                                              body=body.encode()))
-            except ClientError as error:
-                _log.warning("locks of group %s not given back: %s", self._group, error)
+            async with self._turns[address]:
+                self._let_go(each)      # of a lock that was under way, too
+                await self._unlock_at(address, each)
+
+    async def _unlock_at(self, address: str, queues: list[MessageQueue]) -> None:
+        body = UnlockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=queues)
+        try:
+            await self._instance.request(address, RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ,
+                                                                          body=body.encode()))
+        except ClientError as error:
+            _log.warning("locks of group %s not given back: %s", self._group, error)
 
     async def _lock_at(self, address: str, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
+        async with self._turns[address]:
+            return await self._ask_at(address, queues)
+
+    async def _ask_at(self, address: str, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
         body = LockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=queues)
         try:
             # Before the request: if it is lost meanwhile, another one has the answer, and we hold nothing for long.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
-from regulus.client.config import MessageModel, PushConsumerConfig
+from regulus.client.config import PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.owned_queue import OwnedQueue
@@ -64,7 +64,6 @@ class Receiver(Protocol):
     def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
                next_offset: int) -> None: ...
     def moved(self, owned: OwnedQueue, offset: int, is_reset: bool) -> None: ...
-    def may_commit(self, owned: OwnedQueue) -> bool: ...
 
 
 class QueuePuller:
@@ -79,7 +78,6 @@ class QueuePuller:
         self._broker_id = MASTER_ID
         self._asks_master = False
         self._retry_topic = retry_topic(consumer.group)
-        self._is_clustering = consumer.config.message_model is MessageModel.CLUSTERING
         self._room: asyncio.Future[None] | None = None
         self._bad_pulls = 0
         self._refusal_told_ms: int | None = None
@@ -155,21 +153,18 @@ class QueuePuller:
             return config.pull_time_delay_when_exception
 
     def _command(self) -> RemotingCommand:
+        """Without the offset to store, which it could carry: brokers answer pulls beside other requests, and one that
+        comes to its turn behind a store would take the group back."""
         consumer = self._consumer
         config = consumer.config
         queue = self._queue
         subscription = consumer.subscription(queue.topic)
-        commit = self._owned.commit_offset if self._is_clustering and self._broker_id == MASTER_ID else 0
-        if commit > 0 and not self._receiver.may_commit(self._owned):
-            commit = 0
         sys_flag = flags.PULL_SUSPEND
-        if commit > 0:
-            sys_flag |= flags.PULL_COMMIT_OFFSET
         if config.post_subscription_when_pull:
             sys_flag |= flags.PULL_SUBSCRIPTION
         header = PullMessageRequest(
             consumer.group, queue.topic, queue.queue_id, self._owned.next_offset,
-            1 if self._bad_pulls else config.pull_batch_size, sys_flag, max(0, commit), config.broker_suspend_max_time,
+            1 if self._bad_pulls else config.pull_batch_size, sys_flag, 0, config.broker_suspend_max_time,
             subscription.sub_string if config.post_subscription_when_pull else None,
             subscription.sub_version, subscription.expression_type, broker_name=queue.broker_name)
         return RemotingCommand.request(_PULL_MESSAGE, header.ext())

@@ -1,6 +1,7 @@
 """Where a consumer begins in a queue that it takes. Source: RebalancePushImpl.computePullFromWhere."""
 
 import logging
+from typing import NamedTuple
 
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
@@ -22,6 +23,13 @@ _log = logging.getLogger(__name__)
 CONSUME_TIMESTAMP_DEFAULT_AGE_MS = 30 * 60_000
 
 
+class Start(NamedTuple):
+    """`is_first`: the group has no offset that is stored, and another member would not come to the same one."""
+
+    offset: int
+    is_first: bool
+
+
 class StartOffsets:
     def __init__(self, instance: ClientInstance, config: PushConsumerConfig, offsets: OffsetStore,
                  started_ms: int) -> None:
@@ -30,11 +38,14 @@ class StartOffsets:
         self._offsets = offsets
         self._started_ms = started_ms
 
-    async def of(self, queue: MessageQueue) -> int | None:
+    async def of(self, queue: MessageQueue) -> Start | None:
         """Where to begin; None when that cannot be known now, in which case the queue is not taken this time."""
         try:
             stored = await self._offsets.load(queue)
-            return stored if stored is not None else await self._first_offset(queue)
+            if stored is not None:
+                return Start(stored, is_first=False)
+            first = await self._first_offset(queue)
+            return Start(first, is_first=first > 0)
         except (ClientError, HeaderError) as error:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None

@@ -500,7 +500,7 @@ class Admin(shared_loop.Blocking):
         return shared_loop.run(self._client.group_config(group, broker_address))
 
     def list_groups(self) -> list[str]:
-        """Groups that have ever been online, as their retry topics show; sorted."""
+        """Groups that brokers know, but for the brokers' own; sorted."""
         return shared_loop.run(self._client.list_groups())
 
     def consumer_connection(self, group: str) -> ConsumerConnection | None:

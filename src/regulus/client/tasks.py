@@ -59,7 +59,7 @@ class TaskGroup:
         self.restarts = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, coroutine: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+    def spawn(self, coroutine: Coroutine[object, object, T], name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -124,7 +124,7 @@ class TaskGroup:
         _, late = await asyncio.wait(tasks, timeout=None if wait_ms is None else wait_ms / 1000)
         return not late
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task %s failed", task.get_name(), exc_info=error)

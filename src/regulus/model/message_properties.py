@@ -68,9 +68,17 @@ SINK_DIGEST = "SINK_DIGEST"
 SET_BACKS = "SET_BACKS"
 """Ours: the number of the last set-back of the consumer offset that a pop moved; -1 of what moved none."""
 
+TOPIC_EPOCH = "TOPIC_EPOCH"
+"""Ours: which topic of its name a pop was of."""
+
 # Under private names these two may be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR
 _PROPERTY_END = PROPERTY_SEPARATOR
+
+
+def number(text: str | None) -> int:
+    """What a property says; -1 where it is missing, or no number that fits into a long."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
 def parse(text: str) -> dict[str, str]:

@@ -84,7 +84,8 @@ def needs(method: str, request: Any, namespace: str = "") -> tuple[Need, ...]:
         case "ReceiveMessage":
             return (group(request.group), topic(SUB, request.message_queue.topic))
         case "Heartbeat":
-            return () if request.client_type == ClientType.PRODUCER else (group(request.group),)
+            is_producer = request.client_type == ClientType.PRODUCER and not request.HasField("group")
+            return () if is_producer else (group(request.group),)
         case "NotifyClientTermination":
             return (group(request.group),) if request.HasField("group") else ()
         case "Telemetry":

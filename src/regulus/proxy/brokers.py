@@ -6,6 +6,9 @@ Two of them: `local_broker`, in the broker's own process, and `cluster_brokers`,
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from regulus.proxy.status import checked
+from regulus.wire.bodies import ClusterInfo
+from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 NAME_SERVER = ""
@@ -21,8 +24,16 @@ class Brokers(Protocol):
     on_request: OnRequest | None
 
     async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Raises CallRefused: PROXY_TIMEOUT when nothing answers in time, BAD_REQUEST for a broker nobody knows."""
+        """Raises CallRefused: PROXY_TIMEOUT when nothing answers in time, or no name server knows such a master;
+        BAD_REQUEST for another broker than the one in this process."""
 
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
+
+
+async def masters_of(brokers: Brokers, timeout_ms: int) -> list[str]:
+    """Names of the brokers that have one, in their order. Raises CallRefused, HeaderError."""
+    answer = await brokers.ask(NAME_SERVER, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_ms)
+    table = ClusterInfo.decode(checked(answer).body).broker_addr_table
+    return sorted(name for name, data in table.items() if 0 in data.broker_addrs)

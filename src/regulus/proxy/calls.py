@@ -74,7 +74,7 @@ class Calls:
         endpoints = routing.endpoints_of(request.endpoints, caller.authority, self.own_port)
         route, taken = await self._catalog.route(topic), await self._catalog.types(topic)
         await self._catalog.queues(topic)       # refuses a route of too many queues
-        entries = routing.queue_entries(route, request.topic, endpoints, taken)
+        entries = routing.queue_entries(route, routing.echoed(request.topic), endpoints, taken)
         return messages.QueryRouteResponse(status=status(Code.OK), message_queues=await _in_turns(entries))
 
     async def query_assignment(self, request: Any, caller: Caller) -> Any:
@@ -84,7 +84,7 @@ class Calls:
         route = await self._catalog.route(topic)
         await self._catalog.queues(topic)
         fifo = (await self._catalog.group(group, topic)).consume_message_orderly
-        entries = await _in_turns(routing.assignments(route, request.topic, endpoints, fifo))
+        entries = await _in_turns(routing.assignments(route, routing.echoed(request.topic), endpoints, fifo))
         if not entries:
             raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be read")
         return messages.QueryAssignmentResponse(status=status(Code.OK), assignments=entries)
@@ -97,10 +97,10 @@ class Calls:
         kind = request.client_type if client is None or not client.client_type else client.client_type
         if kind in settings.CONSUMERS:
             group = group_name(full_name(request.group, caller.namespace))
-            client = self._clients.heard(caller, self._now_ms())
+            client = self._clients.heard(caller)
             client.group, client.client_type = group, kind
         elif kind == ClientType.PRODUCER:
-            client = self._clients.heard(caller, self._now_ms())
+            client = self._clients.heard(caller)
             client.client_type = kind
         else:
             raise CallRefused(Code.UNRECOGNIZED_CLIENT_TYPE,
@@ -133,7 +133,7 @@ class Calls:
             for each in sendables:
                 topic_types.check(topic, taken, each.kind)
         if any(each.kind is MessageType.TRANSACTION for each in sendables):
-            self._clients.sends_to(caller, topic, self._now_ms())
+            self._clients.sends_to(caller, topic)
         entries = await self._send_all(sendables, queues)
         codes = [entry.status.code for entry in entries]
         code = common(codes)
@@ -141,13 +141,18 @@ class Calls:
         return messages.SendMessageResponse(status=status(code, text), entries=entries)
 
     async def _send_all(self, sendables: Sequence[Sendable], queues: Sequence[MessageQueue]) -> list[Any]:
-        if len(sendables) == 1:
-            return await self._send(sendables, self._queue_for(sendables[0], queues))
-        if sending.may_share_a_batch(sendables):
-            return await self._send(sendables, queues[next(self._turns) % len(queues)])
+        """An entry for each. Behind one that fails none is tried, as messages of a group keep their order. Raises
+        CallRefused when nothing was stored."""
         entries: list[Any] = []
-        for each in sendables:      # one after the other, as messages of a group keep their order
-            entries += await self._send([each], self._queue_for(each, queues))
+        for batch in sending.batches(sendables, self._config.max_message_size):
+            try:
+                entries += await self._send(batch, self._queue_for(batch[0], queues))
+            except CallRefused as error:
+                if not entries:
+                    raise
+                refusal = status(error.code, str(error))
+                return entries + [messages.SendResultEntry(status=refusal, message_id=each.message.message_id)
+                                  for each in sendables[len(entries):]]
         return entries
 
     def _queue_for(self, sendable: Sendable, queues: Sequence[MessageQueue]) -> MessageQueue:
@@ -156,7 +161,7 @@ class Calls:
         return queues[next(self._turns) % len(queues)]
 
     async def _send(self, batch: Sequence[Sendable], queue: MessageQueue) -> list[Any]:
-        """An entry for each message of one request to a broker, whatever becomes of it."""
+        """An entry for each message of one request to a broker. Raises CallRefused when it stored none."""
         try:
             command = sending.send_command(batch, queue.broker_name, queue.queue_id)
             answer = await self._brokers.ask(queue.broker_name, command, SEND_TIMEOUT_MS)
@@ -199,7 +204,7 @@ class Calls:
             header = EndTransactionRequest(
                 producer_group=topic, tran_state_table_offset=half.half_offset, commit_log_offset=half.physical_offset,
                 commit_or_rollback=done, from_transaction_check=request.source == TransactionSource.SOURCE_SERVER_CHECK,
-                msg_id=request.message_id or half.unique_key, transaction_id=half.unique_key, topic=topic,
+                msg_id=half.unique_key, transaction_id=half.unique_key, topic=topic,
                 broker_name=half.broker)
             command = RemotingCommand.request(RequestCode.END_TRANSACTION, header.ext())
             checked(await self._brokers.ask(half.broker, command, SEND_TIMEOUT_MS))

@@ -1,19 +1,19 @@
 """What the front knows of topics and groups: asked of brokers, and kept for some seconds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from regulus.client.core.routes import Route, route_of
 from regulus.errors import CallRefused, HeaderError
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.proxy import topic_types
-from regulus.proxy.brokers import NAME_SERVER, Brokers
+from regulus.proxy.brokers import NAME_SERVER, Brokers, masters_of
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.routing import readable_brokers
 from regulus.proxy.status import checked
 from regulus.wire import json_fields
-from regulus.wire.bodies import ClusterInfo, TopicRouteData
+from regulus.wire.bodies import TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.grpc.codes import Code, MessageType
 from regulus.wire.headers import (
@@ -28,34 +28,68 @@ T = TypeVar("T")
 KEPT_MAX = 10_000
 """Things of one kind that are kept; above it those that were asked for longest ago are forgotten."""
 FRESH_S = 5.0
+REFRESH_S_MAX = 0.5
+"""How long whoever knows an older value waits for a newer one."""
+AGAIN_S = 1.0
+"""Until a value is asked for again that nobody told."""
 ASK_TIMEOUT_MS = 3_000
+_PASSING = frozenset((Code.PROXY_TIMEOUT, Code.INTERNAL_SERVER_ERROR, Code.TOO_MANY_REQUESTS))
+"""Failures that say nothing of the thing itself."""
+
+
+class _Value(Generic[T]):
+    __slots__ = ("fresh_until_s", "value")
+
+    def __init__(self, value: T, fresh_until_s: float) -> None:
+        self.value = value
+        self.fresh_until_s = fresh_until_s
 
 
 class _Kept(Generic[T]):
-    """Values by name, each asked for once by all that want it at the same time. A failure is not kept."""
+    """Values by name, each asked for once by all that want it at the same time. A failure is not kept: while a name
+    server or broker does not answer, what it said before holds."""
 
     def __init__(self) -> None:
-        self._values: dict[str, tuple[float, T]] = {}
-        self._asking: dict[str, asyncio.Task[T]] = {}
+        self._values: dict[str, _Value[T]] = {}
+        self._asking: dict[str, tuple[asyncio.Task[T], float]] = {}
 
     async def get(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
-        kept = self._values.get(name)
-        if kept is not None and loop.time() - kept[0] < FRESH_S:
-            return kept[1]
-        task = self._asking.get(name)
-        if task is None:
-            task = self._asking[name] = loop.create_task(self._ask(name, ask))
-            task.add_done_callback(lambda done: self._asking.pop(name, None))
-        return await asyncio.shield(task)
+        kept, now_s = self._values.get(name), loop.time()
+        if kept is not None and now_s < kept.fresh_until_s:
+            return kept.value
+        if name not in self._asking:
+            task = loop.create_task(self._ask(name, ask))
+            task.add_done_callback(lambda done: self._answered(name, done))
+            self._asking[name] = task, now_s
+        task, begun_s = self._asking[name]
+        if kept is None:
+            return await asyncio.shield(task)
+        await asyncio.wait([task], timeout=max(0.0, begun_s + REFRESH_S_MAX - now_s))
+        return kept.value if not task.done() or _may_pass(task.exception()) else task.result()
 
     async def _ask(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
         value = await ask()
         self._values.pop(name, None)
         if len(self._values) >= KEPT_MAX:
             del self._values[next(iter(self._values))]
-        self._values[name] = (asyncio.get_running_loop().time(), value)
+        self._values[name] = _Value(value, asyncio.get_running_loop().time() + FRESH_S)
         return value
+
+    def _answered(self, name: str, task: "asyncio.Task[T]") -> None:
+        del self._asking[name]
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        kept = self._values.get(name)
+        if kept is not None and _may_pass(error):
+            kept.fresh_until_s = asyncio.get_running_loop().time() + AGAIN_S
+        else:
+            self._values.pop(name, None)
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    return isinstance(error, CallRefused) and error.code in _PASSING
 
 
 class Catalog:
@@ -98,30 +132,40 @@ class Catalog:
 
     async def _ask_types(self, topic: str) -> tuple[MessageType, ...]:
         route = await self.route(topic)
-        attributes: dict[str, str] = {}
-        for name in sorted(data.broker_name for data in route.broker_datas if 0 in data.broker_addrs):
-            command = RemotingCommand.request(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(topic=topic).ext())
-            answer = await self._brokers.ask(name, command, ASK_TIMEOUT_MS)
-            if answer.code == ResponseCode.SUCCESS:
-                attributes = json_fields.decode(TopicConfig, answer.body).attributes
-                break
+        names = sorted(data.broker_name for data in route.broker_datas if 0 in data.broker_addrs)
+        answer = await self._first_answer(names, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(topic=topic).ext(),
+                                          ResponseCode.TOPIC_NOT_EXIST)
+        attributes = {} if answer is None else json_fields.decode(TopicConfig, answer.body).attributes
         return topic_types.accepted(attributes, self._config.untyped_topics_take_all)
 
     async def _ask_group(self, group: str, topic: str) -> SubscriptionGroupConfig:
-        names = readable_brokers(await self.route(topic)) if topic else await self._masters()
-        for name in names[:1]:
-            command = RemotingCommand.request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
-                                              GetSubscriptiongroupConfigRequest(group).ext())
-            answer = await self._brokers.ask(name, command, ASK_TIMEOUT_MS)
-            if answer.code == ResponseCode.SUCCESS:
-                return json_fields.decode(SubscriptionGroupConfig, answer.body)
-        return SubscriptionGroupConfig(group_name=group)
+        names = readable_brokers(await self.route(topic)) if topic else await self.masters()
+        answer = await self._first_answer(names, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+                                          GetSubscriptiongroupConfigRequest(group).ext(),
+                                          ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+        if answer is None:
+            return SubscriptionGroupConfig(group_name=group)
+        return json_fields.decode(SubscriptionGroupConfig, answer.body)
 
-    async def _masters(self) -> list[str]:
+    async def _first_answer(self, names: Sequence[str], code: RequestCode, ext: dict[str, str],
+                            unknown: ResponseCode) -> RemotingCommand | None:
+        """Of the first broker that knows it; None where none does. One that is gone, or busy, does not speak for the
+        rest, and what it does not say is not taken for a default: a group would be consumed out of order."""
+        failure: CallRefused | None = None
+        for name in names:
+            try:
+                answer = await self._brokers.ask(name, RemotingCommand.request(code, dict(ext)), ASK_TIMEOUT_MS)
+                if answer.code not in (unknown, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+                    return checked(answer)
+            except CallRefused as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return None
+
+    async def masters(self) -> list[str]:
+        """Names of the brokers that have one, in their order."""
         return await self._all.get("", self._ask_masters)
 
     async def _ask_masters(self) -> list[str]:
-        answer = await self._brokers.ask(
-            NAME_SERVER, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), ASK_TIMEOUT_MS)
-        table = ClusterInfo.decode(checked(answer).body).broker_addr_table
-        return sorted(name for name, data in table.items() if 0 in data.broker_addrs)
+        return await masters_of(self._brokers, ASK_TIMEOUT_MS)

@@ -4,7 +4,7 @@ Source: GrpcClientSettingsManager, GrpcChannelManager, ProducerManager.
 """
 
 import asyncio
-import itertools
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +20,8 @@ COMMANDS_MAX = 256
 """Commands that wait to leave on one stream; a client that reads none of them is cut off."""
 COMMANDS_SIZE_MAX = 16 << 20
 """Bytes of them."""
+LOOKED_MAX = 1_000
+"""Clients that are looked at for one that can be asked; the next question goes on behind them."""
 SENDERS_MAX = 1_000_000
 """Topics that clients send to, each counted for each client."""
 
@@ -85,11 +87,14 @@ class Client:
 
 
 class Clients:
-    def __init__(self, config: ProxyConfig) -> None:
+    """`steady_ms` is no time of day: a clock that is set anew must not let all clients be gone at once."""
+
+    def __init__(self, config: ProxyConfig, steady_ms: Callable[[], int]) -> None:
         self._config = config
+        self._steady_ms = steady_ms
         self._clients: dict[str, Client] = {}
-        self._producers: dict[str, dict[str, None]] = {}    # topic -> client ids
-        self._turns = itertools.count()
+        # Topic -> client ids. Ordered ones: to take the first of a dict again and again passes by all that were.
+        self._producers: dict[str, OrderedDict[str, None]] = {}
         self._senders = 0
 
     def __len__(self) -> int:
@@ -103,7 +108,7 @@ class Clients:
             raise CallRefused(Code.UNAUTHORIZED, "the client id belongs to a client of another user: let each client "
                                                  "have an id of its own")
 
-    def heard(self, caller: Caller, now_ms: int) -> Client:
+    def heard(self, caller: Caller) -> Client:
         """The client, known from now on if it was not. Raises CallRefused for an id that is another user's, and when no
         more can be known."""
         self.check_user(caller)
@@ -113,7 +118,7 @@ class Clients:
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
             client = Client(caller.user)
         self._clients[caller.client_id] = client       # in the order in which they were heard of
-        client.heard_ms, client.host = now_ms, caller.host
+        client.heard_ms, client.host = self._steady_ms(), caller.host
         return client
 
     def knows(self, client_id: str) -> bool:
@@ -122,9 +127,9 @@ class Clients:
     def get(self, client_id: str) -> Client | None:
         return self._clients.get(client_id)
 
-    def sends_to(self, caller: Caller, topic: str, now_ms: int) -> None:
+    def sends_to(self, caller: Caller, topic: str) -> None:
         """The client may be asked for the outcome of transactions of this topic. Raises CallRefused."""
-        client = self.heard(caller, now_ms)
+        client = self.heard(caller)
         if topic in client.topics:
             return
         if len(client.topics) >= TOPICS_OF_CLIENT_MAX:
@@ -135,24 +140,27 @@ class Clients:
         self._senders += 1
         client.client_type = client.client_type or ClientType.PRODUCER
         client.topics[topic] = None
-        self._producers.setdefault(topic, {})[caller.client_id] = None
+        self._producers.setdefault(topic, OrderedDict())[caller.client_id] = None
 
     def producer_topics(self) -> list[str]:
         """Topics that somebody who can be asked sends to."""
         return list(self._producers)
 
     def producer_stream(self, topic: str, may: Callable[[Client], bool] = lambda client: True) -> Stream | None:
-        """Of any client that sends to the topic and `may`, another one each time."""
-        ids = [each for each in self._producers.get(topic, ())
-               if (client := self._clients.get(each)) is not None and client.stream is not None
-               and client.stream.is_open and may(client)]
-        if not ids:
-            return None
-        return self._clients[ids[next(self._turns) % len(ids)]].stream
+        """Of any client that sends to the topic and `may`, another one each time. Whoever is passed over is behind all
+        others the next time."""
+        senders = self._producers.get(topic, OrderedDict())
+        for _ in range(min(len(senders), LOOKED_MAX)):
+            client_id = next(iter(senders))
+            senders.move_to_end(client_id)
+            client = self._clients[client_id]
+            if client.stream is not None and client.stream.is_open and may(client):
+                return client.stream
+        return None
 
-    def opened(self, caller: Caller, stream: Stream, now_ms: int) -> None:
+    def opened(self, caller: Caller, stream: Stream) -> None:
         """The latest stream of a client is the one on which it hears us. Raises CallRefused."""
-        self.heard(caller, now_ms).stream = stream
+        self.heard(caller).stream = stream
 
     def closed(self, client_id: str, stream: Stream) -> None:
         client = self._clients.get(client_id)
@@ -171,9 +179,9 @@ class Clients:
                 del self._producers[topic]
         return True
 
-    def expired(self, now_ms: int) -> list[str]:
+    def expired(self) -> list[str]:
         """Clients that were not heard of for too long and have no stream; costs those that are told, and one more."""
-        limit = now_ms - self._config.channel_expired_timeout
+        limit = self._steady_ms() - self._config.channel_expired_timeout
         ids = []
         for client_id, client in self._clients.items():
             if client.heard_ms > limit:

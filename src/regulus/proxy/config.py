@@ -5,6 +5,7 @@ Source: ProxyConfig.
 
 from dataclasses import dataclass, field
 
+from regulus.access.credentials import check_users
 from regulus.errors import ConfigError
 from regulus.transport.tls import PLAIN, TlsConfig
 from regulus.wire.config_text import config_key
@@ -30,6 +31,8 @@ class ProxyConfig:
     secret_key: str = field(default="", repr=False)
     acl_enable: bool = False                # clients sign, as accounts of rocketmqHome/conf/plain_acl.yml
     rocketmq_home: str = ""
+    authentication_enabled: bool = False    # clients sign, as users of the brokers
+    authorization_enabled: bool = False
     grpc_max_inbound_message_size: int = 130 << 20
     max_message_size: int = 4 << 20         # of a body
     enable_message_body_empty_check: bool = True
@@ -68,6 +71,11 @@ class ProxyConfig:
     connections_max: int = 10_000
     metadata_size_max: int = 16 << 10       # of one call's headers
 
+    @property
+    def guard(self) -> str:
+        """The key that has clients sign; empty for none."""
+        return "aclEnable" if self.acl_enable else "authenticationEnabled" if self.authentication_enabled else ""
+
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
@@ -76,6 +84,7 @@ class ProxyConfig:
             raise ConfigError(f"grpcServerPort is {self.grpc_server_port}: write 0 to 65535, or -1 for none")
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("accessKey and secretKey belong together: set both or none")
+        check_users(self.authentication_enabled, self.authorization_enabled, self.acl_enable, "")
         if self.acl_enable and not self.rocketmq_home:
             raise ConfigError("aclEnable=true, and rocketmqHome is empty: set it to the folder whose "
                               "conf/plain_acl.yml has the accounts")

@@ -26,6 +26,8 @@ from regulus.wire.remoting_command import RemotingCommand
 TIMEOUT_MS = 3_000
 POP_MARGIN_MS = 2_000
 """How much longer than its poll a broker may take to answer."""
+_WORTH_NOTHING = (ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL)
+"""To a receipt. Clients give one up that is invalid, and tell others again each second for ever."""
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
 
@@ -65,7 +67,7 @@ async def ack(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -
                                extra_info=handle.receipt(), offset=handle.queue_offset, broker_name=handle.broker)
     answer = await brokers.ask(handle.broker, RemotingCommand.request(RequestCode.ACK_MESSAGE, header.ext()),
                                TIMEOUT_MS)
-    if answer.code == ResponseCode.NO_MESSAGE:
+    if answer.code in _WORTH_NOTHING:
         raise CallRefused(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message is in its queue")
     checked(answer)
 
@@ -79,7 +81,7 @@ async def change_invisible(brokers: Brokers, group: str, topic: str, handle: Rec
         offset=handle.queue_offset, invisible_time=invisible_ms, broker_name=handle.broker)
     command = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext())
     answer = await brokers.ask(handle.broker, command, TIMEOUT_MS)
-    if answer.code == ResponseCode.NO_MESSAGE:
+    if answer.code in _WORTH_NOTHING:
         raise CallRefused(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message is in its queue")
     try:
         told = ChangeMessageInvisibletimeResponse.decode(checked(answer))

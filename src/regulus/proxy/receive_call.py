@@ -18,6 +18,7 @@ from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.names import full_name, group_name, topic_name
 from regulus.proxy.popping import Popped
+from regulus.proxy.receipt_handle import ReceiptHandle
 from regulus.proxy.received import message_id, to_message
 from regulus.proxy.renewals import Renewed
 from regulus.proxy.renewing import Renewing
@@ -43,6 +44,8 @@ def _heard(task: "asyncio.Task[list[Popped]]") -> None:
 
 
 class ReceiveCall:
+    """`left_behind`: polls under way at brokers whose clients have gone away."""
+
     def __init__(self, brokers: Brokers, catalog: Catalog, clients: Clients, renewing: Renewing, config: ProxyConfig,
                  now_ms: Callable[[], int]) -> None:
         self._brokers = brokers
@@ -53,35 +56,39 @@ class ReceiveCall:
         self._now_ms = now_ms
         self._tasks = TaskGroup()
         self._turn = 0
+        self.left_behind = 0
 
     async def stop(self) -> None:
         await self._tasks.cancel()
 
     async def receive(self, request: Any, caller: Caller) -> AsyncGenerator[Any, None]:
-        """The elements of the stream: status, messages, the time of delivery. What is popped and was not taken becomes
-        visible to others soon."""
-        waiting: list[Popped] = []
+        """The elements of the stream: status, messages, the time of delivery. What is popped becomes visible to others
+        soon unless all of it was taken: a client whose stream ends before its last word gives up what it has of it,
+        and nobody would acknowledge what is renewed for it."""
+        given: list[ReceiptHandle] = []
         group = topic = ""
         try:
-            topic = topic_name(full_name(request.message_queue.topic, caller.namespace))
-            group = group_name(full_name(request.group, caller.namespace))
-            waiting += await self._received(request, caller, topic, group)
-            code = Code.OK if waiting else Code.MESSAGE_NOT_FOUND
-            yield messages.ReceiveMessageResponse(status=status(code))
-            while waiting:
-                yield self._element(waiting[0], request, caller, topic, group)
-                waiting.pop(0)
-        except CallRefused as error:
-            yield await self._refusal(error)
+            try:
+                topic = topic_name(full_name(request.message_queue.topic, caller.namespace))
+                group = group_name(full_name(request.group, caller.namespace))
+                waiting = deque(await self._received(request, caller, topic, group))
+                given += [each.handle for each in waiting]
+                yield messages.ReceiveMessageResponse(status=status(Code.OK if waiting else Code.MESSAGE_NOT_FOUND))
+                while waiting:
+                    yield self._element(waiting.popleft(), request, caller, topic, group)
+            except CallRefused as error:
+                yield await self.refusal(error)
+            end = messages.ReceiveMessageResponse()
+            set_ms(end.delivery_timestamp, self._now_ms())
+            yield end
+            given.clear()
         finally:
-            for each in waiting:
-                self._renewing.drop((caller.client_id, group, each.handle.text()))
-            self._renewing.release(group, topic, [each.handle for each in waiting])
-        end = messages.ReceiveMessageResponse()
-        set_ms(end.delivery_timestamp, self._now_ms())
-        yield end
+            for handle in given:
+                self._renewing.drop((caller.client_id, group, handle.text()))
+            self._renewing.release(group, topic, given)
 
-    async def _refusal(self, error: CallRefused) -> Any:
+    async def refusal(self, error: CallRefused) -> Any:
+        """The status of a receive that is refused."""
         if error.code in _LASTING:
             await asyncio.sleep(REFUSAL_REST_S)
         return messages.ReceiveMessageResponse(status=status(error.code, str(error)))
@@ -93,18 +100,22 @@ class ReceiveCall:
         invisible_ms = receiving.invisible_ms(request, self._config)
         broker = await self._broker(request, topic)
         config = await self._catalog.group(group, topic)
-        client = self._clients.heard(caller, now_ms)
+        client = self._clients.heard(caller)
         client.client_type = client.client_type or (ClientType.PUSH_CONSUMER if request.auto_renew
                                                     else ClientType.SIMPLE_CONSUMER)
         client.group = client.group or group
+        # It is born at the broker's time: by a clock that goes before it the poll would outlive this call there.
         pop = PopMessageRequest(
             consumer_group=group, topic=topic, queue_id=-1, max_msg_nums=receiving.batch_size(request),
             invisible_time=invisible_ms, poll_time=receiving.poll_ms(request, caller, self._config, now_ms),
-            born_time=now_ms, init_mode=receiving.START_AT_END, exp_type=wanted.expression_type,
+            born_time=0, init_mode=receiving.START_AT_END, exp_type=wanted.expression_type,
             exp=wanted.sub_string, order=config.consume_message_orderly,
             attempt_id=receiving.attempt_id(request) if config.consume_message_orderly else None, broker_name=broker)
-        popped = await self._pop(broker, pop)
-        return await self._that_are_due(popped, wanted, config, topic)
+        due = await self._that_are_due(await self._pop(broker, pop), wanted, config, topic)
+        if self._clients.knows(caller.client_id):
+            return due
+        self._renewing.release(group, topic, [each.handle for each in due])     # it said meanwhile that it ends
+        return []
 
     async def _broker(self, request: Any, topic: str) -> str:
         """The broker that is asked for; any that has queues to read where that one has none."""
@@ -124,6 +135,7 @@ class ReceiveCall:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            self.left_behind += 1
             self._tasks.spawn(self._release_late(task, pop), f"release for {pop.consumer_group}")
             raise
 
@@ -132,6 +144,8 @@ class ReceiveCall:
             popped = await task
         except CallRefused:
             return
+        finally:
+            self.left_behind -= 1
         self._renewing.release(pop.consumer_group, pop.topic, [each.handle for each in popped])
 
     async def _that_are_due(self, popped: list[Popped], wanted: SubscriptionData, config: SubscriptionGroupConfig,
@@ -174,4 +188,5 @@ class ReceiveCall:
             self._renewing.add(Renewed(
                 key=(caller.client_id, group, text), topic=topic, message_id=message_id(popped.message),
                 handle=popped.handle, taken_at_ms=self._now_ms(), attempts=popped.message.reconsume_times))
-        return messages.ReceiveMessageResponse(message=to_message(popped.message, topic, text))
+        return messages.ReceiveMessageResponse(message=to_message(
+            popped.message, topic, self._config.max_message_size, text))

@@ -15,23 +15,23 @@ from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import DigestType, Encoding, MessageType
 from regulus.wire.grpc.times import set_ms
 
-BODY_SIZE_MAX = 64 << 20
-"""Of an unpacked body; one that would be larger is handed on as it is stored."""
-
+_ATTEMPT_MAX = 0x7FFFFFFF
 
 def message_id(message: MessageExt) -> str:
     return message.message_id or offset_message_id(message.store_host, message.physical_offset)
 
 
-def to_message(message: MessageExt, topic: str, receipt_handle: str | None = None,
+def to_message(message: MessageExt, topic: str, body_size_max: int, receipt_handle: str | None = None,
                kind: MessageType | None = None) -> Any:
-    """`topic` is the one that was asked for, whatever retry topic the message lay in."""
+    """`topic` is the one that was asked for, whatever retry topic the message lay in. A packed body that would be
+    larger than `body_size_max`, as no sender's was before it was packed, is handed on as it is stored."""
     namespace, name = split_name(topic)
-    body, encoding = _body(message)
+    body, encoding = _body(message, body_size_max)
     made = messages.Message(body=body)
     made.topic.resource_namespace, made.topic.name = namespace, name
+    is_of_sink = names.SINK in message.properties      # else its SEQ is an application's
     for key, value in message.properties.items():
-        if key not in HIDDEN:
+        if key not in HIDDEN and not (is_of_sink and key == names.SEQUENCE):
             made.user_properties[_valid(key)] = _valid(value)
     system = made.system_properties
     system.message_id = _valid(message_id(message))
@@ -54,7 +54,7 @@ def split_name(topic: str) -> tuple[str, str]:
     return (namespace, name) if percent else ("", topic)
 
 
-def _body(message: MessageExt) -> tuple[bytes, Encoding]:
+def _body(message: MessageExt, size_max: int) -> tuple[bytes, Encoding]:
     """Unpacked, because what clients can unpack differs; what we cannot is passed on as it is."""
     if not message.sys_flag & sys_flag.COMPRESSED:
         return message.body, Encoding.IDENTITY
@@ -64,7 +64,7 @@ def _body(message: MessageExt) -> tuple[bytes, Encoding]:
             return message.body, Encoding.GZIP
         if not flags & sys_flag.COMPRESSION_MASK:
             flags |= sys_flag.COMPRESSION_ZLIB
-        return compression.decompress(message.body, flags, BODY_SIZE_MAX), Encoding.IDENTITY
+        return compression.decompress(message.body, flags, size_max), Encoding.IDENTITY
     except MessageIllegal:
         return message.body, Encoding.GZIP
 
@@ -92,7 +92,7 @@ def _set_place(system: Any, message: MessageExt) -> None:
     system.store_host = host_text(message.store_host)
     system.queue_id = message.queue_id
     system.queue_offset = message.queue_offset
-    system.delivery_attempt = message.reconsume_times + 1
+    system.delivery_attempt = min(max(0, message.reconsume_times) + 1, _ATTEMPT_MAX)   # a sender may name any number
 
 
 def _valid(text: str) -> str:

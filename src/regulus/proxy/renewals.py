@@ -11,7 +11,8 @@ Source: ReceiptHandleProcessor, DefaultReceiptHandleManager, RetryPolicy RenewSt
 """
 
 import heapq
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from itertools import count
 
 from regulus.proxy.config import ProxyConfig
@@ -19,10 +20,12 @@ from regulus.proxy.receipt_handle import ReceiptHandle
 
 EXTENSIONS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
 DUE_MAX = 256
-"""Renewals that one step begins; the next step takes the others."""
+"""Renewals that one step begins, or ends for a client that left; the next step takes the others."""
 
 Key = tuple[str, str, str]
 """Client, group and the handle that the client was given."""
+_Beside = dict[Key, None]
+"""What a client has in hand of one group."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +41,7 @@ class Renewed:
     renewals: int = 0
     failures: int = 0
     is_scheduled: bool = False  # among the due ones, or handed out by `due` and not begun
+    beside: _Beside = field(default_factory=dict, repr=False)   # it stands in there while it is kept
 
     @property
     def client_id(self) -> str:
@@ -51,8 +55,10 @@ class Renewed:
 class Renewals:
     def __init__(self, config: ProxyConfig) -> None:
         self._config = config
+        self._ahead_ms = config.renew_ahead_time_millis + config.renew_schedule_period_millis
         self._kept: dict[Key, Renewed] = {}
-        self._of_client: dict[str, dict[Key, None]] = {}
+        self._of_client: dict[str, dict[str, _Beside]] = {}     # by client and group
+        self._left: deque[_Beside] = deque()                    # and what clients had when they left
         self._due: list[tuple[int, int, Renewed]] = []
         self._numbers = count()
 
@@ -64,7 +70,8 @@ class Renewals:
         if len(self._kept) >= self._config.renewals_max:
             return False
         self._kept[renewed.key] = renewed
-        self._of_client.setdefault(renewed.client_id, {})[renewed.key] = None
+        renewed.beside = self._of_client.setdefault(renewed.client_id, {}).setdefault(renewed.group, {})
+        renewed.beside[renewed.key] = None
         if not renewed.is_scheduled:        # else it is among the due ones still, and would be renewed twice
             self._schedule(renewed)
         return True
@@ -78,19 +85,45 @@ class Renewals:
         renewed = self._kept.pop(key, None)
         if renewed is None:
             return None
-        mine = self._of_client[renewed.client_id]
-        del mine[key]
-        if not mine:
-            del self._of_client[renewed.client_id]
+        renewed.beside.pop(key, None)       # `take_left` has it out already
+        if not renewed.beside:
+            self._forget(renewed.client_id, renewed.group, renewed.beside)
         return renewed
 
-    def take_client(self, client_id: str, group: str | None = None) -> list[Renewed]:
-        """All that a client has in hand, or what of one group, which is not renewed any more."""
-        keys = [key for key in self._of_client.get(client_id, ()) if group is None or key[1] == group]
-        taken = [self._kept[key] for key in keys]
-        for key in keys:
-            self.take(key)
-        return taken
+    def leave(self, client_id: str, group: str | None = None) -> None:
+        """All that a client has in hand now, or what of one group, is for `take_left`. Costs its groups."""
+        groups = self._of_client.get(client_id, {})
+        for name in list(groups) if group is None else [group]:
+            beside = groups.get(name)
+            if beside is not None:
+                self._forget(client_id, name, beside)
+                self._left.append(beside)
+
+    def leave_renewed(self) -> None:
+        """So is all whose first handle is worth nothing any more."""
+        self._left.append({key: None for key, each in self._kept.items() if each.renewals})
+
+    def take_left(self) -> list[Renewed]:
+        """Some of what clients had when they left and have not decided on since, at most DUE_MAX. It is not renewed
+        any more; none when that was all."""
+        found: list[Renewed] = []
+        while self._left and len(found) < DUE_MAX:
+            if not self._left[0]:
+                self._left.popleft()
+                continue
+            key, _ = self._left[0].popitem()
+            renewed = self.take(key)
+            if renewed is not None:
+                found.append(renewed)
+        return found
+
+    def _forget(self, client_id: str, group: str, beside: _Beside) -> None:
+        """What a client has of a group, unless it has left and has others of it by now."""
+        groups = self._of_client.get(client_id, {})
+        if groups.get(group) is beside:
+            del groups[group]
+            if not groups:
+                del self._of_client[client_id]
 
     def due(self, now_ms: int) -> list[Renewed]:
         """Those to renew now, at most DUE_MAX: each is begun, and comes back through `renewed`, `failed` or `take`."""
@@ -109,12 +142,15 @@ class Renewals:
         return self.has(renewed)
 
     def is_over(self, renewed: Renewed, now_ms: int) -> bool:
-        """Whether the message was held for too long to be renewed again."""
-        return now_ms - renewed.taken_at_ms >= self._config.renew_max_time_millis
+        """Whether the message was held for as long as it may be: the next time that it is due would be too late."""
+        return self._left_ms(renewed, now_ms) <= self._ahead_ms
 
-    @staticmethod
-    def extension_ms(renewed: Renewed) -> int:
-        return EXTENSIONS_MS[min(renewed.renewals, len(EXTENSIONS_MS) - 1)]
+    def extension_ms(self, renewed: Renewed, now_ms: int) -> int:
+        """Longer each time, and never beyond the last moment."""
+        return min(EXTENSIONS_MS[min(renewed.renewals, len(EXTENSIONS_MS) - 1)], self._left_ms(renewed, now_ms))
+
+    def _left_ms(self, renewed: Renewed, now_ms: int) -> int:
+        return renewed.taken_at_ms + self._config.renew_max_time_millis - now_ms
 
     def renewed(self, renewed: Renewed, handle: ReceiptHandle) -> bool:
         """False when the client decided meanwhile: the new handle is then the caller's to settle."""
@@ -134,11 +170,11 @@ class Renewals:
         if is_final or renewed.failures >= self._config.max_renew_retry_times:
             self.take(renewed.key)
         else:
-            self._push(now_ms + self._config.renew_schedule_period_millis // 5, renewed)
+            # Not sooner: a broker that starts again takes some seconds, in which all tries would be spent.
+            self._push(now_ms + self._config.renew_schedule_period_millis, renewed)
 
     def _schedule(self, renewed: Renewed) -> None:
-        self._push(renewed.handle.visible_at_ms - self._config.renew_ahead_time_millis
-                   - self._config.renew_schedule_period_millis, renewed)
+        self._push(renewed.handle.visible_at_ms - self._ahead_ms, renewed)
 
     def _push(self, at_ms: int, renewed: Renewed) -> None:
         if len(self._due) > 2 * len(self._kept) + DUE_MAX:

@@ -78,26 +78,40 @@ class Renewing:
             self.release(renewed.group, renewed.topic, [renewed.handle])
 
     def begin_due(self) -> bool:
-        """Costs what is due; whether more may be due now."""
+        """One step of renewals, and of releases for clients that left; whether more may be due now."""
         due = self._renewals.due(self._now_ms())
         for renewed in due:
             if not self._lanes.put(renewed.handle.broker, partial(self._renew, renewed)):
                 self._renewals.begin(renewed)
                 self._renewals.failed(renewed, is_final=False, now_ms=self._now_ms())
-        return len(due) == DUE_MAX
+        return self._begin_left() or len(due) == DUE_MAX
+
+    def _begin_left(self) -> bool:
+        left = self._renewals.take_left()
+        for taken in left:
+            self.release(taken.group, taken.topic, [taken.handle])
+        return bool(left)
 
     def release_client(self, client_id: str, group: str | None = None) -> None:
-        """What a client that is gone has in hand, or what of one group, becomes visible to others soon."""
-        for taken in self._renewals.take_client(client_id, group):
-            self.release(taken.group, taken.topic, [taken.handle])
+        """What a client that is gone has in hand, or what of one group, becomes visible to others soon, in steps
+        that `begin_due` goes on with. What the client decides on until then, should it come back, is as it decides."""
+        self._renewals.leave(client_id, group)
+        self._begin_left()
 
     def release(self, group: str, topic: str, handles: Iterable[ReceiptHandle]) -> None:
         """Let messages become visible soon, which nobody will acknowledge. What fails becomes visible in its time."""
         for handle in handles:
             self._lanes.put(handle.broker, partial(self._release, group, topic, handle))
 
+    def give_up(self) -> None:
+        """The server stops. What was renewed becomes visible to others soon, as no other front knows the handle that
+        counts for it; the rest is acknowledged at another front by the handle that was given."""
+        self._renewals.leave_renewed()
+
     async def finish(self) -> None:
-        """Wait for what is under way, for a second at most."""
+        """Begin all releases, and wait for what is under way, for a second at most."""
+        while self._begin_left():
+            await asyncio.sleep(0)
         await self._lanes.finish()
 
     async def _release(self, group: str, topic: str, handle: ReceiptHandle) -> None:
@@ -109,6 +123,10 @@ class Renewing:
     async def _renew(self, renewed: Renewed) -> None:
         if not self._renewals.begin(renewed):
             return
+        if not self._is_known(renewed.client_id):       # it has left another group, by which it was known
+            self._renewals.take(renewed.key)
+            self.release(renewed.group, renewed.topic, [renewed.handle])
+            return
         self._under_way[renewed.key] = done = asyncio.get_running_loop().create_future()
         try:
             await self._renew_one(renewed)
@@ -117,8 +135,10 @@ class Renewing:
             done.set_result(None)
 
     async def _renew_one(self, renewed: Renewed) -> None:
-        is_over = self._renewals.is_over(renewed, self._now_ms())
-        wanted_ms = settings.retry_delay_ms(renewed.attempts) if is_over else self._renewals.extension_ms(renewed)
+        now_ms = self._now_ms()
+        is_over = self._renewals.is_over(renewed, now_ms)
+        wanted_ms = (settings.retry_delay_ms(renewed.attempts) if is_over
+                     else self._renewals.extension_ms(renewed, now_ms))
         if is_over:
             self._renewals.take(renewed.key)
         try:

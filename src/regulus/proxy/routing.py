@@ -18,6 +18,8 @@ from regulus.wire.grpc.codes import AddressScheme, Code, MessageType, Permission
 MASTER_ID = 0
 ADDRESSES_MAX = 64
 """Addresses of one access point that are echoed."""
+ENDPOINTS_SIZE_MAX = 2_048
+"""Bytes of an access point, with fields that we do not know: it stands in each of a topic's queues."""
 _MULTIPLIER, _MASK = 2862933555777941757, (1 << 64) - 1
 _HASH_MASK = 0xFFFFFFFF
 
@@ -34,6 +36,9 @@ def endpoints_of(asked: Any, authority: str, own_port: int) -> Any:
     if len(asked.addresses) > ADDRESSES_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"{len(asked.addresses)} addresses of an access point; "
                                             f"{ADDRESSES_MAX} are the most")
+    if asked.ByteSize() > ENDPOINTS_SIZE_MAX:
+        raise CallRefused(Code.BAD_REQUEST, f"the access point has {asked.ByteSize()} bytes; {ENDPOINTS_SIZE_MAX} are "
+                                            "the most")
     if asked.addresses and asked.scheme:
         return asked
     if asked.addresses:
@@ -42,6 +47,11 @@ def endpoints_of(asked: Any, authority: str, own_port: int) -> Any:
     made = messages.Endpoints()
     made.addresses.add(host=host.strip("[]") or "127.0.0.1", port=int(port) if port.isdecimal() else own_port)
     return _with_scheme(made)
+
+
+def echoed(topic: Any) -> Any:
+    """The topic as the client calls it, and no fields that we do not know: it stands in each of its queues."""
+    return messages.Resource(resource_namespace=topic.resource_namespace, name=topic.name)
 
 
 def _with_scheme(endpoints: Any) -> Any:

@@ -14,7 +14,7 @@ from regulus.errors import CallRefused
 from regulus.model import message_properties as names
 from regulus.model import sys_flag
 from regulus.model.message import Message
-from regulus.proxy import topic_types
+from regulus.proxy import topic_types, transaction_id
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.times import ms_of
 from regulus.wire import message_batch
@@ -36,9 +36,9 @@ RESERVED = frozenset(re.findall(r"\S+",
     "INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE "
     "INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS "
     "TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC "
-    "DLQ_ORIGIN_MESSAGE_ID __CRC32#"))
+    "DLQ_ORIGIN_MESSAGE_ID __CRC32#")) | {names.SINK, names.SINK_DIGEST, names.SET_BACKS}
 HIDDEN = RESERVED | {names.SHARDING_KEY, TRACE_CONTEXT, names.CHECK_IMMUNITY_TIME, names.TRANSACTION_ID,
-                     names.TRANSACTION_CHECK_TIMES, PRIORITY, LITE_TOPIC, names.SINK, names.SEQUENCE}
+                     names.TRANSACTION_CHECK_TIMES, PRIORITY, LITE_TOPIC}
 """Names of properties that no application wrote; a consumer does not see them among its own."""
 
 
@@ -78,6 +78,9 @@ def _sendable(message: Any, topic: str, config: ProxyConfig, peer_host: str, now
     _set_group(stored, system, config)
     _set_origin(stored, system, peer_host)
     is_half = system.message_type == MessageType.TRANSACTION
+    if is_half and not transaction_id.may_be_unique_key(system.message_id):
+        raise CallRefused(Code.ILLEGAL_MESSAGE_ID, "the message_id of a transaction has more than 128 characters, a "
+                                                   "blank or an @: no transaction id can be made of it")
     flag = (sys_flag.TRANSACTION_PREPARED if is_half else 0)
     if system.body_encoding == Encoding.GZIP:
         flag |= sys_flag.COMPRESSED
@@ -170,7 +173,8 @@ def _set_times(stored: dict[str, str], system: Any, config: ProxyConfig, now_ms:
         at_ms = ms_of(system.delivery_timestamp)
         if at_ms - now_ms > config.max_delay_time_mills:
             raise CallRefused(Code.ILLEGAL_DELIVERY_TIME, f"delivery in {at_ms - now_ms} ms; "
-                                                          f"{config.max_delay_time_mills} ms are the most")
+                                                          f"{config.max_delay_time_mills} ms are the most "
+                                                          "(maxDelayTimeMills)")
         stored[names.TIMER_DELIVER_MS] = str(max(0, at_ms))
 
 
@@ -221,6 +225,23 @@ def send_command(batch: Sequence[Sendable], broker: str, queue_id: int) -> Remot
 
 def _stored_size(sendable: Sendable) -> int:
     return len(names.format(sendable.message.properties).encode("utf-8", "replace"))
+
+
+def batches(sendables: Sequence[Sendable], size_max: int) -> list[list[Sendable]]:
+    """What goes to a broker in one request each: as much as it takes for one body where all may share a batch, and else
+    every message by itself."""
+    if not may_share_a_batch(sendables):
+        return [[each] for each in sendables]
+    found: list[list[Sendable]] = []
+    room = 0
+    for each in sendables:
+        size = message_batch.RECORD_SIZE_MIN + len(each.message.body) + _stored_size(each)
+        if size > room:
+            found.append([])
+            room = size_max
+        found[-1].append(each)
+        room -= size
+    return found
 
 
 def may_share_a_batch(batch: Sequence[Sendable]) -> bool:

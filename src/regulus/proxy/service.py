@@ -19,6 +19,7 @@ from regulus.proxy.calls import Calls
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.receive_call import ReceiveCall
+from regulus.proxy.request_sizes import check_size
 from regulus.proxy.status import status
 from regulus.proxy.telemetry import Telemetry
 from regulus.proxy.telemetry_streams import TelemetryStreams
@@ -78,6 +79,7 @@ class Service:
             self._under_way += 1
             try:
                 self._check_room()
+                check_size(method, data)
                 request = request_type.FromString(data)
                 response = await call(request, self._checked(method, request, self._caller(grpc_call)))
             except (CallRefused, DecodeError, HeaderError, MessageIllegal) as error:
@@ -113,24 +115,36 @@ class Service:
     # --- streams -----------------------------------------------------------------------------------------------------
 
     async def _receive_message(self, data: bytes, grpc_call: GrpcCall) -> None:
-        self._receiving += 1
         try:
+            check_size("ReceiveMessage", data)
             request = messages.ReceiveMessageRequest.FromString(data)
             caller = self._checked("ReceiveMessage", request, self._caller(grpc_call))
-            if self._receiving > self._config.receive_streams_max:
-                raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.receive_streams_max} receives are under way "
-                                                          "(receiveStreamsMax)")
-            async with aclosing(self._receive.receive(request, caller)) as elements:
-                async for element in elements:
-                    await grpc_call.send(element.SerializeToString())
-        except (CallRefused, DecodeError, HeaderError) as error:
+            self._check_room_to_receive()
+            await self._serve_receive(request, caller, grpc_call)
+        except CallRefused as error:
+            await grpc_call.send((await self._receive.refusal(error)).SerializeToString())
+        except (DecodeError, HeaderError) as error:
             await grpc_call.send(messages.ReceiveMessageResponse(status=_status_of(error)).SerializeToString())
         except Exception:
             _log.exception("ReceiveMessage failed")
             refusal = status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log")
             await grpc_call.send(messages.ReceiveMessageResponse(status=refusal).SerializeToString())
+
+    async def _serve_receive(self, request: Any, caller: Caller, grpc_call: GrpcCall) -> None:
+        self._receiving += 1
+        try:
+            async with aclosing(self._receive.receive(request, caller)) as elements:
+                async for element in elements:
+                    await grpc_call.send(element.SerializeToString())
         finally:
             self._receiving -= 1
+
+    def _check_room_to_receive(self) -> None:
+        """A poll stays at its broker though its client has gone away, and would open another one each time. Raises
+        CallRefused."""
+        if self._receiving + self._receive.left_behind >= self._config.receive_streams_max:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.receive_streams_max} receives are under way "
+                                                      "(receiveStreamsMax)")
 
     async def _telemetry_stream(self, grpc_call: GrpcCall) -> None:
         grpc_call.begin_answer()        # some clients wait for it before they say anything

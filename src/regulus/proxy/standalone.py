@@ -1,17 +1,34 @@
 """The front by itself, before the brokers that its name servers know."""
 
+import asyncio
+
+from regulus.errors import ConfigError
 from regulus.proxy.access import CallAccess
 from regulus.proxy.cluster_brokers import ClusterBrokers
+from regulus.proxy.cluster_users import ClusterUsers
 from regulus.proxy.config import ProxyConfig
-from regulus.proxy.server import ProxyServer
+from regulus.proxy.server import TICK_S, ProxyServer, steady_ms
 from regulus.server.access_files import AccessFiles, accounts_of
+from regulus.server.workers import Line, ThreadWorkers
 from regulus.transport.config import TransportConfig
 
 
 def standalone(config: ProxyConfig, transport: TransportConfig) -> ProxyServer:
     """Raises ConfigError."""
+    brokers = ClusterBrokers(config)
+    if config.authentication_enabled:
+        if not config.access_key:
+            raise ConfigError("authenticationEnabled=true, and accessKey is empty: brokers tell their users to a Super "
+                              "user alone, set accessKey and secretKey of one")
+        users = ClusterUsers(brokers, authorizes=config.authorization_enabled)
+        return ProxyServer(config, brokers, transport, CallAccess(users.rules), users.keep)
     if not config.acl_enable:
-        return ProxyServer(config, ClusterBrokers(config), transport)
-    accounts: AccessFiles = accounts_of(config.rocketmq_home, "")
-    access = CallAccess(lambda: accounts.rules)
-    return ProxyServer(config, ClusterBrokers(config), transport, access, accounts.tick)
+        return ProxyServer(config, brokers, transport)
+    accounts: AccessFiles = accounts_of(config.rocketmq_home, "", ThreadWorkers().line(Line.ACCOUNTS))
+
+    async def keep_accounts() -> None:
+        while True:
+            accounts.tick(steady_ms())
+            await asyncio.sleep(TICK_S)
+
+    return ProxyServer(config, brokers, transport, CallAccess(lambda: accounts.rules), keep_accounts)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from regulus.errors import CallRefused, HeaderError, RecordError
@@ -36,13 +36,12 @@ NODE_JS_REPEATS_S = (1.0, 3.0)
 class Telemetry:
     """`access` is None where everybody may do everything."""
 
-    def __init__(self, catalog: Catalog, clients: Clients, config: ProxyConfig, now_ms: Callable[[], int],
+    def __init__(self, catalog: Catalog, clients: Clients, config: ProxyConfig,
                  access: CallAccess | None = None) -> None:
         self._access = access
         self._catalog = catalog
         self._clients = clients
         self._config = config
-        self._now_ms = now_ms
 
     async def take(self, command: Any, caller: Caller, stream: Stream) -> None:
         """One command of a client; what answers a question is passed over, as none is asked that has an answer here.
@@ -60,12 +59,12 @@ class Telemetry:
             topics = []     # it sends to none
             _topics([entry.topic for entry in told.subscription.subscriptions], caller)
             merged = settings.merged(told, self._config, await self._group(group))
-            self._clients.heard(caller, self._now_ms()).group = group
+            self._clients.heard(caller).group = group
         else:
             raise CallRefused(Code.BAD_REQUEST, "the settings are neither a producer's nor a consumer's")
-        client = self._clients.heard(caller, self._now_ms())
+        client = self._clients.heard(caller)
         client.client_type, client.language = told.client_type, told.user_agent.language
-        self._clients.opened(caller, stream, self._now_ms())
+        self._clients.opened(caller, stream)
         await self._sends_to(topics, caller)
         answer = messages.TelemetryCommand(status=status(Code.OK), settings=merged)
         stream.send(answer)
@@ -79,7 +78,7 @@ class Telemetry:
             async with asyncio.timeout(ROUTES_S_MAX):
                 for topic in topics:
                     if await self._is_there(topic):
-                        self._clients.sends_to(caller, topic, self._now_ms())
+                        self._clients.sends_to(caller, topic)
         except TimeoutError:
             _log.warning("client %s may not be asked for transactions of all its topics yet: their routes are not told "
                          "within %s s", caller.client_id, ROUTES_S_MAX)
@@ -137,7 +136,7 @@ class Telemetry:
         asked = messages.TelemetryCommand()
         asked.status.CopyFrom(status(Code.OK))
         asked.recover_orphaned_transaction_command.message.CopyFrom(
-            to_message(half, topic, kind=MessageType.TRANSACTION))
+            to_message(half, topic, self._config.max_message_size, kind=MessageType.TRANSACTION))
         asked.recover_orphaned_transaction_command.transaction_id = text
         stream.send(asked)
 

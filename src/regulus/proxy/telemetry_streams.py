@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -32,6 +33,8 @@ COMMAND_SIZE_MAX = 256 << 10
 """Bytes of one command of a client: 1,024 topics of the longest names are 140 KiB."""
 LAST_WORDS_S_MAX = 5.0
 """How long a client has to read what waits for it when its stream ends."""
+FIRST_WORDS_S_MAX = 1.0
+"""How long a client has to write to a stream that is refused."""
 HOLDERS_TOLD = 5
 """Hosts that are named when there are no more streams."""
 _ENDS_STREAM = frozenset((Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED, Code.TOO_MANY_REQUESTS,
@@ -63,6 +66,7 @@ class TelemetryStreams:
             caller = self._check("Telemetry", messages.TelemetryCommand(), caller)
             self._check_room(caller)
         except CallRefused as error:
+            await _hear_first(grpc_call)
             await _end(error, grpc_call)
             return
         stream, holder = Stream(), (caller.user, caller.client_id)
@@ -135,6 +139,13 @@ async def _write(stream: Stream, grpc_call: GrpcCall) -> None:
     """The only one that writes on the stream."""
     while (command := await stream.next()) is not None:
         await grpc_call.send(command.SerializeToString())
+
+
+async def _hear_first(grpc_call: GrpcCall) -> None:
+    """Clients write before they read, and one whose stream is over by then does not see why."""
+    with suppress(TimeoutError, StopAsyncIteration):
+        async with asyncio.timeout(FIRST_WORDS_S_MAX):
+            await anext(aiter(grpc_call.messages()))
 
 
 async def _end(fault: BaseException | None, grpc_call: GrpcCall) -> None:

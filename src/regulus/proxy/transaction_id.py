@@ -2,7 +2,8 @@
 
     <unique key>@<broker>@<offset in the half queue>@<physical offset>
 
-To clients an id is opaque. The broker compares what it finds there with what it is told of it.
+To clients an id is opaque. The broker compares what it finds there with what it is told of it; the unique key where
+there is access control.
 """
 
 import re
@@ -11,7 +12,8 @@ from typing import NamedTuple
 from regulus.errors import CallRefused
 from regulus.wire.grpc.codes import Code
 
-_FORM = re.compile(r"([^@\x00-\x20]{1,128})@([^@\x00-\x20]{1,255})@(\d{1,19})@(\d{1,19})", re.ASCII)
+_UNIQUE_KEY = r"[^@\x00-\x20]{1,128}"
+_FORM = re.compile(rf"({_UNIQUE_KEY})@([^@\x00-\x20]{{1,255}})@(\d{{1,19}})@(\d{{1,19}})", re.ASCII)
 
 
 class TransactionId(NamedTuple):
@@ -22,6 +24,11 @@ class TransactionId(NamedTuple):
 
     def text(self) -> str:
         return f"{self.unique_key}@{self.broker}@{self.half_offset}@{self.physical_offset}"
+
+
+def may_be_unique_key(text: str) -> bool:
+    """Whether a transaction id with it can be read again."""
+    return re.fullmatch(_UNIQUE_KEY, text) is not None
 
 
 def parse(text: str) -> TransactionId:

@@ -25,6 +25,8 @@ BATCH_ACK_TAG = "bAck"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 MESSAGES_MAX = 32
 """Of one checkpoint."""
+NO_EPOCH = -1
+"""Nobody noted which topic of its name it was."""
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 """Of an offset, and of a time."""
 
@@ -44,13 +46,15 @@ class CheckpointKey(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopCheckpoint:
     """`topic` is the retry topic of what was popped from there. `offsets` are queue offsets, in their order. Times in
-    ms. `put_again_times`: how often it was put back because a message could not be revived."""
+    ms. `put_again_times`: how often it was put back because a message could not be revived. `topic_epoch` says which
+    topic of the name it was, and is no part of the body."""
 
     key: CheckpointKey
     broker_name: str
     invisible_time: int
     offsets: tuple[int, ...]
     put_again_times: int = 0
+    topic_epoch: int = NO_EPOCH
 
     @property
     def revive_time(self) -> int:

@@ -360,10 +360,10 @@ class BrokerServer:
         self._care.make_room()
         self._make_visible()
 
-    def _follow_master(self, documents: Mapping[str, str]) -> list[Ahead]:
+    def _follow_master(self, documents: Mapping[str, str], log_end: int) -> list[Ahead]:
         """Raises HeaderError."""
         now_ms = self._tell_time()
-        ahead = self.broker.follow(documents, now_ms, is_copy=self._replication.is_copy)
+        ahead = self.broker.follow(documents, log_end, now_ms, is_copy=self._replication.is_copy)
         self._settle(now_ms)
         return ahead
 

@@ -64,6 +64,8 @@ class _Document:
     name: str
     changes: int
     pieces: LatePieces
+    behind: str
+    note_saved: Callable[[], None]
 
 
 class _Waiting(NamedTuple):
@@ -149,7 +151,8 @@ class DocumentKeeper:
         # changed meanwhile are among them.
         change = self._state.settings.count
         changed = self._changed_parts(at_once)
-        documents = [_Document(kept.name, kept.part.changes, kept.part.document()) for kept in changed]
+        documents = [_Document(kept.name, kept.part.changes, kept.part.document(), kept.behind, kept.begin_saving())
+                     for kept in changed]
         for kept in changed:
             kept.tell(self._unsaved[kept.name])
         behind_log = not at_once or any(kept.when is When.LATER for kept in changed)
@@ -158,13 +161,16 @@ class DocumentKeeper:
             self._tell(document.name, faults.get(document.name, ""))
             if document.name not in faults:
                 self._saved[document.name] = document.changes
+                document.note_saved()
                 self.happenings.put(self._unsaved[document.name].take())
         if at_once:
             self._settle(change, next(iter(faults.values()), ""))
 
     def _changed_parts(self, at_once: bool) -> list[KeptPart]:
-        return [kept for kept in self._state.kept_parts
-                if self._is_at_once(kept) == at_once and kept.part.changes != self._saved[kept.name]]
+        """Without those whose other document is to be saved at once, and could not be."""
+        changed = [kept for kept in self._state.kept_parts if kept.part.changes != self._saved[kept.name]]
+        urgent = {kept.name for kept in changed if not at_once and self._is_at_once(kept)}
+        return [kept for kept in changed if self._is_at_once(kept) == at_once and kept.behind not in urgent]
 
     def _is_at_once(self, kept: KeptPart) -> bool:
         return (kept.when is When.AT_ONCE or (kept.when is When.FIRST_AT_ONCE and self._saved[kept.name] < 0)
@@ -211,8 +217,11 @@ class DocumentKeeper:
 
 
 def _write_all(store: KeepingStore, documents: list[_Document]) -> dict[str, str]:
-    faults = {}
+    faults: dict[str, str] = {}
     for document in documents:
+        if document.behind in faults:
+            faults[document.name] = faults[document.behind]
+            continue
         try:
             store.save_config(document.name, joined(document.pieces))
         except StoreError as error:

@@ -15,6 +15,7 @@ from regulus.broker.outcome import NO_REPLY, Outcome, refuse
 from regulus.errors import HeaderError
 from regulus.model.happenings import Happenings
 from regulus.model.peer import Peer
+from regulus.server.refusals import request_name
 from regulus.wire.acl_signature import ACCESS_KEY
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -43,7 +44,7 @@ class Door:
         verdict = self._decide(request, peer)
         if not isinstance(verdict, Denied):
             return None
-        self.happenings.note(DENIED, f"request {request.code} of {peer.remote_text}: {verdict.rule}")
+        self.happenings.note(DENIED, f"{request_name(request.code)} of {peer.remote_text}: {verdict.rule}")
         return verdict
 
     def guard(self, handle: Handle) -> Handle:

@@ -3,8 +3,8 @@
 An answer waits for a position of the log. Each condition tells how far it has come: *flushed*, the disk has it;
 *replicated*, enough slaves have it. An answer leaves when all conditions have reached its position, in the
 order of the appends, as bytes that were made at the append; only an answer that must say something else is read again.
-One whose time is up leaves with the code of the condition that is behind; its message is stored all the same. When a
-condition can never be reached, what waits is answered SERVICE_NOT_AVAILABLE.
+One whose time is up leaves with the code of the condition that is behind, or as it is where it is *firm*; its message
+is stored all the same. When a condition can never be reached, what waits is answered SERVICE_NOT_AVAILABLE.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ class _Waiting(NamedTuple):
     deadline: float
     writer: Writer
     frames: bytes
+    is_firm: bool
 
 
 class Condition:
@@ -93,14 +94,14 @@ class Durability:
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
 
-    def answer_when_durable(self, end: int, writer: Writer, frames: bytes) -> None:
+    def answer_when_durable(self, end: int, writer: Writer, frames: bytes, is_firm: bool = False) -> None:
         """Send `frames`, whole answers, once the log is durable up to `end`."""
         deadline = self._loop.time() + self._timeout
         for condition in self._conditions:
             condition.hasten()
-            if condition.absent is not None:
+            if condition.absent is not None and not is_firm:
                 frames = _refusals(frames, condition.absent, None)
-        self._waiting.append(_Waiting(end, deadline, writer, frames))
+        self._waiting.append(_Waiting(end, deadline, writer, frames, is_firm))
         if self._reached() >= end:
             self.release()      # an answer that waited for something else before
         elif self._deadline_timer is None:
@@ -109,7 +110,7 @@ class Durability:
     def mark_behind(self, end: int, code: ResponseCode) -> None:
         """What waits for more of the log than `end` says `code` when it leaves."""
         for number, waiting in enumerate(self._waiting):
-            if waiting.end > end:
+            if waiting.end > end and not waiting.is_firm:
                 self._waiting[number] = waiting._replace(frames=_refusals(waiting.frames, code, None))
 
     def release(self) -> None:
@@ -150,8 +151,8 @@ class Durability:
         """Send the first `count` of what waits, that of one writer in one write; as if refused when `code` says so."""
         by_writer: dict[Writer, list[bytes]] = {}
         for _ in range(count):
-            _, _, writer, frames = self._waiting.popleft()
-            if code is not None:
+            _, _, writer, frames, is_firm = self._waiting.popleft()
+            if code is not None and (not is_firm or code is ResponseCode.SERVICE_NOT_AVAILABLE):
                 frames = _refusals(frames, code, remark)
             by_writer.setdefault(writer, []).append(frames)
         for writer, parts in by_writer.items():

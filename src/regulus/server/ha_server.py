@@ -249,11 +249,11 @@ class HaServer:
         link = _Link(self, self._loop)
         if self._tls is None or self._tls.context is None:
             return link
-        door = TlsDoor(self._tls.context, link, self._may_copy, self._doors.discard)
+        door = TlsDoor(self._tls, link, self._may_copy, self._doors.discard)
         if len(self._doors) < LINKS_MAX:
             self._doors.add(door)
             return door
-        _log.warning("there are %d TLS handshakes of slaves under way: one more is closed", LINKS_MAX)
+        self._tls.refused("one of a slave", f"there are {LINKS_MAX} TLS handshakes under way")
         return _Closed()
 
     @property

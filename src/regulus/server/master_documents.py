@@ -19,6 +19,7 @@ from regulus.broker.state import (
     DELAY_OFFSET_DOCUMENT,
     OFFSET_SET_BACKS_DOCUMENT,
     OWN_DOCUMENTS,
+    POP_ORDERS_DOCUMENT,
     REQUEST_MODES_DOCUMENT,
     SUBSCRIPTION_GROUP_DOCUMENT,
     TOPICS_DOCUMENT,
@@ -48,20 +49,27 @@ _REQUESTS = {
     DELAY_OFFSET_DOCUMENT: RequestCode.GET_ALL_DELAY_OFFSET}
 _NOT_OF_4_9 = (REQUEST_MODES_DOCUMENT,)
 
-_WITH_EVERY_ROUND = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT)
-"""Small ones, that belong to others which have no version."""
+_WITH_EVERY_ROUND = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, POP_ORDERS_DOCUMENT)
+"""They belong to others which have no version, or to the log, and may be passed by before that is the master's."""
+
+
+_DISPENSABLE = POP_ORDERS_DOCUMENT
+"""It may be too large for a frame, of groups that have very many queues out, and a slave goes on without it: it hands
+out once more then, as the next master, what is out."""
 
 
 class MasterDocuments:
-    """`take` gets the texts of all documents, by name, and says which offsets the master lacks; what it raises is told.
-    `told` hears of each of these that the master has decided about. `take_timers` gets what the master's timers have
-    done, and where its log ended then or a little later. `inner`: how requests are signed."""
+    """`log_end` tells where the log here ends. `take` gets the texts of all documents, by name, and where that was
+    before they were asked for, and says which offsets the master lacks; what it raises is told. `told` hears of each of
+    these that the master has decided about. `take_timers` gets what the master's timers have done, and where its log
+    ended then or a little later. `inner`: how requests are signed."""
 
-    def __init__(self, take: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 take_timers: Callable[[TimerCheck, int, str], None], transport_config: TransportConfig,
-                 inner: Credentials | None = None) -> None:
+    def __init__(self, log_end: Callable[[], int], take: Callable[[Mapping[str, str], int], Sequence[Ahead]],
+                 told: Callable[[Ahead], None], take_timers: Callable[[TimerCheck, int, str], None],
+                 transport_config: TransportConfig, inner: Credentials | None = None) -> None:
         self._transport_config = transport_config
         self._inner = inner
+        self._log_end = log_end
         self._take = take
         self._is_told = told
         self._take_timers = take_timers
@@ -73,6 +81,7 @@ class MasterDocuments:
         self._connection: Connection | None = None
         self._connected_to = ""
         self._told = ""
+        self._lacking = False
         self._task = KeptTask("asking the master for its topics, groups and offsets", self._keep_asking, INTERVAL_S)
 
     def start(self) -> None:
@@ -98,7 +107,8 @@ class MasterDocuments:
             await self._is_found.wait()
             address = self._address
             try:
-                await self._tell(self._take(await self._ask(address)))
+                log_end = self._log_end()
+                await self._tell(self._take(await self._ask(address), log_end))
                 await self._ask_for_timers()
                 if self._told:
                     _log.info("topics, groups and offsets of the master at %s are known again", address)
@@ -150,6 +160,10 @@ class MasterDocuments:
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 self._has_own = False
                 break
+            if name == _DISPENSABLE:
+                self._tell_lacking(answer)
+                if answer.code != ResponseCode.SUCCESS:
+                    continue
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerRefused(answer.code, answer.remark)
             if answer.body:
@@ -157,6 +171,16 @@ class MasterDocuments:
                 if name not in _WITH_EVERY_ROUND:
                     versions[name] = GetDocumentResponse.decode(answer).version
         return texts, versions
+
+    def _tell_lacking(self, answer: RemotingCommand) -> None:
+        """Once when it begins, and once when it ends."""
+        is_lacking = answer.code != ResponseCode.SUCCESS
+        if is_lacking and not self._lacking:
+            _log.warning("what is popped in order is not known as the master at %s knows it: %s; trying on",
+                         self._connected_to, answer.remark)
+        elif self._lacking and not is_lacking:
+            _log.info("what is popped in order is known again")
+        self._lacking = is_lacking
 
     async def _ask_for_timers(self) -> None:
         """RocketMQ 4.9's masters have none. Raises ClientError, HeaderError."""

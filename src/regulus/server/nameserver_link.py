@@ -20,6 +20,7 @@ from regulus.server.registration import Talk, Told, talk
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, ignore_requests, split_address
+from regulus.wire.acl_signature import DENIAL
 from regulus.wire.codes import RequestCode
 from regulus.wire.headers import UnregisterBrokerRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -105,7 +106,8 @@ class NameserverLink:
                 await self._register(number)
             except ClientError as error:
                 if is_reached is not False:
-                    _log.warning("name server %s:%d does not know this broker: %s; trying on", host, port, error)
+                    _log.warning("name server %s:%d does not know this broker: %s%s; trying on", host, port, error,
+                                 _mend(error))
                 is_reached = False
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, RETRY_INTERVAL_MAX_S)
@@ -275,3 +277,9 @@ def _address(host: str, port: int) -> str:
 
 def _ha_address(address: str, ha_port: int) -> str:
     return _address(split_address(address)[0], ha_port)
+
+
+def _mend(error: ClientError) -> str:
+    if isinstance(error, BrokerRefused) and error.remark.startswith(DENIAL):
+        return " (innerClientAuthenticationCredentials is to be the same here and there)"
+    return ""

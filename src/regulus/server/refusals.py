@@ -60,12 +60,17 @@ class Refusals:
         _log.info("refused: %s%s; the last: %s", told, f" and {others} more" if others else "", self._last)
 
 
+def request_name(code: int) -> str:
+    """`SEND_MESSAGE_V2`; of a code that nobody knows `request 4711`."""
+    return RequestCode(code).name if code in _REQUESTS else f"request {code}"
+
+
 def _named(kind: tuple[int, int]) -> str:
     """`SEND_MESSAGE_V2 with 17 TOPIC_NOT_EXIST`."""
     if kind == _OTHERS:
         return "of other kinds"
     request, answer = kind
-    words = [RequestCode(request).name if request in _REQUESTS else f"request {request}", "with", str(answer)]
+    words = [request_name(request), "with", str(answer)]
     return " ".join([*words, ResponseCode(answer).name] if answer in _ANSWERS else words)
 
 

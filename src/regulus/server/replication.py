@@ -52,7 +52,7 @@ class Replication:
     the log differs from its master's: an empty text when it does not."""
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
-                 take_documents: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
+                 take_documents: Callable[[Mapping[str, str], int], Sequence[Ahead]], told: Callable[[Ahead], None],
                  take_timers: Callable[[TimerCheck, int, str], None], on_copied: Callable[[], None],
                  on_compared: Callable[[str], None], clock: Clock, transport_config: TransportConfig) -> None:
         self._store = store
@@ -67,8 +67,9 @@ class Replication:
         if config.is_slave:
             self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied,
                                     self._sure, on_compared, clock, transport_config)
-            self._documents = MasterDocuments(take_documents, told, take_timers, transport_config,
-                                              parse_credentials(config.inner_client_authentication_credentials))
+            self._documents = MasterDocuments(
+                store.commit_log_max_offset, take_documents, told, take_timers, transport_config,
+                parse_credentials(config.inner_client_authentication_credentials))
 
     @property
     def port(self) -> int:

@@ -8,10 +8,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from regulus.broker.long_answers import Fault
-from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyWhenSaved
+from regulus.broker.outcome import NO_REPLY, FirmReply, Outcome, Relay, Reply, ReplyWhenSaved
 from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
@@ -35,8 +35,11 @@ _damage_report = DamageReport()
 
 Handle = Callable[[RemotingCommand, Peer, Any, int], Outcome]
 Settle = Callable[[int], None]
-AnswerWhenDurable = Callable[[int, Writer, bytes], None]
 WhenSaved = Callable[[int, Callable[[str], None]], None]
+
+
+class AnswerWhenDurable(Protocol):
+    def __call__(self, end: int, writer: Writer, frames: bytes, is_firm: bool = False) -> None: ...
 
 
 class RequestServer:
@@ -87,7 +90,7 @@ class RequestServer:
         if channel is None:
             return
         if durable_at:
-            self._answer_when_durable(durable_at, channel, b"".join(command.encode_parts()))
+            self._answer_when_durable(durable_at, channel, b"".join(command.encode_parts()), is_firm=True)
             return
         if not change:
             channel.send_soon(command)
@@ -123,6 +126,9 @@ class RequestServer:
             task.add_done_callback(self._relays.discard)
         elif isinstance(outcome, ReplyWhenSaved):
             self._wait_for_saving(outcome, connection)
+        elif isinstance(outcome, FirmReply):
+            reply = outcome.reply
+            self._answer_when_durable(reply.durable_at, connection, b"".join(reply.encode_parts()), is_firm=True)
 
     def _wait_for_saving(self, outcome: ReplyWhenSaved, connection: Connection) -> None:
         frame = b"".join(outcome.reply.encode_parts())
@@ -132,7 +138,7 @@ class RequestServer:
             if fault:
                 connection.send_soon(_not_saved(frame, fault))
             elif durable_at:
-                self._answer_when_durable(durable_at, connection, frame)
+                self._answer_when_durable(durable_at, connection, frame, outcome.is_firm)
             else:
                 connection.write(frame)
 

@@ -160,8 +160,19 @@ class TimerFiles:
             if record.kind & AGAIN_KIND:
                 self.again[record.physical_offset] = position
             if slot.last < position:
+                if record.previous == NOWHERE != slot.last:
+                    self._link(position, record, slot.last)
                 self._put_slot(record.slot_ms, slot, position, record.kind)
             position += RECORD_SIZE
+
+    def _link(self, position: int, record: TimerRecord, previous: int) -> None:
+        """The slot was emptied when that was entered, and no note tells it: what waited there does so still, but for
+        what of it is entered once more."""
+        file = self._log.find(position)
+        assert file is not None
+        begin = position - file.start
+        file.write(begin, timer_units.encode(record, previous))
+        file.flushed_position = min(file.flushed_position, begin)
 
     def _drop_dangling(self) -> None:
         """Where records are gone of which the wheel knows, enter those that are left of their slots anew.

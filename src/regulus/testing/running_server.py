@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +26,11 @@ from regulus.transport import event_loop
 from regulus.transport.config import TransportConfig
 
 HOST = "127.0.0.1"
-READY_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0         # on a machine that has much else to do, too
+STOP_TIMEOUT_S = 60.0
 KEPT_PORTS = range(10_000, 30_000)      # Linux gives 32768 and above to whoever asks for any port
+
+_given: set[int] = set()                # each once: the server that has it may be down a while
 
 _READY = re.compile(r"broker \S+:(\d+), name server \S+:(\d+), store (.+)")
 
@@ -110,17 +113,35 @@ class ServerThread:
         await server.stop()
 
 
+def kept_ports() -> range:
+    """Those of this process: a port is taken some time after it is drawn, and another worker may draw it until then."""
+    number = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)     # gw0, or as `--tx` names it
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    size = len(KEPT_PORTS) // count
+    return KEPT_PORTS[number % count * size:][:size]
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that the system gives to nobody while the process that had them is down."""
+    return [free_port() for _ in range(count)]
+
+
+def free_port(neighbours: Sequence[int] = ()) -> int:
+    """One of them. `neighbours`: distances of ports that must be free, too."""
     chance = random.SystemRandom()      # processes whose tests set the same seed draw different ports
-    ports: list[int] = []
-    with ExitStack() as probes:
-        while len(ports) < count:
-            port = chance.choice(KEPT_PORTS)
-            with suppress(OSError):
-                probes.enter_context(socket.socket()).bind((HOST, port))
-                ports.append(port)
-    return ports
+    kept = kept_ports()
+    if len(_given) > len(kept) // 2:
+        _given.clear()      # the servers of the first ones are long gone
+    while True:
+        port = chance.choice(kept)
+        taken = {port, *(port + distance for distance in neighbours)}
+        if not _given.isdisjoint(taken) or not all(each in kept for each in taken):
+            continue
+        with ExitStack() as probes, suppress(OSError):
+            for each in taken:
+                probes.enter_context(socket.socket()).bind((HOST, each))
+            _given.update(taken)
+            return port
 
 
 class ServerProcess:

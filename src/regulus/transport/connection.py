@@ -22,7 +22,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.transport.config import TransportConfig
 from regulus.transport.read_buffer import ReadBuffer
-from regulus.transport.tls import ServerTls, take_over
+from regulus.transport.tls import ServerTls, handshake_failure, take_over
 from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.frame_reader import FRAME_SIZE_MAX, HEADER_SIZE_MAX, FrameReader
 from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
@@ -78,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._reads_always = reads_always
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._beneath: asyncio.Transport = cast(asyncio.Transport, None)    # TLS; the same where there is none
         self._buffer = buffer
         self._reader = FrameReader()
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
@@ -102,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- called by the event loop ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = self._beneath = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(self._config.write_buffer_high, self._config.write_buffer_low)
         self.peer = _peer(next_channel(), self._transport)
         self.is_open = True
@@ -145,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._drained = self._loop.create_future()
         if not self._reads_always:
-            self._transport.pause_reading()
+            self._pause_reading()
 
     def resume_writing(self) -> None:
         self._wake_drained()
@@ -249,6 +250,8 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_outbox()
         if self.is_open:
             self.is_open = False
+            if self._is_encrypted:
+                self._beneath.resume_reading()      # TLS waits for the peer to say that it ends, too
             self._transport.close()
 
     def abort(self) -> None:
@@ -292,12 +295,19 @@ class Connection(asyncio.BufferedProtocol):
         uvloop reads on, up to 32 times, while reads are full; a peer that sends as fast as we answer would be served
         alone for tens of ms.
         """
-        self._transport.pause_reading()
+        self._beneath.pause_reading()
         self._loop.call_soon(self._resume_reading)
+
+    def _pause_reading(self) -> None:
+        """Beneath TLS, too, which would throw away what it holds when the peer's end comes meanwhile, and which bounds
+        what it holds no more once it was read on beneath it."""
+        self._transport.pause_reading()
+        self._beneath.pause_reading()
 
     def _resume_reading(self) -> None:
         if self.is_open and not self._waits_for_room and (self._drained is None or self._reads_always):
             self._transport.resume_reading()
+            self._beneath.resume_reading()
 
     def _note_unfinished(self, held: int, has_ended: bool) -> bool:
         """Tell what has come of a frame; whether the rest may have memory of its own. Else nothing more is read."""
@@ -313,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
         has_room = unfinished.note(self, held, self._reader.wanted)
         if not has_room and self.is_open and self._is_noted:
             self._waits_for_room = True
-            self._transport.pause_reading()
+            self._pause_reading()
         return has_room
 
     def _end_frame(self) -> None:
@@ -335,17 +345,21 @@ class Connection(asyncio.BufferedProtocol):
         if buffer.room[0] != _TLS_HANDSHAKE:
             if not tls.is_enforced:
                 return True
-            self.refuse("it speaks plain text, and this port TLS only (tls.server.mode=enforcing); switch TLS on in "
-                        "the client")
+            self._refuse_by(tls, "it speaks plain text, and this port TLS only (tls.server.mode=enforcing); switch TLS "
+                                 "on in the client")
         elif tls.context is None:
-            self.refuse(f"it began a TLS handshake, and {tls.missing}; or switch TLS off in the client")
+            self._refuse_by(tls, f"it began a TLS handshake, and {tls.missing}; or switch TLS off in the client")
         else:
             self._transport.pause_reading()
             received = bytes(buffer.data[buffer.front:buffer.front + size])
-            self._shaking_hands = self._loop.create_task(self._encrypt(tls.context, received))
+            self._shaking_hands = self._loop.create_task(self._encrypt(tls, tls.context, received))
         return False
 
-    async def _encrypt(self, context: ssl.SSLContext, received: bytes) -> None:
+    def _refuse_by(self, tls: ServerTls, cause: str) -> None:
+        tls.refused(self.peer.remote_text, cause)
+        self.abort()
+
+    async def _encrypt(self, tls: ServerTls, context: ssl.SSLContext, received: bytes) -> None:
         """Go on in TLS; the listener counts the connection as before."""
         is_done = False
         try:
@@ -353,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             is_done = True
         except OSError as error:
             if self.is_open:
-                self.refuse(f"its TLS handshake failed: {error or type(error).__name__}")
+                self._refuse_by(tls, f"its TLS handshake failed: {handshake_failure(error)}")
         finally:
             if not is_done:     # whatever ended it: nobody else tells the owner
                 self.abort()

@@ -15,6 +15,7 @@ from regulus.wire.remoting_command import RemotingCommand
 CONNECT_TIMEOUT_MS = 3_000
 _DEFAULT_CONFIG = TransportConfig()
 _PORT = re.compile("[0-9]{1,5}")
+_DOUBT = "does that port speak TLS, and want a certificate of its clients?"
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -62,6 +63,11 @@ async def connect(host: str, port: int, on_requests: OnRequests = ignore_request
         raise ConnectFailed(f"no connection to {host}:{port} within {timeout_ms} ms") from None
     except ssl.SSLError as error:
         raise ConnectFailed(f"no TLS with {host}:{port}: {_tls_fault(error)}") from error
+    except ConnectionError as error:
+        # Without words it was there, and closed during the handshake.
+        cause = error.strerror or str(error)
+        raise ConnectRefused(f"no connection to {host}:{port}: {cause}" if cause else
+                             f"no TLS with {host}:{port}: it closed the connection; {_DOUBT}") from error
     except OSError as error:
         is_unknown = isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME
         refusal = HostUnknown if is_unknown else ConnectRefused
@@ -74,4 +80,4 @@ def _tls_fault(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (f"its certificate is not believed ({error.verify_message}); tls.client.trustCertPath says whose are, "
                 "and tls.client.checkHost=false passes over the address in it")
-    return f"{error.reason or error}; does that port speak TLS, and want a certificate of its clients?"
+    return f"{error.reason or error}; {_DOUBT}"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from regulus.errors import ConfigError
+from regulus.model.happenings import FirstNames
 from regulus.wire.config_text import config_key
 
 _log = logging.getLogger(__name__)
@@ -29,6 +30,9 @@ SHUTDOWN_S_MAX = 2.0
 """How long the end of a connection waits for the peer's."""
 LOOK_S = 5.0
 """Between two looks at the files of a server's certificate."""
+TOLD_S = 10.0
+"""Between two lines about connections that a port closed for the TLS that they spoke, or did not: a scanner makes any
+number of them."""
 
 
 class TlsMode(StrEnum):
@@ -116,8 +120,8 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 class ServerTls:
-    """What a port shows to clients that begin a handshake: `context`, or None where it takes none. Raises ConfigError
-    that names the file."""
+    """What a port shows to clients that begin a handshake: `context`, or None where it takes none. And whom it closed.
+    Raises ConfigError that names the file."""
 
     def __init__(self, config: TlsConfig) -> None:
         self.is_enforced = config.tls_server_mode is TlsMode.ENFORCING
@@ -125,6 +129,8 @@ class ServerTls:
         self._config = config
         self._timer: asyncio.TimerHandle | None = None
         self._told = ""
+        self._refused = FirstNames()
+        self._telling: asyncio.TimerHandle | None = None        # while it was told of some less than TOLD_S ago
         if config.tls_server_mode is TlsMode.DISABLED:
             self.missing = "tls.server.mode is disabled here"
             return
@@ -141,6 +147,25 @@ class ServerTls:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
+            self._tell()
+
+    def refused(self, peer: str, cause: str) -> None:
+        """A connection is closed for that. The first is told at once, of those behind it a few and their number."""
+        self._refused.add(f"{peer}: {cause}")
+        if self._telling is None:
+            self._tell_now_and_then()
+
+    def _tell_now_and_then(self) -> None:
+        self._telling = asyncio.get_running_loop().call_later(TOLD_S, self._tell_now_and_then) if self._tell() else None
+
+    def _tell(self) -> bool:
+        """Whether there was anything to tell."""
+        refused, self._refused = self._refused, FirstNames()
+        if refused.count:
+            _log.warning("connections closed: %s", refused)
+        return refused.count > 0
 
     def look(self) -> None:
         """Where the files changed, show what they have now. What cannot be used is told, and the old goes on."""
@@ -201,8 +226,10 @@ class _EarlyData(asyncio.Protocol):
 
 
 async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol, context: ssl.SSLContext,
-                    received: bytes, on_encrypted: Callable[[asyncio.Transport], None]) -> None:
-    """Go on in TLS, as the server, on a connection of which `received` was read already; its reading must be paused.
+                    received: bytes | bytearray, on_encrypted: Callable[[asyncio.Transport], None]) -> None:
+    """Go on in TLS, as the server, on a connection of which `received` was read already.
+
+    Its reading is paused, or its protocol adds to `received` what still comes until TLS has taken its place.
 
     `on_encrypted` gets the transport that `protocol` writes to from then on, before the protocol gets anything more.
     Raises OSError, ssl.SSLError among them, when nothing comes of it: the protocol does not hear then that the
@@ -215,9 +242,13 @@ async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol
     # In its first turn it puts its layer between, in the second that layer begins, and only then anything is read.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
+    if transport.is_closing():      # asyncio's own loop would wait for ever then, and uvloop's raises RuntimeError
+        shaking_hands.cancel()
+        await asyncio.gather(shaking_hands, return_exceptions=True)
+        raise ConnectionError("the connection was closed before its handshake")
     layer = transport.get_protocol()
     if layer is not before:     # else the connection was lost before
-        _feed(layer, received)
+        _feed(layer, bytes(received))
     try:
         encrypted = await shaking_hands
     except RuntimeError as error:       # of a transport that was closed before the first turn
@@ -231,41 +262,52 @@ async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol
     _feed(protocol, bytes(early.data))
 
 
+def handshake_failure(error: OSError) -> str:
+    """Why a handshake failed. Who closes within one says no more, as many clients do that do not believe a
+    certificate."""
+    return str(error) or "the client closed it; perhaps it does not believe the certificate"
+
+
 class TlsDoor(asyncio.Protocol):
     """Of a port that speaks TLS alone: `behind` is made the protocol of the connection when it is encrypted."""
 
-    def __init__(self, context: ssl.SSLContext, behind: asyncio.Protocol, is_welcome: Callable[[str], bool],
+    def __init__(self, tls: ServerTls, behind: asyncio.Protocol, is_welcome: Callable[[str], bool],
                  on_ended: Callable[["TlsDoor"], None]) -> None:
-        """`is_welcome` is asked for the peer's address before anything is spent on its handshake. `on_ended` hears when
-        that is over, well or not."""
-        self._context = context
+        """`tls` has a context. `is_welcome` is asked for the peer's address before anything is spent on its handshake.
+        `on_ended` hears when that is over, well or not."""
+        self._tls = tls
         self._behind = behind
         self._is_welcome = is_welcome
         self._on_ended = on_ended
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
+        # A few reads at most: uvloop begins to read right behind `connection_made`, whatever that asked for.
+        self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
         host = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._is_welcome(host):
-            _log.warning("connection of %s closed before its TLS handshake: its address may not enter here", host)
+            self._tls.refused(host, "its address may not enter here")
             self._transport.abort()
             self._on_ended(self)
             return
-        self._transport.pause_reading()
         self._task = asyncio.get_running_loop().create_task(self._open(self._transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
     async def _open(self, transport: asyncio.Transport) -> None:
-        peer = transport.get_extra_info("peername")
+        peer, context = transport.get_extra_info("peername"), self._tls.context
+        assert context is not None
         try:
-            await take_over(transport, self._behind, self._context, b"", self._behind.connection_made)
+            await take_over(transport, self._behind, context, self._received, self._behind.connection_made)
         except OSError as error:
-            _log.warning("connection of %s closed: its TLS handshake failed: %s", peer, error or type(error).__name__)
+            self._tls.refused(str(peer), f"its TLS handshake failed: {handshake_failure(error)}")
             transport.abort()
         finally:
             self._on_ended(self)

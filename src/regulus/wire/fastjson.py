@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Generator
+from contextlib import suppress
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
@@ -19,6 +20,11 @@ from regulus.model.message_queue import MessageQueue
 
 NESTING_MAX = 64
 """Depth of arrays and objects that we read; real bodies have 7."""
+_TOO_DEEP = f"JSON is nested deeper than {NESTING_MAX}"
+
+SLOW_MAX = 8_192
+"""Objects, lists and commas of what is no plain JSON, where others wait while it is read: that takes ten times as long,
+and nobody sends much of it."""
 
 MEMBERS_A_STEP = 256
 """Members that one step of `loads_in_steps` reads."""
@@ -63,20 +69,40 @@ def loads(data: bytes | str) -> Any:
     return value
 
 
+def is_slow(data: bytes) -> bool:
+    """Whether `loads` would take long for it, while others wait. Raises HeaderError for some of what that refuses."""
+    if not _names_much(data):
+        return False
+    try:
+        _LOADS(_text(data))
+    except ValueError:
+        return True
+    except RecursionError:
+        raise HeaderError(_TOO_DEEP) from None
+    return False
+
+
+def _names_much(data: bytes) -> bool:
+    return data.count(b"{") + data.count(b"[") + data.count(b",") > SLOW_MAX
+
+
 def loads_in_steps(data: bytes, *path: str) -> Generator[None, None, Any]:
     """The same, where the object at the end of this path of names has very many members: they are read a part at a
-    time. Yields after each part. What only fastjson would write is read at once."""
+    time. Yields after each part. What only fastjson would write is read at once, and refused where it has much."""
     # A character that is written by its number may be half of a pair. That there is none is seen quickly.
     if b"\\" in data and b"\\u" in data:
         return loads(data)
     yield
     text = _text(data)
     yield
-    try:
+    with suppress(ValueError, RecursionError):      # it is no plain JSON, which is read below or refused
         value, end = yield from _object_in_steps(text, _end_of_blank(text, 0), path)
-        return value if not text[end:].strip() else loads(text)
-    except (ValueError, RecursionError):
-        return loads(text)
+        if not text[end:].strip():
+            return value
+    if _names_much(data):
+        raise HeaderError(f"JSON that only fastjson would write, or nobody, has more than {SLOW_MAX} objects and "
+                          "values")
+    return loads(text)
 
 
 def _object_in_steps(text: str, position: int, path: tuple[str, ...]) -> Generator[None, None, tuple[Any, int]]:
@@ -130,7 +156,7 @@ def _check_depth(value: Any) -> None:
                  for inner in (outer.values() if isinstance(outer, dict) else outer)]
         if not level:
             return
-    raise HeaderError(f"JSON is nested deeper than {NESTING_MAX}")
+    raise HeaderError(_TOO_DEEP)
 
 
 def dumps(value: Any) -> str:
@@ -315,7 +341,7 @@ class _Reader:
     def descend(self) -> None:
         self.depth += 1
         if self.depth > NESTING_MAX:
-            raise HeaderError(f"JSON is nested deeper than {NESTING_MAX}")
+            raise HeaderError(_TOO_DEEP)
         self.position += 1
 
     def fault(self, wanted: str) -> HeaderError:

@@ -53,6 +53,7 @@ def test_a_right_signature_is_let_in():
     (facts(access_key="nobody7"), "No acl config for nobody7"),
     (facts(signed_with="another secret"), "Check signature failed for accessKey=tester7"),
     (facts(b="payments"), "Check signature failed for accessKey=tester7"),
+    (facts(signed_with="another secret", _UNIQUE_KEY_QUERY="true"), "Check signature failed for accessKey=tester7"),
     (facts(more="field"), "Check signature failed for accessKey=tester7"),
     (facts(Signature=""), "Check signature failed for accessKey=tester7"),
     (facts(Signature="A" * 28), "Check signature failed for accessKey=tester7"),
@@ -72,14 +73,24 @@ def test_another_body_is_another_request():
     assert isinstance(rules(account()).decide(changed), Denied)
 
 
-def test_a_field_that_clients_set_after_signing_is_left_out():
+def test_a_field_that_old_clients_set_after_signing_may_be_signed_and_may_be_left_out():
+    """By clients up to 4.9.3 it is left out."""
     assert isinstance(rules(account()).decide(facts(_UNIQUE_KEY_QUERY="true")), Allowed)
+    assert isinstance(rules(account()).decide(facts(ext={"b": "orders", "_UNIQUE_KEY_QUERY": "false"})), Allowed)
+    assert isinstance(rules(account()).decide(facts(ext={"b": "orders", "_UNIQUE_KEY_QUERY": "false"}, b="invoices")),
+                      Denied)
 
 
 def test_a_signed_request_may_be_sent_again():
     """RocketMQ's signature has no time and no number: it says who wrote a request, not when."""
     again, door = facts(), rules(account())
     assert [type(door.decide(again)) for _ in range(2)] == [Allowed, Allowed]
+
+
+def test_the_rule_by_which_a_wrong_signature_is_denied_says_whose_it_should_be():
+    denied = rules(account()).decide(facts(signed_with="another secret"))
+    assert isinstance(denied, Denied)
+    assert denied.rule == "the signature is not made with the secret of tester7"
 
 
 def test_the_needs_of_a_stranger_are_not_read():

@@ -73,6 +73,12 @@ def test_who_is_denied_and_in_which_words(user, secret, remark):
     assert not any(known in denied.rule + denied.remark for known in (*SECRETS.values(), "another-secret"))
 
 
+def test_the_rule_by_which_a_wrong_signature_is_denied_says_whose_it_should_be():
+    denied = rules().decide(facts("alice", "another-secret"))
+    assert isinstance(denied, Denied)
+    assert denied.rule == "the signature is not made with the secret of alice"
+
+
 def test_the_body_is_signed_too():
     signed = facts("root")
     forged = RequestFacts(code=signed.code, source=HERE, ext=signed.ext, body=b"coffee", needs=signed.needs)

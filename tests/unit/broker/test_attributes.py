@@ -40,6 +40,16 @@ def test_what_may_not_be_is_refused(current, changes):
         altered(TOPIC_ATTRIBUTES, current, changes)
 
 
+@pytest.mark.parametrize(("known", "key", "value", "legal"), [
+    (TOPIC_ATTRIBUTES, "message.type", "LOUD", "UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION or MIXED"),
+    (TOPIC_ATTRIBUTES, "queue.type", "LOUD", "SimpleCQ or BatchCQ"),
+    (TOPIC_ATTRIBUTES, "reserve.time", "-2", "minutes, or -1"),
+    (GROUP_ATTRIBUTES, "priority.factor", "101", "0 to 100")])
+def test_a_value_that_is_none_is_refused_with_those_that_are(known, key, value, legal):
+    with pytest.raises(HeaderError, match=f"^value '{value}' is not allowed for the attribute {key}: write {legal}$"):
+        altered(known, None, {f"+{key}": value})
+
+
 def test_groups_have_attributes_of_their_own():
     assert altered(GROUP_ATTRIBUTES, {}, {"+priority.factor": "100"}) == {"priority.factor": "100"}
     with pytest.raises(HeaderError):

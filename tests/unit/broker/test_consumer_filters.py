@@ -125,6 +125,20 @@ def test_a_group_without_consumers_is_dead_until_one_comes_back(filters):
     assert filters.tick(11 + DAY_MS) is None
 
 
+def test_an_older_version_brings_nothing_back(filters):
+    hear(filters, 5, condition("a = 1", 2))
+    filters.group_left("G", 9)
+    hear(filters, 11, condition("a = 1", 1))
+    assert times(filters) == (5, 9)
+
+
+def test_nothing_dies_before_it_was_born(filters):
+    """By a clock that was put back. RocketMQ takes 0 for alive, and what is dead for what was born before."""
+    hear(filters, 5, condition("a = 1"))
+    filters.group_left("G", 3)
+    assert times(filters) == (5, 5)
+
+
 def test_a_topic_that_the_group_wants_no_more_is_dead(filters):
     hear(filters, 5, condition("a = 1"), condition("a = 1", topic="U"))
     hear(filters, 6, condition("a = 1"))
@@ -173,6 +187,16 @@ def test_who_was_alive_when_the_document_was_saved_has_left_since(filters):
     assert started.tick(START_MS) == DAY_MS - 30_000
     hear(started, START_MS + 1, condition("a = 1"))
     assert times(started) == (5, 0)
+
+
+def test_who_died_first_is_forgotten_first_wherever_it_stands_in_the_document(filters):
+    hear(filters, 5, condition("a = 1", topic="A"), condition("a = 1", topic="B"))
+    hear(filters, 6, condition("a = 1", topic="A"))
+    filters.group_left("G", 8)
+    started = ConsumerFilters(BrokerConfig(), START_MS)
+    started.load(text_of(filters))
+    assert started.tick(6 + DAY_MS) == 2
+    assert (started.find("A", "G").dead_time, started.find("B", "G")) == (8, None)
 
 
 def test_a_group_gets_its_places_anew_where_the_maps_are_others(filters):

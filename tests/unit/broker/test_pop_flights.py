@@ -6,6 +6,7 @@ from regulus.broker import request_table
 from regulus.model.message import MessageExt
 from regulus.model.store_result import QueryResult
 from regulus.model.topics import TIMER_TOPIC
+from regulus.record import pop_record
 from regulus.record.pop_record import Acks, CheckpointKey
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
@@ -95,7 +96,7 @@ def test_an_ack_of_a_whole_pop_counts_whenever_it_comes(acked_ms, is_killed):
     assert rig.pop() == []
 
 
-def test_an_ack_that_was_not_written_before_its_pop_was_over_is_not_written_later():
+def test_an_ack_that_was_not_written_before_its_pop_was_over_is_written_with_what_came_again():
     rig = Rig()
     rig.send("a", "b")
     (_, handle), _ = rig.pop(queue_id=0, invisible=10_000)
@@ -103,7 +104,8 @@ def test_an_ack_that_was_not_written_before_its_pop_was_over_is_not_written_late
     rig.ack(handle)
     rig.run_to(NOW + 14_000)
     revived = [message for queue_id in range(8) for message in rig.shown(rig.broker.pop_flights.revive_topic, queue_id)]
-    assert [record.tags for record in records(rig) + revived] == ["ck", "ck"]
+    assert [record.tags for record in records(rig) + revived] == ["ck", "ck", "bAck"]
+    assert pop_record.decode_acks(revived[-1].body).offsets == (0, 1)
     assert bodies(rig.pop()) == ["b"]
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from regulus.broker import pop_orders
 from regulus.broker.pop_orders import STALE_WAKES_MAX, UNUSED_MS_MAX, PopOrders
 from regulus.errors import HeaderError
 from regulus.wire import encoded_table, fastjson
@@ -85,7 +86,9 @@ def test_an_ack_that_leaves_a_queue_blocked_wakes_nobody():
 
 @pytest.mark.parametrize("table", ["[7]", "7", '{"T@G":7}', '{"T@G":{"x":{}}}', '{"T@G":{"0":{"o":[]}}}',
                                    '{"T@G":{"0":{"o":[1e999],"popTime":1}}}',
-                                   '{"T@G":{"0":{"o":[1],"popTime":1e999}}}'])
+                                   '{"T@G":{"0":{"o":[1],"popTime":1e999}}}',
+                                   '{"T@G":{"0":{"o":[-5],"popTime":1}}}', '{"T@G":{"0":{"o":[5,-7],"popTime":1}}}',
+                                   '{"T@G":{"0":{"o":[5,2,1],"popTime":1}}}', '{"T@G":{"0":{"o":[5,0],"popTime":1}}}'])
 def test_a_document_that_is_none_is_refused(table):
     with pytest.raises(HeaderError):
         PopOrders().load(f'{{"table":{table}}}')
@@ -155,6 +158,23 @@ def test_a_document_has_what_is_out_as_rocketmq_writes_it_and_gives_it_back():
     assert again.take_free(NOW + 29_999) == []
     assert again.take_free(NOW + 30_000) == [("T", 3)]
     assert again.ack("T", "G", 3, 5, NOW + 1_000) == 9
+
+
+def test_of_many_queues_only_those_that_changed_are_written_anew(monkeypatch):
+    orders = PopOrders()
+    for queue_id in range(100):
+        orders.begin("T", "G", queue_id, [5, 6], None, 10_000, NOW)
+    text(orders)
+    written = []
+    monkeypatch.setattr(pop_orders, "_written", lambda order: written.append(order.offsets) or "7")
+    orders.begin("T", "G", 3, [8], None, 10_000, NOW)
+    orders.ack("T", "G", 4, 5, NOW)
+    orders.change("T", "G", 5, 6, NOW, NOW + 60_000, NOW)
+    orders.clear("T", "G", 6)
+    assert list(orders.encoded.changed) == ["T@G"]
+    queues = fastjson.loads(text(orders))["table"]["T@G"]
+    assert [queue_id for queue_id, order in queues.items() if order == 7] == ["3", "4", "5"]
+    assert (len(queues), written) == (99, [[8], [5, 6], [5, 6]])
 
 
 def test_what_is_out_by_a_saved_document_is_forgotten_a_day_behind_its_last_pop():

@@ -8,9 +8,12 @@ from regulus.broker import pop_revival
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus, QueueUnit
-from regulus.model.topics import TIMER_TOPIC, SubscriptionGroupConfig
+from regulus.model.topics import TIMER_TOPIC, SubscriptionGroupConfig, TopicConfig
 from regulus.record.pop_record import REVIVE_GROUP, CheckpointKey, PopCheckpoint, decode_checkpoint
 from regulus.testing.memory_store import MemoryStore
+from regulus.wire.codes import RequestCode as Code
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import DeleteTopicInBrokerRequest
 from tests.unit.broker.pop_rig import HOST, NOW, Rig, bodies
 
 HOSTILE = [b"", b"null", b"[" * 100_000, b'{"so":1e999,"n":1,"t":"T","c":"G","q":0,"pt":1,"it":1}',
@@ -229,6 +232,83 @@ def test_a_checkpoint_that_came_twice_lets_no_other_be_passed_over():
     rig.run_to(NOW + 1_000)
     topic = rig.broker.pop_flights.revive_topic
     assert rig.broker.consumer_offsets.query(REVIVE_GROUP, topic, 0) == -1
+
+
+def test_what_came_again_comes_no_second_time_by_a_start_that_does_not_know_it():
+    """The log says so: the saved offsets are older."""
+    rig = Rig()
+    rig.send("a", "b", "c")
+    (_, handle), *_ = rig.pop(queue_id=0, invisible=10_000)
+    rig.run_to(NOW + 9_500)
+    rig.ack(handle)
+    rig.run_to(NOW + 12_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"b", b"c"]
+    topic = rig.broker.pop_flights.revive_topic
+    for queue_id in range(8):
+        rig.broker.consumer_offsets.commit(REVIVE_GROUP, topic, queue_id, -1)
+    rig = rig.restarted(is_killed=True)
+    rig.run_to(NOW + 14_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"b", b"c"]
+    assert max(rig.broker.consumer_offsets.queues(REVIVE_GROUP, topic).values()) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_was_put_back_is_not_lost_by_a_start_that_reads_its_first_time_too(count):
+    """Both have the same key where it is the first message of its pop, and both are read before one is decided."""
+    store = Choosy()
+    rig = Rig(store)
+    rig.send(*"ab"[:count])
+    rig.pop(queue_id=0, invisible=10_000)
+    store.illegal = ("%",)
+    rig.run_to(NOW + 12_000)
+    assert pop_revival.REFUSED in rig.told()
+    store.illegal = ()
+    rig.run_to(NOW + 19_500)                # the second time is in the queue, and not over
+    topic = rig.broker.pop_flights.revive_topic
+    for queue_id in range(8):
+        rig.broker.consumer_offsets.commit(REVIVE_GROUP, topic, queue_id, -1)
+    rig = rig.restarted(is_killed=True)
+    rig.run_to(NOW + 60_000)
+    assert {message.body.decode() for message in rig.shown("%RETRY%G_T")} == set("ab"[:count])
+
+
+class Picky(MemoryStore):
+    """Takes no copy of messages with these bodies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: dict[bytes, PutStatus] = {}
+
+    def append(self, message: MessageExt, now_ms: int) -> Appended:
+        if message.topic.startswith("%") and message.body in self.refused:
+            return Appended(self.refused[message.body])
+        return super().append(message, now_ms)
+
+
+def test_what_was_put_back_comes_though_the_rest_of_its_pop_still_waits():
+    store = Picky()
+    rig = Rig(store)
+    rig.send("a", "b")
+    rig.pop(queue_id=0, invisible=10_000)
+    store.refused = {b"a": PutStatus.MESSAGE_ILLEGAL, b"b": PutStatus.SERVICE_NOT_AVAILABLE}
+    rig.run_to(NOW + 21_500)                # the second time of the first one is in the queue
+    assert set(rig.told()) == {pop_revival.REFUSED}
+    store.refused.clear()
+    rig.run_to(NOW + 40_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"b", b"a"]
+
+
+def test_of_a_pop_of_which_the_store_took_some_only_the_rest_comes_after_a_kill():
+    store = Full()
+    rig = Rig(store)
+    rig.send("a", "b", "c")
+    rig.pop(queue_id=0, invisible=10_000)
+    store.room = 1
+    rig.run_to(NOW + 12_000)
+    store.room = 1 << 20
+    rig = rig.restarted(is_killed=True)
+    rig.run_to(NOW + 14_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a", b"b", b"c"]
 
 
 def test_a_log_that_was_cut_loses_no_checkpoint_to_the_count_of_before():
@@ -557,3 +637,62 @@ def test_more_revive_queues_are_read_as_soon_as_there_are_more():
     assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
     rig.run_to(NOW + 12_000)
     assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a", b"a"]
+
+
+# --- a topic that was made anew --------------------------------------------------------------------------------------
+
+
+def make_anew(rig: Rig) -> None:
+    assert rig.ask(Code.DELETE_TOPIC_IN_BROKER, DeleteTopicInBrokerRequest(topic="T").ext()).code == 0
+    rig.run_to(rig.now_ms + 500)
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2), rig.now_ms)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_messages_of_a_topic_that_was_made_anew_come_once(is_killed):
+    """What of the old one is out has their places."""
+    rig = Rig()
+    rig.send("a", "b", "c")
+    popped = rig.pop(queue_id=0, invisible=10_000)
+    assert rig.change(popped[2][1], 8_000).code == 0
+    make_anew(rig)
+    rig.send("d", "e", "f")
+    assert rig.change(popped[0][1], 20_000).code == ResponseCode.NO_MESSAGE
+    if is_killed:
+        rig = rig.restarted(is_killed=True)
+    rig.run_to(NOW + 30_000)
+    assert bodies(rig.pop(queue_id=0, invisible=10_000)) == ["d", "e", "f"]
+    assert left(rig) == []
+    rig.run_to(NOW + 50_000)
+    assert left(rig) == ["d", "e", "f"]
+
+
+def test_what_was_put_back_of_a_topic_that_was_made_anew_stays_away():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.store.damaged["T", 0] = "queue 0 is torn"
+    rig.run_to(NOW + 12_000)
+    rig.store.damaged.clear()
+    make_anew(rig)
+    rig.send("b")
+    rig.run_to(NOW + 30_000)
+    assert left(rig) == ["b"]
+
+
+def test_a_clock_that_was_put_back_takes_nothing_for_another_topic_s():
+    rig = Rig()
+    rig.send("a")
+    rig.now_ms -= 3_600_000
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.run_to(NOW - 3_580_000)
+    assert left(rig) == ["a"]
+
+
+def test_a_promoted_slave_that_did_not_know_the_topic_brings_what_was_out_of_it():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(queue_id=0, invisible=10_000)
+    rig.broker.topics.epochs.note_created("T", NOW + 5_000)
+    rig.run_to(NOW + 12_000)
+    assert left(rig) == ["a"]

@@ -8,10 +8,12 @@ import pytest
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
+from regulus.broker.outcome import FirmReply
 from regulus.model.message import MessageExt
 from regulus.model.message_properties import PROPERTIES_SIZE_MAX
+from regulus.model.store_result import Arrival
 from regulus.model.store_rules import FlushDiskType
-from regulus.model.topics import TIMER_TOPIC
+from regulus.model.topics import TIMER_TOPIC, TopicConfig
 from regulus.record import message_record
 from regulus.record.pop_record import REVIVE_GROUP
 from regulus.testing.memory_store import SCANNED_MAX
@@ -255,6 +257,17 @@ def held_pop(rig: Rig, poll: int = 5_000, **fields: object) -> None:
     assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
 
 
+def test_a_pop_that_waits_gets_what_comes_to_queues_that_its_topic_got_since():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    held_pop(rig)
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4), NOW)
+    rig.send("a", queue_id=3)
+    rig.broker.message_arrived([Arrival("T", 3, 0, 0, NOW)], NOW)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+
+
 def test_a_pop_with_a_filter_goes_on_by_itself_behind_what_it_passed_over():
     """No message has to arrive for it."""
     rig = Rig()
@@ -465,6 +478,20 @@ def test_another_time_by_a_receipt_of_an_earlier_run_counts_once():
     assert bodies(rig.pop()) == ["a"]
 
 
+def test_another_time_by_a_receipt_that_claims_a_longer_one_is_none_of_what_is_about_to_come_again():
+    """It would come by both."""
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(invisible=10_000)
+    rig.run_to(NOW + 9_950)
+    rig.now_ms = NOW + 10_000
+    assert rig.change(handle._replace(invisible_time=3_600_000), 5_000).code == ResponseCode.NO_MESSAGE
+    rig.run_to(NOW + 12_000)
+    assert bodies(rig.pop()) == ["a"]
+    rig.run_to(NOW + 20_000)
+    assert rig.pop() == []
+
+
 @pytest.mark.parametrize("changed", [{"pop_time": NOW - 7}, {"start_offset": 1}, {"invisible_time": 3_600_000}])
 def test_another_time_by_a_forged_receipt_of_an_earlier_run_brings_nothing(changed):
     rig = Rig()
@@ -597,6 +624,18 @@ def counts(rig: Rig, count: int = 32, attempt: str | None = None) -> dict[str, s
     return dict(each.split(" ")[1:] for each in answer.ext["orderCountInfo"].split(";"))
 
 
+def test_in_order_an_attempt_has_no_id_without_end():
+    """It is kept for each queue, and goes into the document."""
+    rig = Rig()
+    rig.send("a")
+    header = {"consumer_group": "G", "topic": "T", "queue_id": 0, "max_msg_nums": 1, "invisible_time": 30_000,
+              "poll_time": 0, "born_time": NOW, "init_mode": 0, "order": True}
+    answer = rig.ask(Code.POP_MESSAGE, PopMessageRequest(**header, attempt_id="x" * 256).ext())
+    assert (answer.code, answer.remark) == (ResponseCode.INVALID_PARAMETER,
+                                            "the attempt id has 256 characters, more than 255")
+    assert rig.ask(Code.POP_MESSAGE, PopMessageRequest(**header, attempt_id="x" * 255).ext()).code == 0
+
+
 def test_in_order_a_queue_gives_nothing_until_all_is_acknowledged_or_visible():
     rig = Rig()
     rig.send(*"abcd")
@@ -659,6 +698,33 @@ def test_in_order_another_time_keeps_the_queue_as_long():
     assert counts(rig) == {}
     rig.run_to(NOW + 13_000)
     assert counts(rig) == {"0": "1", "qo0%0": "1"}
+
+
+def test_in_order_a_receipt_says_until_when_it_counts_however_often_its_time_is_changed():
+    """Fronts refuse a receipt whose time is over by what it says."""
+    rig = Rig()
+    rig.send("a")
+    counts(rig)
+    ((_, handle),) = rig.popped
+    for later_ms, added_ms, until_ms in ((20_000, 40_000, 60_000), (50_000, 12 * 3_600_000, 50_000 + 12 * 3_600_000),
+                                         (60_000, 12 * 3_600_000, 60_000 + 12 * 3_600_000), (70_000, 5_000, 75_000)):
+        rig.run_to(NOW + later_ms)
+        answer = rig.change(handle, added_ms)
+        assert (answer.code, answer.ext["popTime"], answer.ext["reviveQid"]) == (0, str(handle.pop_time), "999")
+        assert int(answer.ext["popTime"]) + int(answer.ext["invisibleTime"]) == NOW + until_ms, later_ms
+        handle = handle._replace(invisible_time=int(answer.ext["invisibleTime"]))
+    assert rig.ack(handle).code == 0
+
+
+def test_a_receipt_of_more_than_twelve_hours_is_none_but_in_order():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    long = handle._replace(invisible_time=12 * 3_600_000 + 1)
+    assert (rig.ack(long).code, rig.change(long, 1_000).code) == (ResponseCode.MESSAGE_ILLEGAL,) * 2
+    negative = handle._replace(invisible_time=-1)
+    assert (rig.ack(negative).code, rig.change(negative, 1_000).code) == (ResponseCode.MESSAGE_ILLEGAL,) * 2
+    assert rig.ack(handle).code == 0
 
 
 def test_in_order_who_waits_is_answered_when_the_queue_is_free():
@@ -869,5 +935,6 @@ def test_another_time_is_told_when_it_is_on_disk():
         consumer_group="G", topic="T", queue_id=0, extra_info=encode(handle), offset=0, invisible_time=60_000)
     request = RemotingCommand.request(int(Code.CHANGE_MESSAGE_INVISIBLETIME), header.ext())
     outcome = request_table.handle(request, PEER, rig.broker, NOW)
-    assert outcome.answer.code == 0
-    assert outcome.durable_at == rig.store.commit_log_max_offset() > 0
+    assert isinstance(outcome, FirmReply)
+    assert outcome.reply.answer.code == 0
+    assert outcome.reply.durable_at == rig.store.commit_log_max_offset() > 0

@@ -34,8 +34,8 @@ from tests.sql_conditions import takes
     ("a = " + "9" * 5000, "5, 9999", "largest"),
     ("a = 0.0", "5, 0.0", "decimal"),
     ("a = 1e999", "5, 1e999", "decimal"),
-    ("a = 'x", "5, '", "begins"),
-    ("a ! 5", "3, !", "begins"),
+    ("a = 'x", "5, '", "no closing quote"),
+    ("a ! 5", "3, !", "no word, number, text or sign begins so"),
 ])
 def test_a_wrong_condition_is_refused_with_its_place(text, place, why):
     with pytest.raises(HeaderError, match=rf"wrong at character {place}.*: .*{why}"):

@@ -123,7 +123,7 @@ def test_files_of_rocketmq_4_9_8_are_read(name):
 
 def follow(slave, master, is_copy=True):
     documents = master.broker.documents()
-    return slave.broker.follow(documents, slave.now_ms, is_copy=is_copy)
+    return slave.broker.follow(documents, slave.broker.store.commit_log_max_offset(), slave.now_ms, is_copy=is_copy)
 
 
 @pytest.fixture

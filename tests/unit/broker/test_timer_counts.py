@@ -33,6 +33,19 @@ def test_what_was_taken_out_counts_nothing():
     assert table(counts) == {"T": 0, "U": 1}
 
 
+def test_what_was_taken_out_more_than_once_takes_nothing_away_from_other_topics():
+    counts = TimerCounts()
+    counts.entered(record("U"), "U", NOW)
+    counts.entered(record("T"), "T", NOW)
+    for _ in range(5):
+        counts.entered(record("T", DEFAULT_KIND | DELETE_KIND), "T", NOW)
+    assert (table(counts), counts.total) == ({"T": -4, "U": 1}, 1)
+    for _ in range(5):
+        counts.done(java_hash("T"), DEFAULT_KIND | DELETE_KIND, NOW)
+    counts.done(java_hash("T"), DEFAULT_KIND, NOW)
+    assert (table(counts), counts.total) == ({"T": 0, "U": 1}, 1)
+
+
 def test_a_topic_that_is_deleted_is_counted_no_more():
     counts = TimerCounts()
     counts.entered(record("T"), "T", NOW)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from regulus.broker import timers
+from regulus.broker import timer_copies, timers
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.model import message_properties as names
@@ -44,6 +44,17 @@ def run(broker: BrokerState, now_ms: int) -> list[str]:
         raise AssertionError("it is never done")
     broker.store.dispatch(1 << 20)
     return delivered(broker)
+
+
+def in_the_midst_of_a_tick(count: int) -> tuple[BrokerState, list[str]]:
+    """A broker that has done a part of so many messages of one tick, and the keys of all."""
+    broker = make()
+    keys = [f"K{number}" for number in range(count)]
+    for key in keys:
+        send(broker, NOW, key, TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    broker.timers.tick(NOW + 4_000)
+    return broker, keys
 
 
 def delivered(broker: BrokerState, topic: str = "T") -> list[str]:
@@ -228,7 +239,7 @@ def test_a_start_goes_on_where_the_last_run_was_killed():
 def test_after_a_kill_one_of_two_copies_that_came_stands_for_one():
     broker = make()
     for copy in range(2):
-        send(broker, NOW + copy, TIMER_DELIVER_MS=NOW + 3_000 + 4_000 * copy)
+        send(broker, NOW, TIMER_DELIVER_MS=NOW + 3_000 + 4_000 * copy)
     run(broker, NOW + 1)
     broker.timers.note(NOW + 1)
     broker.timers.note = lambda now_ms: None
@@ -241,22 +252,14 @@ def test_after_a_kill_one_of_two_copies_that_came_stands_for_one():
 
 def test_what_comes_for_a_tick_that_is_just_being_done_comes_with_the_next():
     """As where the clock was put back in the midst of it."""
-    broker = make()
-    for number in range(300):
-        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
-    run(broker, NOW)
-    broker.timers.tick(NOW + 4_000)
+    broker, keys = in_the_midst_of_a_tick(300)
     send(broker, NOW + 2_500, "late", TIMER_DELIVER_MS=NOW + 3_000)
-    assert run(broker, NOW + 6_000) == [*(f"K{number}" for number in range(300)), "late"]
+    assert run(broker, NOW + 6_000) == [*keys, "late"]
 
 
 def test_a_run_that_ends_in_the_midst_of_a_tick_leaves_what_is_not_done():
     """So that RocketMQ, which does a tick as a whole, delivers the rest alone."""
-    broker = make()
-    for number in range(300):
-        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
-    run(broker, NOW)
-    broker.timers.tick(NOW + 4_000)
+    broker, keys = in_the_midst_of_a_tick(300)
     store = broker.store
     store.dispatch(1 << 20)
     so_far = delivered(broker)
@@ -264,24 +267,61 @@ def test_a_run_that_ends_in_the_midst_of_a_tick_leaves_what_is_not_done():
     broker.timers.stop(NOW + 4_000)
     check = store.timers.taken
     records, _ = store.timers.chain(store.timers.slot(check.read_ms).last, 1000)
-    keys = [store.look_message(record.physical_offset).properties["UNIQ_KEY"] for record in reversed(records)]
-    assert (check.done, so_far + keys) == (0, [f"K{number}" for number in range(300)])
+    left = [store.look_message(record.physical_offset).properties["UNIQ_KEY"] for record in reversed(records)]
+    assert (check.done, so_far + left) == (0, keys)
     store.timers.check = check
-    assert run(make(store, NOW + 9_000), NOW + 9_000) == [f"K{number}" for number in range(300)]
+    assert run(make(store, NOW + 9_000), NOW + 9_000) == keys
+
+
+@pytest.mark.parametrize("ticks", range(1, 9))
+def test_a_run_that_ends_while_it_passes_by_what_came_leaves_what_is_not_done(monkeypatch, ticks):
+    """What is left of the tick is entered anew, and of that nothing is done, whatever was noted before the kill."""
+    monkeypatch.setattr(timers, "STEPS_PER_TICK_MAX", 64)
+    broker, keys = in_the_midst_of_a_tick(300)
+    broker.timers.note(NOW + 4_000)
+    store = broker.store
+    assert store.timers.taken.done > 0
+    broker.timers.note = lambda now_ms: None
+    for _ in range(3):
+        broker.timers.tick(NOW + 4_000)
+    store.dispatch(1 << 20)
+    assert len(delivered(broker)) < len(keys)
+    store.timers.kill()
+    again = make(store, NOW + 4_500)
+    again.timers.note = lambda now_ms: None
+    for _ in range(ticks):
+        again.timers.tick(NOW + 4_500)
+    again.timers.stop(NOW + 4_500)
+    store.dispatch(1 << 20)
+    store.timers.check = store.timers.taken
+    assert run(make(store, NOW + 9_000), NOW + 9_000) == keys
+
+
+def test_a_clock_that_is_put_back_over_a_kill_in_the_midst_of_a_tick_brings_nothing_twice(monkeypatch):
+    monkeypatch.setattr(timers, "STEPS_PER_TICK_MAX", 64)
+    broker, keys = in_the_midst_of_a_tick(100)
+    broker.timers.note(NOW + 4_000)
+    store = broker.store
+    store.dispatch(1 << 20)
+    assert 0 < store.timers.taken.done < len(keys)
+    store.timers.kill()
+    again = make(store, NOW + 500)
+    so_far = run(again, NOW + 500)
+    send(again, NOW + 500, "late", TIMER_DELIVER_MS=NOW + 3_000)
+    send(again, NOW + 500, "early", TIMER_DELIVER_MS=NOW + 1_000)
+    assert run(again, NOW + 1_000) == [*so_far, "early"]
+    came = run(again, NOW + 4_000)
+    assert came == [*so_far, "early", *keys[len(so_far):], "late"]
 
 
 def test_a_full_disk_at_the_end_of_a_run_takes_nothing_away():
-    broker = make()
-    for number in range(300):
-        send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
-    run(broker, NOW)
-    broker.timers.tick(NOW + 4_000)
+    broker, keys = in_the_midst_of_a_tick(300)
     broker.store.timers.refusal = "the disk is full"
     broker.timers.stop(NOW + 4_000)
     broker.store.dispatch(1 << 20)
     broker.store.timers.check = broker.store.timers.taken
     broker.store.timers.refusal = ""
-    assert run(make(broker.store, NOW + 9_000), NOW + 9_000) == [f"K{number}" for number in range(300)]
+    assert run(make(broker.store, NOW + 9_000), NOW + 9_000) == keys
 
 
 def test_a_slave_enters_and_delivers_nothing_until_it_is_promoted():
@@ -351,6 +391,110 @@ def test_a_promoted_slave_delivers_what_it_has_not_and_nothing_again(seed):
         run(promoted, now)
     assert len(slave.store._log) > log_end or not has
     assert sorted(delivered(promoted)) == sorted(has)
+
+
+@pytest.mark.parametrize("window", [172_800, 6])
+def test_a_slave_takes_nothing_for_done_that_its_master_had_not_entered(window):
+    """The master's ticks pass while what it has is not to be seen yet, as where it waits for a slave that was away."""
+    fields = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1", "timer_roll_window_slot": window}
+    master, slave = make(timer_roll_window_slot=window), make(**fields)
+    send(master, NOW, "first", TIMER_DELAY_SEC=1)
+    run(master, NOW + 1_000)
+    send(master, NOW + 1_000, "second", TIMER_DELAY_SEC=8)
+    for later in range(2_000, 12_000, 1_000):
+        master.timers.tick(NOW + later)
+    told = master.timers.check()
+    assert (told.read_ms, told.queue_offset) == (NOW + 11_000, 1)
+    log_end = master.store.commit_log_max_offset()
+    copy_log(master.store, slave.store, log_end)
+    slave.timers.follow(told, log_end)
+    slave.timers.tick(NOW + 12_000)
+    slave.timers.stop(NOW + 12_000)
+    slave.store.timers.kill()
+    promoted = make(slave.store, NOW + 12_000, timer_roll_window_slot=window)
+    for later in range(12_000, 30_000, 500):
+        run(promoted, NOW + later)
+    assert sorted(delivered(promoted)) == ["first", "second"]
+
+
+def test_what_a_former_master_had_done_is_not_done_in_the_log_of_the_next():
+    """The log here ended before the deliveries of the former one, and where they were the next one has something else.
+    """
+    fields = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1"}
+    master, slave = make(), make(**fields)
+    send(master, NOW, "K", TIMER_DELAY_SEC=1)
+    run(master, NOW)
+    copied = master.store.commit_log_max_offset()
+    copy_log(master.store, slave.store, copied)
+    slave.timers.tick(NOW)
+    assert run(master, NOW + 3_000) == ["K"]
+    slave.timers.follow(master.timers.check(), master.store.commit_log_max_offset())
+    second = make(MemoryStore(), NOW + 5_000)
+    copy_log(master.store, second.store, copied)
+    second.timers.open(NOW + 5_000)
+    slave.log_compared("")
+    for _ in range(5):
+        send(second, NOW + 5_000, "sent meanwhile")
+    assert second.store.commit_log_max_offset() > master.store.commit_log_max_offset()
+    copy_log(second.store, slave.store, second.store.commit_log_max_offset())
+    slave.timers.tick(NOW + 5_000)
+    slave.timers.stop(NOW + 5_000)
+    slave.store.timers.kill()
+    promoted = make(slave.store, NOW + 6_000)
+    assert "K" in run(promoted, NOW + 6_000)
+
+
+def test_what_came_to_the_log_of_a_former_master_comes_not_again_by_that_of_the_next():
+    """Which had the deliveries in its log, and had not heard that they are done."""
+    fields = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1"}
+    master, slave = make(), make(**fields)
+    send(master, NOW, "K", TIMER_DELAY_SEC=3)
+    run(master, NOW)
+    early = master.timers.check()
+    assert run(master, NOW + 5_000) == ["K"]
+    log_end = master.store.commit_log_max_offset()
+    copy_log(master.store, slave.store, log_end)
+    for _ in range(2):
+        slave.timers.follow(early._replace(read_ms=NOW), log_end)
+    slave.log_compared("")
+    slave.timers.follow(early._replace(read_ms=NOW + 1_000), log_end)
+    slave.timers.tick(NOW + 6_000)
+    assert slave.timers.read_ms == NOW + 1_000
+    slave.timers.stop(NOW + 6_000)
+    slave.store.timers.kill()
+    promoted = make(slave.store, NOW + 6_000)
+    assert run(promoted, NOW + 6_000) == ["K"]
+
+
+def test_a_slave_that_lags_takes_what_its_master_had_done_where_it_is():
+    """Nothing would ever be done where each time the master was ahead again."""
+    master, slave = make(), make(broker_role="SLAVE", broker_id=1, namesrv_addr="h:1")
+    run(master, NOW + 1_000)
+    told = master.timers.check()
+    ends = []
+    for _ in range(2):
+        send(master, NOW + 1_000)
+        ends.append(master.store.commit_log_max_offset())
+        slave.timers.follow(told._replace(read_ms=NOW + 1_000 * len(ends)), ends[-1])
+    copy_log(master.store, slave.store, ends[0])
+    slave.timers.tick(NOW + 1_000)
+    assert slave.timers.read_ms == NOW + 1_000
+
+
+def test_a_slave_that_would_have_to_look_at_very_many_takes_nothing_for_done(monkeypatch):
+    monkeypatch.setattr(timers, "TOLD_LOOKED_MAX", 2)
+    master, slave = make(), make(broker_role="SLAVE", broker_id=1, namesrv_addr="h:1")
+    run(master, NOW + 1_000)
+    told = master.timers.check()
+    for number in range(3):
+        send(master, NOW + 1_000, f"K{number}", TIMER_DELAY_SEC=100)
+    log_end = master.store.commit_log_max_offset()
+    copy_log(master.store, slave.store, log_end)
+    before_ms = slave.timers.read_ms
+    for queue_offset, read_ms, known_ms in ((0, NOW + 1_000, before_ms), (1, NOW + 2_000, NOW + 2_000)):
+        slave.timers.follow(told._replace(read_ms=read_ms, queue_offset=queue_offset), log_end)
+        slave.timers.tick(NOW + 1_000)
+        assert slave.timers.read_ms == known_ms
 
 
 def test_what_was_put_back_once_before_is_put_back_again_by_a_promoted_slave():
@@ -658,7 +802,7 @@ def test_the_log_is_looked_through_in_steps_and_a_kill_amid_them_forgets_nothing
 
 
 def test_what_came_is_counted_up_to_a_limit_and_that_is_told(monkeypatch):
-    monkeypatch.setattr(timers, "CAME_MAX", 4)
+    monkeypatch.setattr(timer_copies, "CAME_MAX", 4)
     broker = make()
     for number in range(6):
         send(broker, NOW, f"K{number}", TIMER_DELAY_SEC=3)
@@ -670,7 +814,7 @@ def test_what_came_is_counted_up_to_a_limit_and_that_is_told(monkeypatch):
     again = make(broker.store, NOW + 4_000)
     run(again, NOW + 4_000)
     assert delivered(again) == ["K0", "K1", "K2", "K3", "K4", "K5", "K4", "K5"]
-    assert "CAME_MAX is 4" in str(again.timers.happenings.take()[timers.UNCOUNTED])
+    assert "CAME_MAX is 4" in str(again.timers.happenings.take()[timer_copies.UNCOUNTED])
 
 
 @pytest.mark.parametrize("years", [-17, 17])

@@ -6,12 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from regulus.broker import request_table, timers
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.model.store_result import Appended, PutStatus
+from regulus.record.timer_units import RECORD_SIZE
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
-from tests.unit.broker.test_timers import NOW, make, run, send
+from regulus.wire import recall_handle
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import RecallMessageRequest
+from regulus.wire.recall_handle import RecallHandle
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.broker.pop_rig import PEER
+from tests.unit.broker.test_timers import NOW, delivered, make, run, send
 
 LOG_FILE_SIZE = 1 << 20
 SLAVE = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1"}
@@ -72,6 +80,30 @@ def test_another_precision_loses_nothing_and_brings_nothing_twice(tmp_path, befo
     again = start(tmp_path, NOW + 10_000, precision=after)
     assert come(again, 10, 50) == ["K2"]
     assert come(again, 50, 100) == ["K2", "K50", "K90"]
+
+
+@pytest.mark.parametrize("time", [{"TIMER_DELAY_MS": 12_900}, {"TIMER_DELIVER_MS": NOW + 12_900}])
+def test_nothing_comes_early_though_ticks_were_longer_when_it_was_sent(tmp_path, time):
+    broker = start(tmp_path, precision=1000)
+    send(broker, NOW, **time)
+    stop(broker, NOW + 500)
+    again = start(tmp_path, NOW + 1_000, precision=100)
+    assert run(again, NOW + 12_899) == []
+    assert run(again, NOW + 13_000) == ["K"]
+    assert run(again, NOW + 20_000) == ["K"]
+
+
+def test_what_was_sent_while_ticks_were_longer_is_taken_back_by_its_handle(tmp_path):
+    broker = start(tmp_path, precision=1000, recall_message_enable=True)
+    handle = recall_handle.encode(RecallHandle("T", "broker-a", NOW + 12_001, "K"))
+    send(broker, NOW, TIMER_DELAY_MS=12_900)
+    send(broker, NOW, "L", TIMER_DELAY_MS=12_900)
+    stop(broker, NOW + 500)
+    again = start(tmp_path, NOW + 1_000, precision=100, recall_message_enable=True)
+    recalled = RemotingCommand.request(int(RequestCode.RECALL_MESSAGE), RecallMessageRequest(
+        producer_group="PG", topic="T", recall_handle=handle).ext())
+    assert request_table.handle(recalled, PEER, again, NOW + 1_000).answer.code == 0
+    assert run(again, NOW + 20_000) == ["L"]
 
 
 def test_what_waits_on_does_not_come_twice_after_a_kill(tmp_path):
@@ -176,3 +208,56 @@ def test_a_clock_that_is_put_back_over_a_kill_brings_nothing_twice(tmp_path):
     assert run(again, NOW - 6_000) == ["K2", "K11", "K12"]
     assert run(again, NOW - 5_000) == ["K2", "K11", "K12"]
     assert come(again, 14, 20) == ["K2", "K11", "K12"]
+
+
+def half_done(path: Path, keys: list[str]) -> BrokerState:
+    """A broker that noted it in the midst of the tick in which these are due."""
+    broker = start(path)
+    for key in keys:
+        send(broker, NOW, key, TIMER_DELAY_SEC=3)
+    run(broker, NOW)
+    note(broker, NOW)
+    noting, broker.timers.note = broker.timers.note, lambda now_ms: None
+    broker.timers.tick(NOW + 4_000)
+    broker.timers.note = noting
+    note(broker, NOW + 4_000)
+    broker.store.dispatch(1 << 20)
+    assert 0 < len(delivered(broker)) < len(keys)
+    return broker
+
+
+@pytest.mark.parametrize("left", [1, 10, 1_000])
+def test_a_kill_while_the_rest_of_a_tick_is_entered_anew_loses_nothing_of_it(tmp_path, monkeypatch, left):
+    """So many of the records are there, and the note that goes with them is not."""
+    monkeypatch.setattr(timers, "STEPS_PER_TICK_MAX", 64)
+    keys = [f"K{number}" for number in range(100)]
+    broker = half_done(tmp_path / "a", keys)
+    broker.timers.stop(NOW + 4_000)
+    broker.store.flush_commit_log()
+    copy = killed(tmp_path / "a", tmp_path / "b")
+    file = next((copy / "timerlog").iterdir())
+    data = file.read_bytes()
+    kept = (len(keys) + left) * RECORD_SIZE
+    file.write_bytes(data[:kept].ljust(len(data), bytes(1)))
+    assert sorted(come(start(copy, NOW + 5_000), 5, 8)) == sorted(keys)
+
+
+@pytest.mark.parametrize("end", ["noted", "killed", "stopped"])
+def test_of_a_half_done_tick_the_rest_comes_once_where_the_clock_is_put_back_over_kills(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(timers, "STEPS_PER_TICK_MAX", 64)
+    keys = [f"K{number}" for number in range(100)]
+    half_done(tmp_path / "a", keys).timers.note = lambda now_ms: None
+    again = start(killed(tmp_path / "a", tmp_path / "b"), NOW + 500)
+    noting, again.timers.note = again.timers.note, lambda now_ms: None
+    so_far = run(again, NOW + 500)
+    send(again, NOW + 500, "early", TIMER_DELIVER_MS=NOW + 2_000)
+    assert run(again, NOW + 500) == so_far
+    if end == "noted":
+        again.timers.note = noting
+        note(again, NOW + 500)
+    again.store.flush_commit_log()
+    if end == "stopped":
+        stop(again, NOW + 500)
+    last = start(killed(tmp_path / "b", tmp_path / "c"), NOW + 900)
+    assert come(last, 1, 3) == [*so_far, "early"]
+    assert sorted(come(last, 3, 8)) == sorted([*keys, "early"])

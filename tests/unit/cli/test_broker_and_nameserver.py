@@ -29,7 +29,7 @@ def running(*arguments: str, **environment: str) -> Iterator[int]:
         yield int(match[1])
     finally:
         process.terminate()
-        status = process.wait(20)
+        status = process.wait(60)
         process.stdout.close()
     assert status == 0
 
@@ -37,10 +37,10 @@ def running(*arguments: str, **environment: str) -> Iterator[int]:
 async def route_addresses(name_server_port: int, topic: str) -> dict[int, str]:
     """Broker addresses of the topic, once its broker has registered."""
     connection = await connect(HOST, name_server_port)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-            answer = await connection.request(request, 5000)
+            answer = await connection.request(request, 60_000)
             if answer.code == 0:
                 connection.close()
                 return TopicRouteData.decode(answer.body).broker_datas[0].broker_addrs
@@ -66,10 +66,10 @@ async def test_the_key_value_configuration_outlives_a_restart(tmp_path: Path) ->
     fields = {"namespace": "N", "key": "k"}
     with running("nameserver", "--kv-config", path) as port:
         connection = await connect(HOST, port)
-        await connection.request(RemotingCommand.request(RequestCode.PUT_KV_CONFIG, {**fields, "value": "v"}), 5000)
+        await connection.request(RemotingCommand.request(RequestCode.PUT_KV_CONFIG, {**fields, "value": "v"}), 60_000)
         connection.close()
     with running("nameserver", "--kv-config", path) as port:
         connection = await connect(HOST, port)
-        answer = await connection.request(RemotingCommand.request(RequestCode.GET_KV_CONFIG, fields), 5000)
+        answer = await connection.request(RemotingCommand.request(RequestCode.GET_KV_CONFIG, fields), 60_000)
         assert answer.ext["value"] == "v"
         connection.close()

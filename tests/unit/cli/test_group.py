@@ -3,6 +3,8 @@
 import json
 import re
 import threading
+import time
+from pathlib import Path
 
 from regulus.cli.bench import bench
 from regulus.cli.group import group
@@ -29,6 +31,21 @@ def test_a_group_shows_progress_and_is_reset_and_deleted(run):
     assert "billing" not in run(group, "list")
 
 
+def test_groups_are_those_of_brokers_whatever_retry_topics_there_are(run, regulus_server):
+    run(topic, "create", "%RETRY%billing_Orders", "-q", "1")    # of a group that pops and never pulled
+    run(group, "create", "billing")
+    assert [each["group"] for each in json.loads(run(group, "list", "--json"))] == ["billing"]
+
+
+def test_a_group_is_made_that_pops_in_order(run, regulus_server):
+    document = Path(regulus_server.store_path) / "config" / "subscriptionGroup.json"
+    for options, in_order in ((["--in-order"], True), ([], False)):
+        told = run(group, "create", "billing", *options)
+        assert ("pops in order" in told) == in_order
+        groups = json.loads(document.read_text())["subscriptionGroupTable"]
+        assert groups["billing"]["consumeMessageOrderly"] is in_order
+
+
 def test_a_member_shows_its_blocked_queues(run, regulus_server):
     run(topic, "create", "Orders", "-q", "1")
     run(bench, "producer", "--topic", "Orders", "-c", "1", "-f", "1")
@@ -45,8 +62,12 @@ def test_a_member_shows_its_blocked_queues(run, regulus_server):
     consumer.subscribe("Orders")
     with consumer:
         for _ in range(5):
-            assert tries.acquire(timeout=20)
-        (member,) = json.loads(run(group, "show", "billing", "--json"))
+            assert tries.acquire(timeout=60)
+        until = time.monotonic() + 60
+        while True:     # it may be on its way to its second queue
+            (member,) = json.loads(run(group, "show", "billing", "--json"))
+            if (member["queues"], member["cached"]) == (2, 2) or time.monotonic() > until:
+                break
     assert member == {"client": member["client"], "queues": 2, "cached": 2, "blocked": 1, "restarts": 0, **NOT_POPPED}
 
 
@@ -59,7 +80,7 @@ def test_a_member_that_pops_shows_its_messages_by_their_state(run, regulus_serve
 
     def listen(messages, context):
         begun.release()
-        may_end.wait(20)
+        may_end.wait(60)
         return ConsumeStatus.CONSUME_SUCCESS
 
     consumer = PushConsumer(regulus_server.name_server_address, "billing", listen, PushConsumerConfig(
@@ -68,7 +89,7 @@ def test_a_member_that_pops_shows_its_messages_by_their_state(run, regulus_serve
     consumer.subscribe("Orders")
     run(bench, "producer", "--topic", "Orders", "-c", "1", "-f", "1")
     with consumer, SimpleConsumer(regulus_server.name_server_address, "billing", {"Orders": "*"}):
-        assert begun.acquire(timeout=20)
+        assert begun.acquire(timeout=60)
         popping, asking = sorted(json.loads(run(group, "show", "billing", "--json")),
                                  key=lambda member: member["commit"] == "-")
         may_end.set()

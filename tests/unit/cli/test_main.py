@@ -182,7 +182,7 @@ def test_a_tail_ends_quietly_when_its_reader_goes_though_nothing_more_comes(orde
         while shown.count(b"\n") < 50:
             shown += os.read(reads, 4096)
         os.close(reads)
-        assert process.wait(30) == ExitCode.NO_READER
+        assert process.wait(60) == ExitCode.NO_READER
         assert process.stderr.read() == ""
 
 
@@ -190,7 +190,7 @@ def test_a_tail_ends_quietly_at_an_interrupt(orders):
     with tail(orders, stdout=subprocess.PIPE) as process:
         assert "one" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == ExitCode.INTERRUPTED
+        assert process.wait(60) == ExitCode.INTERRUPTED
         assert process.stderr.read().strip() == ""
 
 

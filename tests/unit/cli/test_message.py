@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -73,7 +75,7 @@ def test_a_query_tells_of_messages_that_are_damaged(tmp_path, damaged, found, to
         data = data.replace(b"body-%d" % number, b"rot!-%d" % number)
     first.write_bytes(data)
     with ServerThread(tmp_path, store_config=config) as server:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:     # until the deep check came by
             result = call(server, message, "query", "Orders", "--key", "k", "--json")
             if told in str(result.exception) or time.monotonic() > deadline:
@@ -114,7 +116,8 @@ def test_a_recall_that_is_not_allowed_says_by_what_it_would_be(run):
     (("--deliver-at", "30m"), "write 2027-01-31T09:00 or ms since 1970 here, or --delay 30m"),
     (("--deliver-at", "-2h"), "--delay 2h"),
     (("--deliver-at", "1794700800"), "write ms, not seconds"),
-    (("--deliver-at", "tomorrow"), "'tomorrow' is not a time"),
+    (("--deliver-at", "tomorrow"),
+     "'tomorrow' is not a time; write 2027-01-31T09:00 or ms since 1970, or how long to wait with --delay"),
     (("--delay", "5"), "'5' is no time that something lasts"),
     (("--delay", "-5s"), "is no time that something lasts"),
 ])
@@ -122,3 +125,21 @@ def test_times_that_are_none_or_two_are_refused(options, told):
     result = CliRunner().invoke(message, ("send", "Orders", "x", *options), env={"NAMESRV_ADDR": "127.0.0.1:1"})
     assert result.exit_code == 2
     assert told in " ".join(result.output.replace("\u2502", " ").split())
+
+
+ACCOUNTS = """accounts:
+- accessKey: billing
+  secretKey: secret-of-billing
+"""
+
+
+@pytest.mark.parametrize(("signs", "told"), [
+    ((), "No accessKey is configured"),
+    (("--access-key", "billing", "--secret-key", "another-secret"), "Check signature failed for accessKey=billing")])
+def test_a_send_of_who_is_not_let_in_fails_in_one_line(make_guarded_server, signs, told):
+    server = make_guarded_server(ACCOUNTS)
+    done = subprocess.run([sys.executable, "-m", "regulus", "message", "send", "Orders", "x", *signs,
+                           "-n", server.name_server_address], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 5
+    said = rf"regulus: 127\.0\.0\.1:\d+ answered 1: org\.apache\.rocketmq\.acl\.common\.AclException: {told}\n"
+    assert re.fullmatch(said, done.stderr), done.stderr

@@ -16,6 +16,7 @@ from regulus.cli.message import message
 from regulus.cli.nameserver import nameserver
 from regulus.cli.options import renamed
 from regulus.cli.pipeline import pipeline
+from regulus.cli.proxy import proxy
 from regulus.cli.spark import spark
 from regulus.cli.topic import topic
 from regulus.cli.up import up
@@ -35,6 +36,13 @@ def test_the_old_name_works_and_only_the_new_one_is_shown():
     shown = CliRunner().invoke(command, ["--help"]).output
     assert "--from" in shown
     assert "--begin" not in shown
+
+
+@pytest.mark.parametrize(("command", "host"), [
+    (up, "127.0.0.1"), (broker, "0.0.0.0"), (nameserver, "0.0.0.0"), (proxy, "0.0.0.0")])
+def test_help_says_who_reaches_a_server_unless_it_is_told_otherwise(command, host):
+    (listen,) = [option for option in command.params if option.name == "bind_address"]
+    assert listen.help == f"Address to listen at; 0.0.0.0 is all of this machine's [{host}]."
 
 
 @pytest.mark.parametrize(("command", "arguments", "option"), [

@@ -27,7 +27,7 @@ def start() -> Iterator[Start]:
     yield begin
     for process in processes:
         process.kill()
-        process.wait(20)
+        process.wait(60)
 
 
 def lines(process: "subprocess.Popen[str]", count: int) -> list[str]:
@@ -37,7 +37,7 @@ def lines(process: "subprocess.Popen[str]", count: int) -> list[str]:
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     process.send_signal(signal.SIGTERM)
-    output = process.communicate(timeout=20)
+    output = process.communicate(timeout=60)
     return process.returncode, output[0] + output[1]
 
 
@@ -67,17 +67,31 @@ def test_a_front_alone_starts_before_its_name_server_does(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ((), "name server address is empty"), (("--namesrv", "nonsense"), "name server"),
+    ((), "give --namesrv host:port, or namesrvAddr in the file, or NAMESRV_ADDR in the environment"),
+    (("--namesrv", "nonsense"), "name server"),
     (("--namesrv", "h:1", "--port", "70000"), "70000")])
 def test_what_cannot_be_started_says_why(start: Start, words: tuple[str, ...], said: str) -> None:
     process = start("proxy", *words)
-    output = process.communicate(timeout=30)
+    output = process.communicate(timeout=60)
     assert process.returncode == 2
     assert said in output[1]
+
+
+@pytest.mark.parametrize(("keys", "said"), [
+    ("authenticationEnabled=true", "brokers tell their users to a Super user alone, set accessKey and secretKey"),
+    ("authorizationEnabled=true", "authorizationEnabled=true without authenticationEnabled=true"),
+    ("authenticationEnabled=true\naclEnable=true\nrocketmqHome=/tmp", "are both true")])
+def test_a_front_alone_that_cannot_know_users_does_not_start_and_let_everybody_in(start: Start, tmp_path: Path,
+                                                                                  keys: str, said: str) -> None:
+    (tmp_path / "proxy.conf").write_text(f"namesrvAddr=127.0.0.1:9\ngrpcServerPort=0\n{keys}\n")
+    process = start("proxy", "-c", str(tmp_path / "proxy.conf"))
+    output = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert said in output
 
 
 def test_keys_of_rocketmqs_proxy_are_read(start: Start, tmp_path: Path) -> None:
     (tmp_path / "proxy.conf").write_text("namesrvAddr=127.0.0.1:9\ngrpcServerPort=0\nbindAddress=127.0.0.1\n"
                                          "accessKey=only-one\n")
     process = start("proxy", "-c", str(tmp_path / "proxy.conf"))
-    assert "accessKey and secretKey belong together" in process.communicate(timeout=30)[1]
+    assert "accessKey and secretKey belong together" in process.communicate(timeout=60)[1]

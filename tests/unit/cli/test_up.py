@@ -29,7 +29,8 @@ async def send_until_lost(connection: Connection, acknowledged: list[bytes]) -> 
 
     async def one(number: int) -> None:
         body = b"%06d" % number
-        answer = await connection.request(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, dict(SEND), body), 5000)
+        request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, dict(SEND), body)
+        answer = await connection.request(request, 60_000)
         assert answer.code == 0, answer
         acknowledged.append(body)
 
@@ -48,7 +49,7 @@ async def stored(connection: Connection) -> list[bytes]:
         answer = await connection.request(RemotingCommand.request(RequestCode.PULL_MESSAGE, {
             "consumerGroup": "readers", "topic": "Orders", "queueId": "0", "queueOffset": str(offset),
             "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
-            "subscription": "*", "subVersion": "0", "expressionType": "TAG"}), 5000)
+            "subscription": "*", "subVersion": "0", "expressionType": "TAG"}), 60_000)
         if answer.code != 0:
             return found
         found += [message.body for message in message_record.decode_all(answer.body)]
@@ -84,12 +85,12 @@ async def test_a_clean_stop_leaves_no_abort_file_and_status_0(broker_process: Se
 async def test_a_new_message_of_a_dead_broker_keeps_its_queue_offset(broker_process: ServerProcess) -> None:
     connection = await connect(HOST, broker_process.port)
     request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, dict(SEND), b"one")
-    assert (await connection.request(request, 5000)).ext["queueOffset"] == "0"
+    assert (await connection.request(request, 60_000)).ext["queueOffset"] == "0"
     broker_process.kill()
     broker_process.start()
     connection = await connect(HOST, broker_process.port)
     request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, dict(SEND), b"two")
-    assert (await connection.request(request, 5000)).ext["queueOffset"] == "1"
+    assert (await connection.request(request, 60_000)).ext["queueOffset"] == "1"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

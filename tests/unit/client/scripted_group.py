@@ -77,8 +77,6 @@ class Shelf:
 
     async def _pull(self, command):
         offset = int(command.ext["queueOffset"])
-        if int(command.ext["sysFlag"]) & flags.PULL_COMMIT_OFFSET:
-            self.committed = int(command.ext["commitOffset"])
         if offset in self.moves:
             return self._placed(command, ResponseCode.PULL_OFFSET_MOVED, self.moves[offset])
         while offset >= len(self.messages):

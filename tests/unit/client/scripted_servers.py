@@ -1,16 +1,19 @@
 """Servers whose answers a test writes: a name server and brokers on free ports, in the test's own event loop."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
-from regulus.transport.listener import Listener, listen
+from regulus.transport.listener import Listener, bind, listen
 from regulus.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers.send_message import SendMessageRequest, send_message_response
 from regulus.wire.remoting_command import RemotingCommand
+
+_closed: list[socket.socket] = []       # or the next who asks for any port would have theirs
 
 Answer = RemotingCommand | None
 Script = Callable[[RemotingCommand], Answer | Awaitable[Answer]]
@@ -127,13 +130,11 @@ async def scripted_cluster(queue_count: int = 4):
         await cluster.name_server.stop()
 
 
-async def closed_address() -> str:
-    """An address at which nothing listens."""
-    server = ScriptedServer(lambda _: None)
-    await server.start()
-    address = server.address
-    await server.stop()
-    return address
+def closed_address() -> str:
+    """An address at which nothing listens, and which the system gives to nobody."""
+    taken = bind("127.0.0.1", 0)
+    _closed.append(taken)
+    return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 __all__ = ["ScriptedCluster", "ScriptedServer", "closed_address", "refused", "scripted_cluster", "stored"]

@@ -227,7 +227,7 @@ async def test_the_name_servers_table_is_written_and_read(admin):
 async def test_who_sends_is_shown(admin, producer, regulus_server):
     await create_topic(admin)
     await producer.send(Message("T", b"x"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "PG" not in (await admin.producers(regulus_server.address)).data:
             await asyncio.sleep(0.005)
     (connection,) = (await admin.producer_connection("PG", "T")).connection_set

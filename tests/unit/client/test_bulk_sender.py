@@ -12,6 +12,7 @@ from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster, stored
+from tests.virtual_time import in_virtual_time
 
 QUEUE = MessageQueue("T", "a", 1)
 
@@ -162,6 +163,7 @@ async def test_sends_that_fail_together_are_one_failure_and_no_noise():
     assert reports == []
 
 
+@in_virtual_time
 async def test_when_the_budget_is_spent_the_sender_fails_and_says_with_what():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a", lambda command: refused(command, ResponseCode.SYSTEM_BUSY))
@@ -173,6 +175,7 @@ async def test_when_the_budget_is_spent_the_sender_fails_and_says_with_what():
             assert sender.stored == 0
 
 
+@in_virtual_time
 async def test_a_lost_answer_is_asked_for_again():
     scripts = chain([never], repeat(stored))
     async with scripted_cluster() as cluster:
@@ -186,6 +189,7 @@ async def test_a_lost_answer_is_asked_for_again():
 @pytest.mark.parametrize(("script", "error"), [
     (never, RequestTimeout),
     (lambda command: refused(command, ResponseCode.FLUSH_DISK_TIMEOUT), BrokerRefused)])
+@in_virtual_time
 async def test_what_may_be_stored_already_is_not_sent_again_where_once_matters(script, error):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", script)
@@ -197,9 +201,10 @@ async def test_what_may_be_stored_already_is_not_sent_again_where_once_matters(s
 
 
 @pytest.mark.parametrize("reroutes", [True, False])
+@in_virtual_time
 async def test_only_where_the_queue_does_not_matter_another_broker_is_tried(reroutes):
     async with scripted_cluster() as cluster:
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         other = await cluster.add_broker("b")
         async with sender_of(cluster, reroutes=reroutes, retry_budget_ms=10_000 if reroutes else 200) as sender:
             await sender.submit(batch(b"1"))
@@ -235,9 +240,10 @@ async def test_queues_are_those_that_take_sends():
                 await sender.publish_queues("T")
 
 
+@in_virtual_time
 async def test_a_broker_that_is_away_is_waited_for_with_a_question_too():
     async with scripted_cluster() as cluster:
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         async with sender_of(cluster, retry_budget_ms=100) as sender:
             with pytest.raises(ConnectFailed):
                 await sender.request("a", "T", RemotingCommand.request(RequestCode.GET_SINK_MARKS))

@@ -67,7 +67,7 @@ async def test_what_is_no_address_cannot_be_connected_to(connections, address):
 
 async def test_where_nobody_listens_no_connection_is_made(connections):
     with pytest.raises(ConnectFailed) as caught:
-        await connections.request(await closed_address(), request(), 5000)
+        await connections.request(closed_address(), request(), 5000)
     assert caught.value.code == 10001
 
 

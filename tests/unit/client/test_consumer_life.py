@@ -256,7 +256,7 @@ async def test_a_call_in_order_is_waited_for_once(monkeypatch):
     may_end = threading.Event()
 
     def held(messages, context):
-        may_end.wait(20)
+        may_end.wait(60)
         return SUCCESS
 
     waits = []

@@ -11,8 +11,10 @@ from regulus.client import consumption, rebalancer, tasks
 from regulus.client.client_instance import steady_ms
 from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
 from regulus.client.consumption import Consumption
+from regulus.client.core.owned_queue import UNSTORED_MAX
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS
+from regulus.client.queue_puller import OFFSET_RESET
 from regulus.client.rebalancer import Rebalancer
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson, json_fields
@@ -22,6 +24,7 @@ from tests.unit.client.scripted_group import (
     ME,
     OTHER,
     QUEUE,
+    SUCCESS,
     Held,
     Shelf,
     consuming,
@@ -31,7 +34,7 @@ from tests.unit.client.scripted_group import (
     push_reset,
     until,
 )
-from tests.unit.client.scripted_servers import closed_address, scripted_cluster
+from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster
 
 
 def owns(consumer):
@@ -54,6 +57,116 @@ class SlowToTell(Shelf):
         self.asked.set()
         await self.may_tell.wait()
         return answer
+
+
+class WithoutOffset(Shelf):
+    """The group has none, before one is stored."""
+
+    def __init__(self, count=0):
+        super().__init__(count)
+        self.committed = None
+
+    def __call__(self, command):
+        has_none = self.committed is None or command.ext.get("topic") != "T"
+        if has_none and command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+            return refused(command, ResponseCode.QUERY_NOT_FOUND)
+        return super().__call__(command)
+
+
+# --- what is stored, and when ----------------------------------------------------------------------------------------
+
+
+async def test_where_a_new_group_begins_is_stored_at_once():
+    """Whoever takes the queue from a member that finished nothing would begin at its end, behind what came since."""
+    shelf, held = WithoutOffset(count=5), Held()
+    async with consuming(shelf, held, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+                         persist_consumer_offset_interval=3_600_000) as (_, broker):
+        await until(lambda: pulls_of(broker) == [5])
+        shelf.put()
+        await until(lambda: held.seen == [5])
+        await until(lambda: shelf.committed == 5)
+        held.end()
+    assert [each.ext["topic"] for each in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)
+            if each.ext["commitOffset"] == "0"] == [], "all begin there anyway"
+
+
+async def test_a_reset_that_comes_while_a_queue_is_taken_is_stored_at_once():
+    shelf, held = SlowToTell(count=5), Held()
+    async with consuming(shelf, held, persist_consumer_offset_interval=3_600_000) as (_, broker):
+        await shelf.asked.wait()
+        push_reset(broker, 2)
+        await heard_all(broker)
+        shelf.may_tell.set()
+        await until(lambda: shelf.committed == 2)
+        held.end(3)
+
+
+async def test_a_broker_that_answers_no_store_keeps_the_stores_of_no_other():
+    class Deaf(Shelf):
+        def __init__(self):
+            super().__init__(count=1)
+            self.may_answer = asyncio.Event()
+            self.is_asked = False
+
+        def __call__(self, command):
+            answer = super().__call__(command)
+            if command.code != RequestCode.UPDATE_CONSUMER_OFFSET or command.ext["topic"] != "T":
+                return answer
+            self.is_asked = True
+            return self._later(answer)
+
+        async def _later(self, answer):
+            await self.may_answer.wait()
+            return answer
+    deaf, shelf = Deaf(), Shelf()
+    config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, client_ip="10.0.0.5",
+                                instance_name="me", rebalance_interval=20, persist_consumer_offset_interval=100,
+                                mq_client_api_timeout=60_000)
+    async with scripted_cluster(queue_count=1) as cluster:
+        await cluster.add_broker("a", others=deaf)
+        await cluster.add_broker("b", others=shelf)
+        consumer = PushConsumer(cluster.name_server.address, "CG", lambda messages, context: SUCCESS, config)
+        consumer.subscribe("T")
+        async with consumer:
+            await until(lambda: deaf.is_asked)
+            for _ in range(3 * UNSTORED_MAX):
+                shelf.put()
+            await until(lambda: shelf.committed >= 2 * UNSTORED_MAX)
+            deaf.may_answer.set()
+
+
+async def test_of_many_messages_the_offset_is_stored_before_all_others_are_due():
+    shelf = Shelf(count=3 * UNSTORED_MAX)
+    async with consuming(shelf, lambda messages, context: SUCCESS,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        await until(lambda: shelf.committed >= UNSTORED_MAX)
+        await until(lambda: consumer._consumption.owned[QUEUE].commit_offset == len(shelf.messages))
+        stores = [each for each in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET) if each.ext["topic"] == "T"]
+        assert len(stores) <= 3
+    assert shelf.committed == len(shelf.messages), "what is left is stored when it is due, or the member leaves"
+
+
+async def test_where_a_broker_sends_the_group_is_stored_at_once():
+    shelf = Shelf(count=3, committed=9)
+    shelf.moves[9] = 1
+    async with consuming(shelf, Held(), persist_consumer_offset_interval=3_600_000):
+        await until(lambda: shelf.committed == 1)
+
+
+async def test_a_reset_that_a_pull_hears_of_lets_nothing_count_that_lies_before_it():
+    class Resetting(Shelf):
+        def _placed(self, command, code, next_offset, body=b""):
+            answer = super()._placed(command, code, next_offset, body)
+            if code == ResponseCode.PULL_OFFSET_MOVED:
+                answer.remark = OFFSET_RESET
+            return answer
+    shelf, held = Resetting(count=3), Held()
+    shelf.moves[3] = 9
+    async with consuming(shelf, held, persist_consumer_offset_interval=3_600_000):
+        await until(lambda: shelf.committed == 9)
+        held.end(3)
+        await until(lambda: len(held.ended) == 3)
+    assert shelf.committed == 9
 
 
 # --- resets ----------------------------------------------------------------------------------------------------------
@@ -165,7 +278,7 @@ async def test_the_route_is_asked_for_again_when_a_queue_s_broker_does_not_answe
     shelf = Shelf()
     async with scripted_cluster(queue_count=1) as cluster:
         await cluster.add_broker("b", shelf.send, others=shelf)
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         config = PushConsumerConfig(client_ip="10.0.0.5", instance_name="me", consume_orderly=orderly,
                                     consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
         consumer = PushConsumer(cluster.name_server.address, "CG", Held(), config)

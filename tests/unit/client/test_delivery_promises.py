@@ -27,6 +27,7 @@ from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.ladder import server_with_ladder
 from tests.unit.client.scripted_servers import refused, scripted_cluster, stored
+from tests.virtual_time import in_virtual_time
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 QUEUE = MessageQueue("T", "a", 0)
@@ -67,6 +68,7 @@ async def test_a_send_that_is_cancelled_is_not_attempted_again():
         assert sum(len(broker.sends()) for broker in brokers) == 1
 
 
+@in_virtual_time
 async def test_after_a_refusal_that_is_no_throttling_the_next_attempt_comes_at_once():
     """A rest of a second would not fit into this send's time."""
     async with scripted_cluster() as cluster:

@@ -25,6 +25,7 @@ from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.codes import ResponseCode
 from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster, stored
+from tests.virtual_time import in_virtual_time
 
 
 class Keeper:
@@ -94,14 +95,16 @@ async def test_a_client_error_of_the_hook_is_told_and_any_other_is_logged(caplog
     assert str(record.exc_info[1]) == "a fault"
 
 
+@in_virtual_time
 async def test_a_plain_function_is_a_hook_too():
     async with scripted_cluster() as cluster:
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         async with producer_of(cluster, lambda failed: True, send_msg_timeout=50) as producer:
             with pytest.raises(SendKept):
                 await producer.send(Message("T", b"x"))
 
 
+@in_virtual_time
 async def test_refusals_by_flow_control_that_outlast_the_time_are_failures_too():
     keeper = Keeper()
     async with scripted_cluster() as cluster:
@@ -114,6 +117,7 @@ async def test_refusals_by_flow_control_that_outlast_the_time_are_failures_too()
     assert [type(failed.error) for failed in keeper.failed] == [Throttled, Throttled]
 
 
+@in_virtual_time
 async def test_without_any_broker_the_message_has_its_key_nevertheless():
     keeper = Keeper()
     async with scripted_cluster() as cluster:
@@ -224,11 +228,12 @@ async def test_a_shutdown_waits_until_what_gathers_is_kept():
             await sending
 
 
+@in_virtual_time
 async def test_a_half_message_and_a_send_without_an_answer_are_not_kept():
     """A half that is sent later is another one, whose transaction has not run."""
     keeper = Keeper()
     async with scripted_cluster() as cluster:
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         async with TransactionProducer(cluster.name_server.address, "PG", on_send_failed=keeper) as producer:
             with pytest.raises(SendFailed):
                 await producer.send_half(Message("T", b"x"), timeout_ms=50)

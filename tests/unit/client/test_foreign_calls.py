@@ -98,7 +98,7 @@ def test_a_ctrl_c_in_the_main_thread_goes_on_and_in_another_it_comes_back():
     results = []
     thread = threading.Thread(target=lambda: results.append(call(run)))
     thread.start()
-    thread.join(10)
+    thread.join(60)
     ((outcome, error),) = results
     assert error is None
     assert type(outcome[1]) is KeyboardInterrupt

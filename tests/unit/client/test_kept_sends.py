@@ -52,7 +52,7 @@ def new_send(number):
 
 
 async def until(condition):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -116,7 +116,7 @@ def path(tmp_path):
 async def stored(server, topic, *, count):
     """The messages of the topic's only queue, which are as many at least."""
     found = []
-    async with Admin(server.name_server_address) as admin, asyncio.timeout(30):
+    async with Admin(server.name_server_address) as admin, asyncio.timeout(60):
         while (pulled := await admin.pull(MessageQueue(topic, "broker-a", 0), len(found))).messages \
                 or len(found) < count:
             found += pulled.messages
@@ -225,7 +225,7 @@ def test_with_the_blocking_client_too(broker_process, path):
         futures = [producer.send_async(Message("T", b"%d" % number), timeout_ms=100) for number in range(3)]
         for future in futures:
             with pytest.raises(SendKept):
-                future.result(30)
+                future.result(60)
         broker_process.start()
         asyncio.run(until(lambda: not kept.status.waiting))
         with sync.Admin(broker_process.name_server_address) as admin:

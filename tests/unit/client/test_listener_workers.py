@@ -319,7 +319,7 @@ async def test_closing_leaves_what_waits_for_a_thread():
     def listener(messages, context):
         called.append(messages[0].queue_offset)
         begun.set()
-        release.wait(10)
+        release.wait(60)
         return SUCCESS
 
     workers = ListenerWorkers(listener, 1, Results(1))
@@ -409,7 +409,7 @@ async def test_no_tokens_are_taken_for_what_no_worker_is_free_for(monkeypatch, i
     goes_on, goes_on_here = threading.Event(), asyncio.Event()
 
     def blocking(messages, context):
-        goes_on.wait(10)
+        goes_on.wait(60)
         return SUCCESS
 
     async def waiting(messages, context):

@@ -51,6 +51,19 @@ class Servers:
         return made
 
 
+async def test_who_closes_is_told_with_what_it_may_be():
+    """A name server that takes TLS only, or the port of RocketMQ 5 clients."""
+    closing = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    host, port = closing.sockets[0].getsockname()
+    async with closing, Servers() as servers:
+        with pytest.raises(NoNameServer) as raised:
+            await servers.name_servers(f"{host}:{port}").request(route_request(), 5000)
+    assert str(raised.value) == (
+        f"no name server answers: connection to {host}:{port} closed before the answer; where it does so each time, it "
+        "takes TLS only, wants a certificate of its clients, or is no name server, such as the port of RocketMQ 5 "
+        "clients (grpc://host:port)")
+
+
 def answers(command):
     return command.response(ResponseCode.SUCCESS)
 
@@ -62,7 +75,7 @@ def is_silent(command):
 async def test_of_many_requests_at_once_each_tries_every_name_server():
     async with Servers(answers) as servers:
         for _ in range(20):
-            asked = servers.name_servers(await closed_address())
+            asked = servers.name_servers(closed_address())
             got = await asyncio.gather(*(asked.request(route_request(), 1000) for _ in range(2)))
             assert [answer.code for answer in got] == [ResponseCode.SUCCESS] * 2
 
@@ -93,7 +106,7 @@ async def test_a_broker_named_as_name_server_is_told():
 async def test_one_of_several_that_only_does_not_answer_may_yet_be_one():
     async with Servers(lambda command: refused(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)) as servers:
         with pytest.raises(NoNameServer) as raised:
-            await servers.name_servers(await closed_address()).request(route_request(), 1000)
+            await servers.name_servers(closed_address()).request(route_request(), 1000)
         assert type(raised.value) is NoNameServer
 
 
@@ -128,7 +141,7 @@ async def test_a_topic_that_one_name_server_does_not_know_is_asked_of_the_others
 
 async def test_a_topic_that_no_name_server_knows_is_not_there():
     async with Servers(does_not_know, does_not_know) as servers:
-        asked = servers.name_servers(await closed_address())
+        asked = servers.name_servers(closed_address())
         assert (await asked.request(route_request(), 3000)).code == ResponseCode.TOPIC_NOT_EXIST
         assert [len(server.requests) for server in servers.servers] == [1, 1]
 

@@ -89,7 +89,7 @@ async def test_sends_go_to_queues_in_turn():
 
 async def test_after_a_connect_error_the_other_broker_is_tried():
     async with scripted_cluster() as cluster:
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         await cluster.add_broker("b")
         async with producer_of(cluster) as producer:
             results = [await producer.send(Message("T", b"x")) for _ in range(8)]
@@ -258,7 +258,7 @@ async def test_oneway_raises_what_is_known_here_and_nothing_else():
                 await asyncio.sleep(0)
         assert all(request.is_oneway for request in broker.requests_of(RequestCode.SEND_MESSAGE_V2))
     async with scripted_cluster() as cluster:
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         async with producer_of(cluster) as producer:
             with pytest.raises(ConnectFailed):
                 await producer.send_oneway(Message("T", b"x"))
@@ -378,7 +378,7 @@ async def test_without_any_route_the_send_fails():
 
 
 async def test_without_name_server_the_send_fails():
-    async with Producer(await closed_address(), "PG") as producer:
+    async with Producer(closed_address(), "PG") as producer:
         with pytest.raises(NoNameServer) as caught:
             await producer.send(Message("T", b"x"))
     assert caught.value.code == 10004
@@ -398,7 +398,7 @@ async def test_a_silent_name_server_does_not_hold_a_send_longer_than_it_may_take
 async def test_a_second_name_server_serves_when_the_first_does_not():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a")
-        addresses = f"{await closed_address()};{cluster.name_server.address}"
+        addresses = f"{closed_address()};{cluster.name_server.address}"
         async with Producer(addresses, "PG") as producer:
             await producer.send(Message("T", b"x"))
 
@@ -880,7 +880,7 @@ class ConnectionCount:
 @in_virtual_time
 async def test_a_refused_connection_is_tried_again_after_growing_pauses():
     async with scripted_cluster() as cluster:
-        address = await closed_address()
+        address = closed_address()
         cluster.add_unreachable_broker("a", address)
         async with producer_of(cluster) as producer:
             await producer.fetch_publish_message_queues("T")
@@ -900,7 +900,7 @@ async def test_a_refused_connection_is_tried_again_after_growing_pauses():
 @in_virtual_time
 async def test_when_the_broker_does_not_come_back_the_send_fails_within_its_time():
     async with scripted_cluster() as cluster:
-        cluster.add_unreachable_broker("a", await closed_address())
+        cluster.add_unreachable_broker("a", closed_address())
         async with producer_of(cluster) as producer:
             begun = now_ms()
             with pytest.raises(SendFailed, match="after 8 attempts in 2800 ms") as caught:
@@ -945,7 +945,7 @@ async def test_where_no_broker_comes_a_first_send_says_so_at_the_end_of_its_time
 
 async def test_a_refused_connection_is_a_failure_like_others_where_that_is_asked_for():
     async with scripted_cluster() as cluster:
-        address = await closed_address()
+        address = closed_address()
         cluster.add_unreachable_broker("a", address)
         async with producer_of(cluster, retry_refused_connection=False) as producer:
             with ConnectionCount(address) as tries, pytest.raises(SendFailed, match="after 3 attempts"):
@@ -956,7 +956,7 @@ async def test_a_refused_connection_is_a_failure_like_others_where_that_is_asked
 @in_virtual_time
 async def test_another_broker_is_asked_at_once_and_the_refused_one_is_left_alone():
     async with scripted_cluster() as cluster:
-        address = await closed_address()
+        address = closed_address()
         cluster.add_unreachable_broker("a", address)
         await cluster.add_broker("b")
         async with producer_of(cluster) as producer:
@@ -972,7 +972,7 @@ async def test_another_broker_is_asked_at_once_and_the_refused_one_is_left_alone
 async def test_refused_connections_of_all_brokers_take_turns():
     async with scripted_cluster() as cluster:
         for name in "ab":
-            cluster.add_unreachable_broker(name, await closed_address())
+            cluster.add_unreachable_broker(name, closed_address())
         async with producer_of(cluster, send_msg_timeout=500) as producer:
             with pytest.raises(SendFailed) as caught:
                 await producer.send(Message("T", b"x"))
@@ -983,7 +983,7 @@ async def test_refused_connections_of_all_brokers_take_turns():
 @in_virtual_time
 async def test_an_ordered_send_waits_for_its_broker_and_is_sent_once():
     async with scripted_cluster() as cluster:
-        address = await closed_address()
+        address = closed_address()
         cluster.add_unreachable_broker("a", address)
         await cluster.add_broker("b")
         async with producer_of(cluster) as producer:

@@ -37,7 +37,7 @@ from tests.unit.client.scripted_group import Held
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 LADDER = "10ms 15ms 20ms 25ms 30ms 35ms 40ms 45ms 50ms"
-TIME_LIMIT = 20
+TIME_LIMIT = 60
 
 
 @pytest.fixture

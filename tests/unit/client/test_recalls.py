@@ -28,7 +28,7 @@ async def recalled(script, *arguments, **options):
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a")
         broker = await cluster.add_broker("b", others=answers)
-        async with Producer(cluster.name_server.address, "PG", ProducerConfig(send_msg_timeout=1000)) as producer:
+        async with Producer(cluster.name_server.address, "PG", ProducerConfig(send_msg_timeout=60_000)) as producer:
             answer = await producer.recall(*arguments, **options)
         return answer, [RecallMessageRequest.decode(each) for each in broker.requests_of(RequestCode.RECALL_MESSAGE)]
 

@@ -14,6 +14,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import refused, scripted_cluster, stored
+from tests.virtual_time import in_virtual_time
 
 QUEUE = MessageQueue("T", "a", 0)
 
@@ -147,6 +148,7 @@ async def test_a_broker_that_is_busy_is_asked_again_before_anything_is_left_out(
         assert not [send for send in broker.sends() if "NOT_WHOLE_REASON" in send.properties]
 
 
+@in_virtual_time
 async def test_a_broker_that_stays_busy_is_asked_for_a_time(monkeypatch):
     monkeypatch.setattr(sending, "LETTER_WAIT_MS", 20)
     async with scripted_cluster() as cluster:

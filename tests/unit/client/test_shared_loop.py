@@ -48,7 +48,7 @@ def test_nothing_that_is_called_in_the_loop_ends_it(end, caplog):
 
     with pytest.raises(end):
         shared_loop.run(leave())
-    assert shared_loop.submit(asyncio.sleep(0, 7)).result(10) == 7
+    assert shared_loop.submit(asyncio.sleep(0, 7)).result(60) == 7
     assert f"raised {end.__name__}; the loop goes on" in caplog.text
 
 
@@ -67,7 +67,7 @@ class HandsOverWhenItIsBegun(Future):
 
     def add_done_callback(self, function):
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(self.hand_over).result(30)
+            thread.submit(self.hand_over).result(60)
         super().add_done_callback(function)
 
 
@@ -84,7 +84,7 @@ def test_however_many_coroutines_are_handed_over_the_loop_turns_meanwhile(first)
 
     async def hold():
         asyncio.get_running_loop().call_soon(count_turns)
-        handed.wait(30)
+        handed.wait(60)
 
     async def begun():
         return turn
@@ -102,8 +102,8 @@ def test_however_many_coroutines_are_handed_over_the_loop_turns_meanwhile(first)
         held = shared_loop.submit(hold())
         hand_all_over()
         handed.set()
-    held.result(30)
-    turns = [future.result(30) for future in futures]
+    held.result(60)
+    turns = [future.result(60) for future in futures]
     is_over = True
     assert len(turns) == 1000
     assert max(Counter(turns).values()) <= shared_loop._BEGUN_AT_ONCE
@@ -125,8 +125,8 @@ def test_cancelling_the_future_cancels_the_coroutine_and_the_other_way_round():
         await asyncio.sleep(0)
 
     future = shared_loop.submit(wait())
-    assert begun.wait(30)
+    assert begun.wait(60)
     assert future.cancel()
-    assert ended.wait(30)
+    assert ended.wait(60)
     with pytest.raises(CancelledError):
-        shared_loop.submit(cancelled()).result(30)
+        shared_loop.submit(cancelled()).result(60)

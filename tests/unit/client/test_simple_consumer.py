@@ -82,7 +82,7 @@ async def test_a_message_that_is_not_acknowledged_comes_again(broker: BothProtoc
         again = []
         while not again:
             again = await consumer.receive(16, 30_000)
-        assert 0.9 <= time.monotonic() - changed_at < 5
+        assert 0.9 <= time.monotonic() - changed_at < 25
         assert [(each.body, each.topic, each.delivery_attempt) for each in again] == [(b"tea", "orders", 2)]
         with pytest.raises(ReceiptInvalid, match="invisible time"):
             await consumer.ack(message)
@@ -154,11 +154,11 @@ async def test_a_condition_that_is_none_is_refused_before_anything_is_received(b
 async def test_a_receive_that_finds_nothing_waits_as_long_as_it_is_told(broker: BothProtocols, protocol: str) -> None:
     async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
         await begin(consumer)
-        waiting = asyncio.ensure_future(consumer.receive(16, 30_000, await_duration_ms=10_000))
+        waiting = asyncio.ensure_future(consumer.receive(16, 30_000, await_duration_ms=60_000))
         await asyncio.sleep(0.2)
         assert not waiting.done()
         await send(broker, b"tea")
-        [message] = await asyncio.wait_for(waiting, 5)
+        [message] = await asyncio.wait_for(waiting, 30)
         assert message.body == b"tea"
 
 
@@ -188,7 +188,7 @@ async def test_a_delayed_message_comes_in_its_time_and_a_recalled_one_never(brok
         messages = []
         while not messages:
             messages = await consumer.receive(16, 30_000)
-        assert 1.9 <= time.monotonic() - begun < 6
+        assert 1.9 <= time.monotonic() - begun < 30
         assert [message.body for message in messages] == [b"tea"]
         assert await consumer.receive(16, 30_000, await_duration_ms=2_500) == []
 

@@ -37,7 +37,7 @@ class Listener:
         return ConsumeStatus.RECONSUME_LATER if failed else ConsumeStatus.CONSUME_SUCCESS
 
     async def until(self, *bodies):
-        async with asyncio.timeout(20), self._came:
+        async with asyncio.timeout(60), self._came:
             await self._came.wait_for(lambda: sorted(self.bodies) == sorted(bodies))
 
 

@@ -33,7 +33,7 @@ def test_send_consume_and_look(regulus_server):
             queue = producer.fetch_publish_message_queues("T")[1]
             assert producer.send(Message("T", b"0"), queue=queue).message_queue == queue
             futures = [producer.send_async(Message("T", b"%d" % number)) for number in range(1, 5)]
-            assert len({future.result(10).message_id for future in futures}) == 4
+            assert len({future.result(60).message_id for future in futures}) == 4
             producer.send_batch([Message("T", b"%d" % number) for number in range(5, 8)])
             producer.send_oneway(Message("T", b"8"))
             with pytest.raises(MessageIllegal):
@@ -42,7 +42,7 @@ def test_send_consume_and_look(regulus_server):
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
         consumer.subscribe("T")
         with consumer:
-            assert done.wait(20)
+            assert done.wait(60)
             assert len(consumer.assigned_queues()) == 3
             consumer.suspend()
             consumer.resume()

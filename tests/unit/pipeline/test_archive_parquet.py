@@ -89,7 +89,7 @@ def test_one_item_is_made_ahead_and_not_two():
     with ThreadPoolExecutor(1) as maker:
         ahead = made_ahead(items(), maker)
         assert next(ahead) == 0
-        assert made[1].wait(10)
+        assert made[1].wait(60)
         assert not made[2].is_set()
         assert list(ahead) == [1, 2, 3]
 

@@ -86,7 +86,7 @@ class Caller:
         self.channel = channel or grpc.aio.insecure_channel(f"127.0.0.1:{port}")
 
     async def call(self, method: str, request: Any, metadata: tuple[tuple[str, str], ...] = METADATA,
-                   within_s: float = 10) -> Any:
+                   within_s: float = 60) -> Any:
         _, response_type = messages.method_types()[method]
         call = self.channel.unary_unary(f"/{messages.SERVICE}/{method}",
                                         request_serializer=lambda each: each.SerializeToString(),
@@ -94,7 +94,7 @@ class Caller:
         return await call(request, metadata=metadata, timeout=within_s)
 
     async def raw(self, method: str, data: bytes) -> bytes:
-        return await self.channel.unary_unary(f"/{messages.SERVICE}/{method}")(data, metadata=METADATA, timeout=10)
+        return await self.channel.unary_unary(f"/{messages.SERVICE}/{method}")(data, metadata=METADATA, timeout=60)
 
     def receive(self, request: Any, timeout: float = 10, metadata: tuple[tuple[str, str], ...] = METADATA) -> Any:
         call = self.channel.unary_stream(f"/{messages.SERVICE}/ReceiveMessage",
@@ -106,4 +106,4 @@ class Caller:
         call = self.channel.stream_stream(f"/{messages.SERVICE}/Telemetry",
                                           request_serializer=lambda each: each.SerializeToString(),
                                           response_deserializer=messages.TelemetryCommand.FromString)
-        return call(metadata=metadata, timeout=20)
+        return call(metadata=metadata, timeout=60)

@@ -12,6 +12,7 @@ from regulus.wire.grpc import messages
 
 # The test vector: HMAC-SHA1 of the date with the secret, in hexadecimal.
 DATE, SIGNATURE = "20240102T030405Z", "ba68152c2e9732b52ef93e90593038dfa619d8e7"
+SIGNATURE_OF_NO_DATE = "06ab8f5411002dd455cdd2d307f68147396b1ff1"
 PUB, SUB = (Action.PUB,), (Action.SUB,)
 
 
@@ -54,12 +55,19 @@ def test_who_signed_as_the_clients_do_may(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "date"), [
     ("", DATE), ("MQv2-HMAC-SHA1", DATE), (authorization("0" * 40), DATE), (authorization(""), DATE),
-    (authorization(), "20240102T030406Z"), (authorization(), ""), (authorization(credential=""), DATE),
+    (authorization(), "20240102T030406Z"), (authorization(), ""),
+    (authorization(SIGNATURE_OF_NO_DATE), ""), (authorization(credential=""), DATE),
     (authorization(credential="BK"), DATE), (authorization("ü" * 40), DATE), (authorization() + " " * 2000, DATE)])
 def test_who_did_not_may_not(text: str, date: str) -> None:
     with pytest.raises(CallRefused, match="signature is missing or wrong") as refused:
         check(text, date)
     assert refused.value.code == 40100
+
+
+def test_who_names_a_user_in_place_of_signing_is_nobody() -> None:
+    caller = Caller(client_id="AK", language="AK", version="AK", authority="AK", user="AK", date_time=DATE, peer="AK:1")
+    with pytest.raises(CallRefused, match="signature is missing or wrong"):
+        CallAccess(OneUser).check("SendMessage", send(), caller)
 
 
 def test_who_may_not_is_told_so_and_is_noted() -> None:
@@ -68,6 +76,13 @@ def test_who_may_not_is_told_so_and_is_noted() -> None:
         access.check("SendMessage", send("Payments"), Caller(authorization=authorization(), date_time=DATE, peer="h:1"))
     ((kind, names),) = access.happenings.take().items()
     assert (kind, str(names)) == ("denied by access control", "SendMessage of h:1: the test says no")
+
+
+def test_who_may_send_to_one_topic_is_asked_for_transactions_of_no_other() -> None:
+    access = CallAccess(OneUser)
+    assert access.may_send("AK", "h", "Orders")
+    assert not access.may_send("AK", "h", "Payments")
+    assert not access.may_send("", "h", "Orders")
 
 
 def topic(name: str, *actions: Action) -> Need:
@@ -97,6 +112,8 @@ def settings(**fields: Any) -> Any:
      {GROUP, topic("t", Action.SUB)}),
     ("Heartbeat", messages.HeartbeatRequest(client_type=1), set()),
     ("Heartbeat", messages.HeartbeatRequest(client_type=2, group=G), {GROUP}),
+    ("Heartbeat", messages.HeartbeatRequest(client_type=1, group=G), {GROUP}),
+    ("Heartbeat", messages.HeartbeatRequest(client_type=3), {Need(ResourceKind.GROUP, "", SUB)}),
     ("NotifyClientTermination", messages.NotifyClientTerminationRequest(), set()),
     ("NotifyClientTermination", messages.NotifyClientTerminationRequest(group=G), {GROUP}),
     ("Telemetry", settings(publishing=messages.Publishing(topics=[T])), {topic("t", Action.PUB)}),

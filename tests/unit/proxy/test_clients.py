@@ -9,17 +9,24 @@ from regulus.proxy.config import ProxyConfig
 from regulus.wire.grpc import messages
 
 
+class Clock:
+    now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
 def called(client_id: str, user: str = "") -> Caller:
     return Caller(client_id=client_id, user=user)
 
 
 async def test_producers_are_asked_in_turn_and_only_those_that_hear_us() -> None:
-    clients = Clients(ProxyConfig())
+    clients = Clients(ProxyConfig(), Clock())
     streams = [Stream(), Stream()]
     for number, stream in enumerate(streams):
-        clients.sends_to(called(f"c{number}"), "t", 0)
-        clients.opened(called(f"c{number}"), stream, 0)
-    clients.sends_to(called("deaf"), "t", 0)
+        clients.sends_to(called(f"c{number}"), "t")
+        clients.opened(called(f"c{number}"), stream)
+    clients.sends_to(called("deaf"), "t")
     assert {id(clients.producer_stream("t")) for _ in range(4)} == {id(each) for each in streams}
     clients.closed("c0", streams[0])
     assert {id(clients.producer_stream("t")) for _ in range(4)} == {id(streams[1])}
@@ -31,12 +38,30 @@ async def test_producers_are_asked_in_turn_and_only_those_that_hear_us() -> None
     assert clients.producer_topics() == []
 
 
+@pytest.mark.parametrize("count", [10, 5_000])
+async def test_whom_to_ask_costs_the_same_for_any_number_of_senders(count: int) -> None:
+    clients = Clients(ProxyConfig(), Clock())
+    for number in range(count):
+        clients.sends_to(called(f"c{number}"), "t")
+        clients.opened(called(f"c{number}"), Stream())
+    looked: list[object] = []
+
+    def may(client: object) -> bool:
+        looked.append(client)
+        return True
+
+    found = {id(clients.producer_stream("t", may)) for _ in range(10)}
+    assert (len(found), len(looked)) == (10, 10)
+    assert clients.producer_stream("t", lambda client: looked.append(client) is not None) is None
+    assert len(looked) <= 1_010
+
+
 async def test_the_latest_stream_of_a_client_counts() -> None:
-    clients = Clients(ProxyConfig())
+    clients = Clients(ProxyConfig(), Clock())
     first, second = Stream(), Stream()
-    clients.sends_to(called("c"), "t", 0)
-    clients.opened(called("c"), first, 0)
-    clients.opened(called("c"), second, 0)
+    clients.sends_to(called("c"), "t")
+    clients.opened(called("c"), first)
+    clients.opened(called("c"), second)
     clients.closed("c", first)
     assert clients.producer_stream("t") is second
 
@@ -70,40 +95,63 @@ async def test_what_waits_on_a_stream_leaves_before_it_ends_and_nothing_after() 
 
 async def test_topics_that_clients_send_to_are_bounded_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regulus.proxy.clients.SENDERS_MAX", 3)
-    clients = Clients(ProxyConfig())
+    clients = Clients(ProxyConfig(), Clock())
     for topic in ("t", "u", "t"):
-        clients.sends_to(called("c"), topic, 0)
-    clients.sends_to(called("d"), "t", 0)
+        clients.sends_to(called("c"), topic)
+    clients.sends_to(called("d"), "t")
     with pytest.raises(CallRefused, match="3 topics in all"):
-        clients.sends_to(called("d"), "u", 0)
+        clients.sends_to(called("d"), "u")
     clients.forget("c")
-    clients.sends_to(called("d"), "u", 0)
+    clients.sends_to(called("d"), "u")
+
+
+async def test_clients_and_the_topics_of_each_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regulus.proxy.clients.CLIENTS_MAX", 2)
+    monkeypatch.setattr("regulus.proxy.clients.TOPICS_OF_CLIENT_MAX", 2)
+    clients = Clients(ProxyConfig(), Clock())
+    for topic in ("t", "u", "t"):
+        clients.sends_to(called("c"), topic)
+    with pytest.raises(CallRefused, match="2 topics already") as refused:
+        clients.sends_to(called("c"), "v")
+    assert refused.value.code == 40000
+    clients.heard(called("d"))
+    clients.heard(called("c"))
+    with pytest.raises(CallRefused, match="2 clients are known") as refused:
+        clients.heard(called("e"))
+    assert refused.value.code == 42900
+    clients.forget("d")
+    clients.heard(called("e"))
 
 
 async def test_clients_that_are_silent_are_forgotten_unless_their_stream_is_open() -> None:
-    clients = Clients(ProxyConfig())
-    clients.heard(called("silent"), 0)
-    clients.opened(called("open"), Stream(), 0)
-    clients.heard(called("late"), 1)
-    clients.heard(called("silent too"), 0)
-    clients.heard(called("silent"), 5)
-    assert clients.expired(120_000) == []
-    assert clients.expired(120_001) == ["late", "silent too"]
+    clock = Clock()
+    clients = Clients(ProxyConfig(), clock)
+    clients.heard(called("silent"))
+    clients.opened(called("open"), Stream())
+    clock.now_ms = 1
+    clients.heard(called("late"))
+    clients.heard(called("silent too"))
+    clock.now_ms = 5
+    clients.heard(called("silent"))
+    clock.now_ms = 120_000
+    assert clients.expired() == []
+    clock.now_ms = 120_001
+    assert clients.expired() == ["late", "silent too"]
 
 
 async def test_a_client_id_belongs_to_the_user_who_brought_it_until_the_client_is_gone() -> None:
-    clients = Clients(ProxyConfig())
+    clients = Clients(ProxyConfig(), Clock())
     stream = Stream()
-    clients.sends_to(called("c", "owner"), "t", 0)
-    clients.opened(called("c", "owner"), stream, 0)
+    clients.sends_to(called("c", "owner"), "t")
+    clients.opened(called("c", "owner"), stream)
     for user in ("other", ""):
         with pytest.raises(CallRefused, match="another user") as refused:
-            clients.opened(called("c", user), Stream(), 0)
+            clients.opened(called("c", user), Stream())
         assert refused.value.code == 40100
         with pytest.raises(CallRefused, match="another user"):
-            clients.sends_to(called("c", user), "u", 0)
+            clients.sends_to(called("c", user), "u")
     assert clients.producer_stream("t") is stream
     assert clients.producer_topics() == ["t"]
     clients.forget("c")
-    clients.sends_to(called("c", "other"), "u", 0)
+    clients.sends_to(called("c", "other"), "u")
     assert clients.producer_topics() == ["u"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.embedded import RegulusWithFront
+from regulus.proxy.receipt_handle import parse
 from regulus.proxy.server import now_ms
 from regulus.server.assembly import Regulus
 from regulus.testing.running_server import small_store
@@ -43,7 +45,7 @@ async def make_topic(server: RegulusWithFront, topic: str, kind: str) -> None:
     answer = await ask("broker-a", RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, {
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "2", "perm": "6",
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-        "attributes": f"+message.type={kind}"}), 5000)
+        "attributes": f"+message.type={kind}"}), 60_000)
     assert answer.code == 0, answer
 
 
@@ -100,7 +102,7 @@ async def test_a_transaction_without_an_end_is_asked_for_and_committed(make: Mak
     await stream.read()
     sent = await caller.call("SendMessage", send_request("trans", message_type=4))
     assert sent.status.code == 20000
-    asked = (await asyncio.wait_for(stream.read(), 20)).recover_orphaned_transaction_command
+    asked = (await asyncio.wait_for(stream.read(), 60)).recover_orphaned_transaction_command
     assert asked.message.body == b"body"
     # Where the half message lies now: it is put back each time that nobody could be asked.
     assert asked.transaction_id.startswith("01AB@broker-a@")
@@ -168,6 +170,38 @@ async def test_a_forged_handle_acknowledges_nothing(make: Make) -> None:
     await caller.channel.close()
 
 
+async def test_in_order_a_new_handle_counts_as_long_as_its_message_is_hidden(make: Make) -> None:
+    server = await make()
+    orderly = json.dumps({"groupName": "g", "consumeMessageOrderly": True}).encode()
+    connection = server.regulus.broker_server.connect(lambda command: _nothing())
+    answer = await connection.ask(RemotingCommand.request(
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=orderly), 60_000)
+    assert answer.code == 0
+    caller = Caller(server.front.port)
+    request = messages.ReceiveMessageRequest(group=messages.Resource(name="g"), batch_size=1)
+    request.message_queue.topic.name, request.message_queue.broker.name = "Orders", "broker-a"
+    request.invisible_duration.seconds = 10
+    assert [each.message async for each in caller.receive(request, 3) if each.HasField("message")] == []
+    assert (await caller.call("SendMessage", send_request())).status.code == 20000
+    (message,) = [each.message async for each in caller.receive(request, 10) if each.HasField("message")]
+    orders, group = messages.Resource(name="Orders"), messages.Resource(name="g")
+    first = message.system_properties.receipt_handle
+    popped_ms = parse(first).pop_time
+    while now_ms() <= popped_ms + 50:
+        await asyncio.sleep(0.01)
+    change = messages.ChangeInvisibleDurationRequest(group=group, topic=orders, receipt_handle=first)
+    change.invisible_duration.seconds = 20
+    before_ms = now_ms()
+    changed = await caller.call("ChangeInvisibleDuration", change)
+    assert changed.status.code == 20000
+    assert 20_000 <= parse(changed.receipt_handle).visible_at_ms - before_ms <= now_ms() - before_ms + 20_000
+    entry = messages.AckMessageEntry(receipt_handle=changed.receipt_handle)
+    response = await caller.call("AckMessage", messages.AckMessageRequest(group=group, topic=orders, entries=[entry]))
+    assert response.status.code == 20000
+    connection.close()
+    await caller.channel.close()
+
+
 async def test_users_of_the_broker_are_those_of_the_front(make: Make) -> None:
     server = await make(authentication_enabled=True, authorization_enabled=True,
                         init_authentication_user='{"username":"admin","password":"admin-secret"}')
@@ -216,5 +250,5 @@ async def test_a_port_that_is_taken_stops_only_a_front_that_was_asked_for(make: 
                 await server.start()
             continue
         await server.start()
-        assert "already in use" in server.missing
+        assert server.missing == f"{HOST}:{taken}: Address already in use"
         await server.stop()

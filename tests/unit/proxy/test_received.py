@@ -2,11 +2,14 @@
 
 import zlib
 
+import pytest
+
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.proxy.received import split_name, to_message
 
 HOST = host_bytes("10.0.0.9", 10911)
+SIZE_MAX = 4 << 20
 
 
 def stored(body: bytes = b"body", sys_flag: int = 0, **properties: str) -> MessageExt:
@@ -18,7 +21,7 @@ def stored(body: bytes = b"body", sys_flag: int = 0, **properties: str) -> Messa
 def test_what_stands_where() -> None:
     made = to_message(stored(UNIQ_KEY="01AB", TAGS="A", KEYS="k1 k2", color="red", __SHARDINGKEY="g",
                              TIMER_DELIVER_MS="3500", DLQ_ORIGIN_TOPIC="o", DLQ_ORIGIN_MESSAGE_ID="i", PGROUP="p",
-                             TRACE_CONTEXT="c"), "ns%Orders", "handle")
+                             TRACE_CONTEXT="c"), "ns%Orders", SIZE_MAX, "handle")
     system = made.system_properties
     assert (made.topic.resource_namespace, made.topic.name, made.body) == ("ns", "Orders", b"body")
     assert dict(made.user_properties) == {"color": "red"}
@@ -33,21 +36,45 @@ def test_what_stands_where() -> None:
     assert system.trace_context == "c"
 
 
+def test_only_of_a_sinks_message_its_place_is_hidden() -> None:
+    made = to_message(stored(SEQ="7", color="red"), "Orders", SIZE_MAX)
+    assert dict(made.user_properties) == {"SEQ": "7", "color": "red"}
+    made = to_message(stored(SINK="s/0", SEQ="1/7", color="red"), "Orders", SIZE_MAX)
+    assert dict(made.user_properties) == {"color": "red"}
+
+
 def test_a_message_of_a_4x_client_without_a_unique_key_has_its_place_for_an_id() -> None:
-    assert to_message(stored(), "Orders").system_properties.message_id == "0A00000900002A9F0000000000000100"
+    assert to_message(stored(), "Orders", SIZE_MAX).system_properties.message_id == "0A00000900002A9F0000000000000100"
 
 
 def test_a_packed_body_is_unpacked_and_one_that_cannot_be_is_passed_on() -> None:
-    made = to_message(stored(zlib.compress(b"body"), sys_flag=1), "Orders")
+    made = to_message(stored(zlib.compress(b"body"), sys_flag=1), "Orders", SIZE_MAX)
     assert (made.body, made.system_properties.body_encoding) == (b"body", 1)
-    made = to_message(stored(b"\x1f\x8brest", sys_flag=1), "Orders")
+    made = to_message(stored(b"\x1f\x8brest", sys_flag=1), "Orders", SIZE_MAX)
     assert (made.body, made.system_properties.body_encoding) == (b"\x1f\x8brest", 2)
-    made = to_message(stored(b"rubbish", sys_flag=1), "Orders")
+    made = to_message(stored(b"rubbish", sys_flag=1), "Orders", SIZE_MAX)
     assert (made.body, made.system_properties.body_encoding) == (b"rubbish", 2)
 
 
+def test_a_body_that_grows_beyond_what_may_be_sent_is_passed_on_as_it_is() -> None:
+    """A few KiB of it would keep the event loop for a tenth of a second, and 32 of them come with one receive."""
+    for size, encoding in ((SIZE_MAX, 1), (SIZE_MAX + 1, 2)):
+        packed = zlib.compress(bytes(size))
+        made = to_message(stored(packed, sys_flag=1), "Orders", SIZE_MAX)
+        assert made.system_properties.body_encoding == encoding
+        assert len(made.body) == (size if encoding == 1 else len(packed))
+
+
+@pytest.mark.parametrize(("reconsume_times", "attempt"), [(-1, 1), (-(1 << 31), 1), (0, 1), (16, 17),
+                                                          ((1 << 31) - 1, (1 << 31) - 1)])
+def test_an_attempt_is_at_least_the_first_whatever_a_sender_calls_it(reconsume_times: int, attempt: int) -> None:
+    message = stored()
+    message.reconsume_times = reconsume_times
+    assert to_message(message, "Orders", SIZE_MAX).system_properties.delivery_attempt == attempt
+
+
 def test_what_protobuf_cannot_carry_does_not_keep_a_message_back() -> None:
-    made = to_message(stored(color="\ud800", TIMER_DELIVER_MS="soon", UNIQ_KEY="\udfff"), "Orders")
+    made = to_message(stored(color="\ud800", TIMER_DELIVER_MS="soon", UNIQ_KEY="\udfff"), "Orders", SIZE_MAX)
     assert dict(made.user_properties) == {"color": "?"}
     assert made.system_properties.message_id == "?"
     assert not made.system_properties.HasField("delivery_timestamp")

@@ -78,14 +78,18 @@ async def test_what_failed_may_be_tried_again_and_is_renewed_meanwhile(brokers: 
     assert len(renewing) == 0
 
 
-async def test_after_three_hours_the_message_goes_back_with_the_groups_delay(brokers: ScriptedBrokers) -> None:
+@pytest.mark.parametrize(("attempts", "delay_ms"), [(0, 1_000), (2, 10_000), (17, 7_200_000), (40, 7_200_000)])
+async def test_after_three_hours_the_message_goes_back_with_the_groups_delay(brokers: ScriptedBrokers, attempts: int,
+                                                                             delay_ms: int) -> None:
     clock = Clock()
     brokers.answers[CHANGE] = changed
-    renewing = make(brokers, clock)
+    renewing = Renewing(brokers, ProxyConfig(), clock, {"client"}.__contains__)
+    renewing.add(Renewed(key=KEY, topic="normal", message_id="1", handle=parse(KEY[2]), taken_at_ms=clock.now_ms,
+                         attempts=attempts))
     clock.now_ms += 10_800_000
     renewing.begin_due()
     await renewing.finish()
-    assert [ext["invisibleTime"] for ext in brokers.asked_for(CHANGE)] == ["1000"]
+    assert [ext["invisibleTime"] for ext in brokers.asked_for(CHANGE)] == [str(delay_ms)]
     assert len(renewing) == 0
 
 
@@ -166,6 +170,19 @@ async def test_what_fails_for_a_client_that_is_gone_meanwhile_is_released(broker
     assert len(renewing) == 0
 
 
+async def test_a_stop_releases_all_that_was_renewed(brokers: ScriptedBrokers) -> None:
+    """However many steps that takes: no other front knows their handles."""
+    brokers.answers[CHANGE] = changed
+    renewing = Renewing(brokers, ProxyConfig(), Clock(), lambda client_id: True)
+    for number in range(600):
+        renewing.add(Renewed(key=("client", "group", str(number)), topic="normal", message_id="1",
+                             handle=parse(KEY[2]), taken_at_ms=0, renewals=number % 2))
+    renewing.give_up()
+    await renewing.finish()
+    assert [ext["invisibleTime"] for ext in brokers.asked_for(CHANGE)] == ["1000"] * 300
+    assert len(renewing) == 300
+
+
 async def test_a_broker_that_does_not_answer_holds_up_no_other(brokers: ScriptedBrokers,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """More renewals than one lane does at once are due at the one before the other's first is."""
@@ -200,10 +217,45 @@ async def test_a_change_has_a_time_limit_and_is_tried_again(brokers: ScriptedBro
     assert len(renewing) == 1
     brokers.dead = ""
     brokers.answers[CHANGE] = changed
-    clock.now_ms += 1_000
+    clock.now_ms += 5_000
     renewing.begin_due()
     await renewing.finish()
     assert len(brokers.asked_for(CHANGE)) == 2
+
+
+async def test_at_the_end_what_was_renewed_is_released_and_what_was_not_keeps_its_handle(
+        brokers: ScriptedBrokers) -> None:
+    """A client that goes on at another front has the first handle only."""
+    clock = Clock()
+    brokers.answers[CHANGE] = changed
+    renewing = make(brokers, clock)
+    clock.now_ms += 45_000
+    renewing.begin_due()
+    async with asyncio.timeout(60):
+        while not renewing._renewals._kept[KEY].renewals:
+            await asyncio.sleep(0)
+    later = "0 1045000 60000 1 0 a 0 1 0"
+    renewing.add(Renewed(key=("client", "g", later), topic="normal", message_id="2", handle=parse(later),
+                         taken_at_ms=clock.now_ms))
+    renewing.give_up()
+    await renewing.finish()
+    asked = [(ext["offset"], ext["invisibleTime"], ext["extraInfo"].split()[1]) for ext in brokers.asked_for(CHANGE)]
+    assert asked == [("0", "60000", "1000000"), ("0", "1000", "1045000")]
+
+
+async def test_what_a_client_has_of_another_group_than_it_left_is_not_renewed_without_it(
+        brokers: ScriptedBrokers) -> None:
+    clock, known = Clock(), {"client"}
+    brokers.answers[CHANGE] = changed
+    renewing = Renewing(brokers, ProxyConfig(), clock, known.__contains__)
+    renewing.add(Renewed(key=KEY, topic="normal", message_id="1", handle=parse(KEY[2]), taken_at_ms=clock.now_ms))
+    known.clear()
+    renewing.release_client("client", "another")
+    clock.now_ms += 45_000
+    renewing.begin_due()
+    await renewing.finish()
+    assert [ext["invisibleTime"] for ext in brokers.asked_for(CHANGE)] == ["1000"]
+    assert len(renewing) == 0
 
 
 async def test_only_what_a_client_has_of_one_group_is_released(brokers: ScriptedBrokers) -> None:
@@ -215,3 +267,24 @@ async def test_only_what_a_client_has_of_one_group_is_released(brokers: Scripted
     assert len(renewing) == 0
     await renewing.finish()
     assert len(brokers.asked_for(CHANGE)) == 1
+
+
+async def test_a_client_that_had_many_is_released_in_steps_and_at_the_end_whatever_is_left(
+        brokers: ScriptedBrokers) -> None:
+    clock = Clock()
+    brokers.answers[CHANGE] = changed
+    renewing = make(brokers, clock)
+    handles = [f"0 1000000 60000 1 0 a 0 {number} 0" for number in range(1, 601)]
+    for handle in handles:
+        renewing.add(Renewed(key=("client", "many", handle), topic="normal", message_id="1", handle=parse(handle),
+                             taken_at_ms=clock.now_ms))
+    renewing.release_client("client", "many")
+    assert len(renewing) == 601 - 256
+    assert renewing.begin_due()
+    assert len(renewing) == 601 - 512
+    renewing.give_up()
+    await renewing.finish()
+    asked = brokers.asked_for(CHANGE)
+    assert sorted(int(ext["offset"]) for ext in asked) == list(range(1, 601))
+    assert {ext["invisibleTime"] for ext in asked} == {"1000"}
+    assert len(renewing) == 1

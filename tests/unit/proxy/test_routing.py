@@ -31,6 +31,13 @@ def test_queues_are_told_with_what_may_be_done(reads: int, writes: int, perm: in
     assert all(list(entry.accept_message_types) == [2] for entry in entries)
 
 
+def test_only_masters_are_received_from() -> None:
+    assert routing.readable_brokers(route(2, 2, 6, (0, 1))) == ["a"]
+    for told in (route(2, 2, 6, (1,)), route(0, 2, 6), route(2, 2, 2)):
+        assert routing.readable_brokers(told) == []
+        assert list(routing.assignments(told, TOPIC, ENDPOINTS, fifo=False)) == []
+
+
 def test_replicas_are_told_too_and_all_by_the_address_that_the_client_used() -> None:
     entries = list(routing.queue_entries(route(1, 1, 6, (1, 0)), TOPIC, ENDPOINTS, [MessageType.NORMAL]))
     assert [(entry.broker.id, entry.broker.endpoints) for entry in entries] == [(0, ENDPOINTS), (1, ENDPOINTS)]

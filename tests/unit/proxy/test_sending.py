@@ -55,8 +55,9 @@ def test_a_half_message_is_marked_and_may_say_when_it_is_asked_for() -> None:
     assert (sendable.kind, sendable.sys_flag) == (4, 4)
     assert sendable.message.properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "3600"
     assert sendable.message.properties["TRAN_MSG"] == "true"
-    made.system_properties.orphaned_transaction_recovery_duration.seconds = 3601
-    assert refusal(made) == 40000
+    for seconds in (3601, -1):
+        made.system_properties.orphaned_transaction_recovery_duration.seconds = seconds
+        assert refusal(made) == 40000
 
 
 def test_a_delayed_message_has_its_time_which_is_at_most_a_day_away() -> None:
@@ -66,6 +67,8 @@ def test_a_delayed_message_has_its_time_which_is_at_most_a_day_away() -> None:
     assert (sendable.kind, sendable.message.properties["TIMER_DELIVER_MS"]) == (3, "1700086400000")
     made.system_properties.delivery_timestamp.FromMilliseconds(NOW_MS + 86_400_001)
     assert refusal(made) == 40012
+    made.system_properties.delivery_timestamp.FromMilliseconds(-5)
+    assert sendables(made)[0].message.properties["TIMER_DELIVER_MS"] == "0"
 
 
 def with_property(name: str, value: str) -> Any:
@@ -77,6 +80,12 @@ def with_property(name: str, value: str) -> Any:
 def with_key(key: str) -> Any:
     made = message()
     made.system_properties.keys.append(key)
+    return made
+
+
+def with_keys(count: int) -> Any:
+    made = message()
+    made.system_properties.keys.extend(["k"] * count)
     return made
 
 
@@ -96,19 +105,24 @@ def with_properties(count: int, size: int = 1) -> Any:
 @pytest.mark.parametrize(("made", "code"), [
     (with_body(b""), 41302), (with_body(bytes((4 << 20) + 1)), 41301), (with_properties(129), 43101),
     (with_properties(4, 4096), 43101), (with_property("TAGS", "x"), 40007), (with_property("POP_CK", "x"), 40007),
+    (with_property("SINK", "another/0"), 40007), (with_property("SET_BACKS", "9"), 40007),
     (with_property("a\x01b", "x"), 40007), (with_property("a", "x\x02TAGS\x01y"), 40007),
     (with_property("a", "\x85"), 40007), (message(tag="  "), 40004), (message(tag="a||b"), 40004),
-    (message(tag="a\nb"), 40004), (with_key(" "), 40005), (with_key("a\x7f"), 40005),
+    (message(tag="a\nb"), 40004), (with_key(" "), 40005), (with_keys(129), 40005), (with_key("a\x7f"), 40005),
     (message(message_id=" "), 40009), (message(message_id="a\x01b"), 40009), (message(message_group=" "), 40006),
     (message(message_group="g" * 64), 40006), (message(message_group="ü" * 32), 40006),
     (message(message_group="a\x00"), 40006), (message(trace_context="a\x02b"), 40007),
-    (message(born_host="h\x01"), 40000)])
+    (message(born_host="h\x01"), 40000), (message(message_type=4, message_id="a@b"), 40009),
+    (message(message_type=4, message_id="a b"), 40009), (message(message_type=4, message_id="a" * 129), 40009)])
 def test_what_is_refused(made: Any, code: int) -> None:
     assert refusal(made) == code
 
 
-@pytest.mark.parametrize("made", [with_body(bytes(4 << 20)), with_properties(128), with_property("a", "ü 東 |"),
-                                  message(message_group="g" * 63), with_property("__SHARDINGKEY_", "x")])
+@pytest.mark.parametrize("made", [with_body(bytes(4 << 20)), with_keys(128), with_properties(128),
+                                  with_property("a", "ü 東 |"),
+                                  message(message_group="g" * 63), with_property("__SHARDINGKEY_", "x"),
+                                  with_property("SEQ", "1/0"),
+                                  message(message_id="a@b c" * 40), message(message_type=4, message_id="a" * 128)])
 def test_what_just_passes(made: Any) -> None:
     assert len(sendables(made)) == 1
 
@@ -135,6 +149,28 @@ def test_one_message_and_a_batch_as_they_go_to_a_broker() -> None:
     assert not sending.may_share_a_batch(sendables(message(), message(message_group="g")))
     assert not sending.may_share_a_batch(sendables(message(), message(message_type=4)))
     assert not sending.may_share_a_batch(sendables(message(), message(body_encoding=2)))
+
+
+def test_a_batch_is_no_larger_than_one_body_may_be() -> None:
+    small, large = message(), with_body(bytes(600))
+    stored = 22 + 4 + len("UNIQ_KEY\x01" + "01" + "AB" * 16 + "\x02PGROUP\x01Orders\x02__BORNHOST\x01client-1\x02"
+                          "BORN_TIMESTAMP\x011699999999995\x02")
+    assert [len(each) for each in sending.batches(sendables(*[small] * 5), 2 * stored)] == [2, 2, 1]
+    assert [len(each) for each in sending.batches(sendables(*[small] * 5), 2 * stored - 1)] == [1] * 5
+    assert [len(each) for each in sending.batches(sendables(small, large, small, small), 2 * stored)] == [1, 1, 2]
+    assert [len(each) for each in sending.batches(sendables(small, message(message_group="g")), 1 << 20)] == [1, 1]
+
+
+@pytest.mark.parametrize(("size", "is_stored"), [(32_000, True), (33_000, False)])
+def test_properties_that_the_store_does_not_take_are_refused(size: int, is_stored: bool) -> None:
+    """What no limit of a user's properties holds."""
+    made = sendables(message(trace_context="t" * size))
+    if is_stored:
+        assert sending.send_command(made, "broker-a", 3).code == 310
+        return
+    with pytest.raises(CallRefused) as refused:
+        sending.send_command(made, "broker-a", 3)
+    assert refused.value.code == 43101
 
 
 def test_the_broker_of_a_recall_handle() -> None:

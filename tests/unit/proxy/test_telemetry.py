@@ -1,5 +1,6 @@
 """Telemetry streams: whose they are, what they may say, and how long they may be silent."""
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -56,6 +57,21 @@ async def test_nobody_gets_half_messages_by_the_id_of_another_users_client(guard
     await caller.channel.close()
 
 
+async def test_a_stream_that_is_refused_waits_for_its_client_to_write(guarded: ProxyServer,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is over by then breaks the write, and its client does not see why. Who never writes is told, too."""
+    caller = Caller(guarded.port)
+    for limit_s, writes in ((30.0, True), (0.05, False)):
+        monkeypatch.setattr(telemetry_streams, "FIRST_WORDS_S_MAX", limit_s)
+        stream = caller.telemetry((("x-mq-client-id", "c"), ("authorization", "nobody")))
+        reading = asyncio.ensure_future(stream.read())
+        if writes:
+            assert await asyncio.wait([reading], timeout=0.1) == (set(), {reading})
+            await stream.write(sends_to("normal"))
+        assert (await asyncio.wait_for(reading, 60)).status.code == 40100
+    await caller.channel.close()
+
+
 async def test_who_may_not_send_to_a_topic_any_more_is_asked_for_no_transaction(
         guarded: ProxyServer, brokers: ScriptedBrokers, caplog: pytest.LogCaptureFixture) -> None:
     caller = Caller(guarded.port)
@@ -100,14 +116,14 @@ async def test_who_may_not_call_is_let_into_no_stream(guarded: ProxyServer) -> N
 
 async def test_a_stream_that_brings_no_settings_ends_and_one_that_has_lives(
         caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry_streams, "SILENT_S_MAX", 0.2)
+    monkeypatch.setattr(telemetry_streams, "SILENT_S_MAX", 1.5)
     telling = caller.telemetry()
     await telling.write(sends_to("trans"))
     assert (await telling.read()).status.code == 20000
     silent = caller.telemetry((("x-mq-client-id", "silent"),))
     await silent.write(messages.TelemetryCommand())
     assert await silent.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "no settings for 0.2 s" in await silent.details()
+    assert "no settings for 1.5 s" in await silent.details()
     await telling.write(sends_to("trans"))
     assert (await telling.read()).status.code == 20000
     telling.cancel()
@@ -165,12 +181,28 @@ async def test_settings_of_too_many_topics_or_bytes_end_the_stream(caller: Calle
     large = messages.Settings(client_type=2)
     large.subscription.group.name = "g"
     large.user_agent.hostname = "h" * telemetry_streams.COMMAND_SIZE_MAX
-    for told, words in ((many, "1024 are the most"), (wrong, "a/b"), (large, "262144 are the most"),
+    nameless = messages.Settings(client_type=2)
+    nameless.subscription.group.name = "a/b"
+    for told, words in ((many, "1024 are the most"), (wrong, "a/b"),
+                        (nameless, "the name of the group"), (large, "262144 are the most"),
                         (sends_to(*["trans"] * (TOPICS_OF_CLIENT_MAX + 1)).settings, "1024 are the most")):
         stream = caller.telemetry()
         await stream.write(messages.TelemetryCommand(settings=told))
         assert await stream.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert words in await stream.details()
+
+
+async def test_a_client_whose_stream_has_ended_is_not_there_for_ever(caller: Caller, front: ProxyServer) -> None:
+    stream = caller.telemetry()
+    await stream.write(sends_to("trans"))
+    assert (await stream.read()).status.code == 20000
+    client = front._clients.get("client-1")
+    assert client is not None
+    assert client.stream is not None
+    stream.cancel()
+    async with asyncio.timeout(60):
+        while client.stream is not None:
+            await asyncio.sleep(0.01)
 
 
 async def test_brokers_hear_of_no_topic_that_is_not_there(caller: Caller, front: ProxyServer) -> None:
@@ -204,7 +236,7 @@ async def test_what_was_said_on_a_stream_arrives_before_its_end(guarded: ProxySe
 
 
 async def test_node_js_is_told_its_newest_settings_again(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "NODE_JS_REPEATS_S", (0.2, 0.3))
+    monkeypatch.setattr(telemetry, "NODE_JS_REPEATS_S", (1.0, 1.1))
     stream = caller.telemetry()
     told = sends_to("trans")
     told.settings.user_agent.language = 8

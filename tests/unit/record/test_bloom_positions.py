@@ -23,3 +23,10 @@ def test_the_map_is_as_large_as_names_and_errors_ask_for(names, percent, positio
     found = bloom_positions("G#T", names, percent)
     assert (len(found.bit_pos), found.bit_num) == (positions, bits)
     assert all(0 <= position < bits for position in found.bit_pos)
+
+
+@pytest.mark.parametrize(("name", "positions"), [
+    ("gr\u00fcppe#T", (81, 102, 11)),
+    ("a?#T", (3, 34, 71)), ("a\ud800#T", (3, 34, 71))])      # half a character is a question mark, as in Java
+def test_a_name_is_hashed_in_utf_8(name, positions):
+    assert bloom_positions(name, 32, 20).bit_pos == positions

@@ -12,7 +12,7 @@ from regulus.model.message import MessageExt
 FROM_FIRST = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
-async def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
+async def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not is_so():
             await asyncio.sleep(0.01)

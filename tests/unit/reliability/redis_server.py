@@ -1,6 +1,5 @@
 """A Redis of one test, without a disk."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -8,14 +7,14 @@ from contextlib import contextmanager
 
 import redis
 
+from regulus.testing.running_server import free_ports
+
 PASSWORD = "secret"
 
 
 class Server:
     def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         self._process = subprocess.Popen(
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
              "--requirepass", PASSWORD], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
@@ -25,14 +24,14 @@ class Server:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(60)
 
 
 @contextmanager
 def running() -> Iterator[Server]:
     server = Server()
     try:
-        client, until = server.client(), time.monotonic() + 20
+        client, until = server.client(), time.monotonic() + 60
         while True:
             try:
                 client.ping()

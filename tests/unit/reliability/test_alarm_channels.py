@@ -70,10 +70,10 @@ def mail_server(handler, certificate=None, *, is_implicit=False, **options):
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield ports.get(timeout=30)
+        yield ports.get(timeout=60)
     finally:
         loop.call_soon_threadsafe(ended.set)
-        thread.join(30)
+        thread.join(60)
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
@@ -193,7 +193,7 @@ def hook():
         thread.start()
         yield server
         server.shutdown()
-        thread.join(30)
+        thread.join(60)
 
 
 def test_a_webhook_gets_what_a_chat_shows_and_what_a_program_reads(hook):
@@ -229,7 +229,7 @@ def test_a_webhook_that_does_not_answer_is_left(hook):
 
     class Still(Hook):
         def do_POST(self):
-            held.wait(30)
+            held.wait(60)
 
     hook.RequestHandlerClass = Still
     try:

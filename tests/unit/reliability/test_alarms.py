@@ -59,12 +59,12 @@ def test_who_raises_the_same_in_another_order_waits_and_does_not_end_the_other(e
             other = pool.submit(raise_in_order, "2", "1")
             wait_for(is_waited_for)
             alarms.raise_alarm(connection, AlarmKind.MANUAL, "2", "why")
-        other.result(30)
+        other.result(60)
     assert open_subjects(engine) == ["1", "2"]
 
 
 def wait_for(is_so):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline
 

@@ -109,7 +109,7 @@ def test_of_two_copies_at_once_one_has_its_effect(engine, business):
     started = threading.Barrier(2)
 
     def deliver():
-        started.wait(30)
+        started.wait(60)
         answers.append(ApplyOnce(engine, book, confirms=StubConfirms(business))([message("1")], context()))
 
     answers = []
@@ -117,7 +117,7 @@ def test_of_two_copies_at_once_one_has_its_effect(engine, business):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(60)
     assert (booked(engine), answers) == (["1"], [SUCCESS] * 2)
 
 

@@ -205,7 +205,7 @@ def test_d13_of_two_that_hold_the_claim_one_confirms_and_the_other_is_done(engin
 
     def slow(connection, message):
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         book(connection, message)
 
     # The second has the database alone, as when its Redis forgot the key.
@@ -213,11 +213,11 @@ def test_d13_of_two_that_hold_the_claim_one_confirms_and_the_other_is_done(engin
                for name, listener in (("first", ApplyOnce(engine, slow, claims=gate.claims)),
                                       ("second", ApplyOnce(engine, book)))]
     workers[0].start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     workers[1].start()
     go_on.set()
     for worker in workers:
-        worker.join(30)
+        worker.join(60)
     assert replies == {"first": SUCCESS, "second": SUCCESS}
     assert (booked(engine), is_received(engine), outcomes(engine)) == (["1"], False, ["APPLIED", "DONE"])
 

@@ -89,14 +89,14 @@ def test_groups_that_end_at_one_moment_leave_no_stub_open(committed, isolation):
         connection.execute(insert(bookings).values(order_id="1"))
         if threading.get_ident() not in begun:      # not when it is made anew
             begun.add(threading.get_ident())
-            both.wait(30)
+            both.wait(60)
 
     listener = ApplyOnce(committed.execution_options(isolation_level=isolation), effect)
     workers = [threading.Thread(target=listener, args=([message("1")], context(group))) for group in GROUPS]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(60)
     assert (stub(committed, "1").status, booked(committed)) == ("CONFIRMED", ["1", "1"])
 
 
@@ -131,11 +131,11 @@ def test_a_human_and_a_consumer_do_not_wait_for_each_other(committed):
 
     worker = threading.Thread(target=ApplyOnce(committed, effect), args=([message("1")], context("billing")))
     worker.start()
-    assert in_effect.wait(30)
+    assert in_effect.wait(60)
     with committed.begin() as connection:
         operator.void(connection, "1", operator="ann", reason="the customer left")
     acted.set()
-    worker.join(30)
+    worker.join(60)
     assert states(committed) == {"billing": "CONFIRMED", "stock": "VOIDED"}
     assert (stub(committed, "1").status, booked(committed)) == ("VOIDED", ["1"])
 

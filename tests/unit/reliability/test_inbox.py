@@ -153,13 +153,13 @@ def test_d13_d14_w19_w20_of_two_holders_one_has_its_effect(engine):
 
     def slow(connection, message):
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         book(connection, message)
 
     first = threading.Thread(target=lambda: answers.append(deliver(ApplyOnce(engine, slow), "1")[0]))
     second = threading.Thread(target=lambda: answers.append(deliver(ApplyOnce(engine, book), "1")[0]))
     first.start()
-    assert begun.wait(20)
+    assert begun.wait(60)
     second.start()
     go_on.set()
     first.join()
@@ -344,10 +344,10 @@ def test_a_deadlock_is_tried_again_on_the_spot(engine):
         def effect(connection, message):
             tries.append(first)
             if len(tries) > 2:
-                assert ended.wait(30)       # or it could take the row again that the other waits for
+                assert ended.wait(60)       # or it could take the row again that the other waits for
             connection.execute(bookings.update().where(bookings.c.order_id == first).values(order_id=first))
             if len(tries) <= 2:
-                both.wait(30)
+                both.wait(60)
             connection.execute(bookings.update().where(bookings.c.order_id == second).values(order_id=second))
         return effect
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import insert, text
@@ -95,11 +96,9 @@ def test_w6_many_relays_claim_each_stub_once(engine, due):
         while found := mine.claim():
             claimed.extend(each.message_id for each in found)
 
-    threads = [threading.Thread(target=relay) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        for ended in [threads.submit(relay) for _ in range(4)]:
+            ended.result()
     assert sorted(claimed) == sorted(ids)
 
 

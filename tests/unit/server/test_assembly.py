@@ -60,7 +60,7 @@ async def regulus(tmp_path: Path) -> AsyncIterator[Regulus]:
 
 async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None,
               body: bytes = b"") -> RemotingCommand:
-    return await connection.request(RemotingCommand.request(code, ext, body), 5000)
+    return await connection.request(RemotingCommand.request(code, ext, body), 60_000)
 
 
 async def send(connection: Connection, body: bytes, queue_id: int = 0, topic: str = "Orders") -> RemotingCommand:
@@ -147,7 +147,7 @@ async def test_with_sync_flush_a_message_is_seen_once_it_is_on_disk(
     holding = asyncio.create_task(pull(connection, 1, hold_ms=5000))
     second = asyncio.create_task(send(connection, b"second"))
     try:
-        assert await asyncio.to_thread(begun.acquire, timeout=5)
+        assert await asyncio.to_thread(begun.acquire, timeout=60)
         assert bodies(await pull(connection, 0)) == [b"first"]
         assert not second.done()
         go_on.release()
@@ -179,7 +179,7 @@ async def test_a_server_that_stops_answers_what_it_took_and_takes_no_more(
     monkeypatch.setattr(disk, "sync_range", slowly)
     taken = asyncio.create_task(send(connection, b"taken"))
     try:
-        assert await asyncio.to_thread(begun.acquire, timeout=5)
+        assert await asyncio.to_thread(begun.acquire, timeout=60)
         stopping = asyncio.create_task(server.stop())
         await asyncio.sleep(0)      # it has begun
         late = [asyncio.create_task(send(connection, b"late")) for _ in range(20)]
@@ -291,7 +291,7 @@ async def test_a_broker_registers_with_the_name_servers_it_is_told(tmp_path: Pat
 
 async def route_of(names: Connection, topic: str) -> TopicRouteData:
     """The route, once the registration has come; it is on its way."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(25):
         while True:
             answer = await ask(names, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
             if answer.code == 0:

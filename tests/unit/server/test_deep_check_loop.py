@@ -136,7 +136,7 @@ def test_what_the_disk_refuses_is_told_and_tried_again(tmp_path: Path, monkeypat
         with ThreadPoolExecutor(1) as worker:
             loop = DeepCheckLoop(store, worker, pause_s=0)
             loop.start()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not any("serves again" in message for message in caplog.messages):
                     await asyncio.sleep(0)
             await loop.stop()

@@ -49,10 +49,10 @@ class Desk:
     def hasten(self, name: str) -> Callable[[], None]:
         return lambda: self.hastened.append(name)
 
-    def wait(self, end: int) -> None:
+    def wait(self, end: int, *, is_firm: bool = False) -> None:
         """The answer waits for `end`, which is its opaque too."""
         frame = RemotingCommand.request(10, opaque=end).response(0).encode()
-        self.durability.answer_when_durable(end, self.written, frame)
+        self.durability.answer_when_durable(end, self.written, frame, is_firm)
 
 
 @pytest.fixture
@@ -142,9 +142,27 @@ async def test_who_waited_too_long_hears_what_is_behind(flushed: int, replicated
     desk.flushed.reached(flushed)
     desk.replicated.reached(replicated)
     desk.wait(100)
-    await asyncio.wait_for(desk.written.wrote.wait(), 5)
+    await asyncio.wait_for(desk.written.wrote.wait(), 60)
     assert desk.written.told == [(100, code)]
     assert not desk.durability.is_awaited
+    desk.durability.stop()
+
+
+async def test_a_firm_answer_waits_and_leaves_as_it_is() -> None:
+    """Whether its time is up, or there is nobody to wait for, before it came or since."""
+    desk = Desk(timeout=0.01)
+    desk.wait(100, is_firm=True)
+    await asyncio.wait_for(desk.written.wrote.wait(), 60)
+    desk.replicated.reached(150)
+    desk.wait(200, is_firm=True)
+    desk.replicated.give_up(ABSENT)
+    desk.wait(300, is_firm=True)
+    assert desk.written.told == [(100, ResponseCode.SUCCESS)]
+    desk.flushed.reached(300)
+    assert desk.written.told == [(each, ResponseCode.SUCCESS) for each in (100, 200, 300)]
+    desk.wait(400, is_firm=True)
+    desk.durability.refuse("the disk failed")
+    assert desk.written.told[3:] == [(400, ResponseCode.SERVICE_NOT_AVAILABLE)]
     desk.durability.stop()
 
 
@@ -156,7 +174,7 @@ async def test_who_came_later_does_not_wait_for_ever_behind_one_that_waited_too_
     while loop.time() < began + 0.015:
         await asyncio.sleep(0)
     desk.wait(200)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while desk.durability.is_awaited:
             desk.written.wrote.clear()
             await desk.written.wrote.wait()

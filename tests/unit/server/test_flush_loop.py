@@ -65,10 +65,10 @@ class Bench:
         self.answers: asyncio.Queue[RemotingCommand] = asyncio.Queue()
 
     async def send(self, kind: int = JSON) -> RemotingCommand:
-        return await self.client.request(RemotingCommand.request(310, serialize_type=kind), 5000)
+        return await self.client.request(RemotingCommand.request(310, serialize_type=kind), 60_000)
 
     async def flush_begins(self) -> None:
-        assert await asyncio.to_thread(self.disk.begins.acquire, timeout=5)
+        assert await asyncio.to_thread(self.disk.begins.acquire, timeout=60)
 
 
 async def make_bench(**settings: int) -> AsyncIterator[Bench]:
@@ -170,5 +170,5 @@ async def test_what_nobody_waits_for_is_flushed_at_the_interval() -> None:
     async for bench in make_bench(flush_interval_commit_log=5):
         bench.disk.end = 700
         bench.disk.permit()
-        assert await asyncio.to_thread(bench.disk.ends.acquire, timeout=5)
+        assert await asyncio.to_thread(bench.disk.ends.acquire, timeout=60)
         assert bench.disk.flushed_offset == 700

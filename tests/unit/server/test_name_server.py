@@ -69,10 +69,10 @@ async def test_a_change_is_answered_when_it_is_saved_and_others_do_not_wait(tmp_
     server = NameServer(config(saved), workers=shelf)
     await server.start()
     connection = await connect(HOST, server.port)
-    answers = [asyncio.ensure_future(connection.request(put(value), 5000)) for value in ("one", "two")]
+    answers = [asyncio.ensure_future(connection.request(put(value), 60_000)) for value in ("one", "two")]
     await asyncio.sleep(0)      # they are on their way
     get = RemotingCommand.request(RequestCode.GET_KV_CONFIG, {"namespace": "N", "key": "k"})
-    assert (await connection.request(get, 5000)).ext["value"] == "two"
+    assert (await connection.request(get, 60_000)).ext["value"] == "two"
     assert not any(answer.done() for answer in answers)
     assert not saved.exists()
     shelf.open()
@@ -89,10 +89,10 @@ async def test_a_deletion_that_is_asked_for_again_is_answered_when_it_is_saved_t
     connection = await connect(HOST, server.port)
     changes = [put("one"), *(RemotingCommand.request(RequestCode.DELETE_KV_CONFIG, {"namespace": "N", "key": "k"})
                              for _ in range(2))]
-    answers = [asyncio.ensure_future(connection.request(change, 5000)) for change in changes]
+    answers = [asyncio.ensure_future(connection.request(change, 60_000)) for change in changes]
     await asyncio.sleep(0)      # they are on their way
     get = RemotingCommand.request(RequestCode.GET_KV_CONFIG, {"namespace": "N", "key": "k"})
-    assert (await connection.request(get, 5000)).code == ResponseCode.QUERY_NOT_FOUND
+    assert (await connection.request(get, 60_000)).code == ResponseCode.QUERY_NOT_FOUND
     assert not any(answer.done() for answer in answers)
     shelf.open()
     assert [answer.code for answer in await asyncio.gather(*answers)] == [ResponseCode.SUCCESS] * 3
@@ -108,7 +108,7 @@ async def test_a_one_way_change_is_saved_at_once(tmp_path: Path) -> None:
     change = put("kept")
     change.flag |= ONEWAY_FLAG
     connection.send(change)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not saved.exists():
             await asyncio.sleep(0)
     connection.close()
@@ -153,12 +153,12 @@ async def test_a_configuration_that_could_not_be_saved_is_refused_and_saved_late
     await server.start()
     saved.parent.touch()        # a file stands where the directory must be
     connection = await connect(HOST, server.port)
-    refused = await connection.request(put("kept"), 5000)
+    refused = await connection.request(put("kept"), 60_000)
     assert refused.code == ResponseCode.SYSTEM_ERROR
     assert "is not saved" in (refused.remark or "")
     saved.parent.unlink()
-    async with asyncio.timeout(20):
-        while (await connection.request(put("other", "l"), 5000)).code != ResponseCode.SUCCESS:
+    async with asyncio.timeout(60):
+        while (await connection.request(put("other", "l"), 60_000)).code != ResponseCode.SUCCESS:
             await asyncio.sleep(0)
     assert "kept" in saved.read_text()
     connection.close()
@@ -212,7 +212,7 @@ async def test_others_are_answered_while_a_broker_registers_very_many_topics(ser
     registered = asyncio.ensure_future(broker.request(registering(5_000), 20_000))
     answered = 0
     while not registered.done():
-        await client.request(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), 5_000)
+        await client.request(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), 60_000)
         answered += 1
     assert (await registered).code == ResponseCode.SUCCESS
     assert answered > 10

@@ -41,7 +41,7 @@ async def name_server() -> AsyncIterator[NameServer]:
 
 
 async def until_known(server: NameServer, is_known: bool = True) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while bool(server.state.routes.brokers) is not is_known:
             await asyncio.sleep(0)
 
@@ -81,7 +81,7 @@ async def test_a_fault_of_our_own_does_not_end_the_registrations(
     with monkeypatch.context() as broken:
         broken.setattr(NameserverLink, "_register", lambda self, number: 1 // 0)
         await link.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while "was interrupted" not in caplog.text:
                 await asyncio.sleep(0)
     await until_known(name_server)
@@ -132,7 +132,7 @@ async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
     link.topics_changed()
     assert "Fresh" not in name_server.state.routes.topics
     assert not starting.done()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while "Fresh" not in name_server.state.routes.topics:
             await asyncio.sleep(0)
     await starting
@@ -142,7 +142,7 @@ async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
 async def test_a_start_ends_when_the_name_server_in_this_process_knows_all(
         broker: BrokerState, name_server: NameServer) -> None:
     link = link_of_many_topics(broker, name_server)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         await link.start()
     assert broker.topics.facts.keys() <= name_server.state.routes.topics.keys()
     await link.stop()
@@ -154,7 +154,7 @@ async def test_a_link_that_is_ended_while_it_starts_keeps_nobody_waiting(
     starting = asyncio.ensure_future(link.start())
     await asyncio.sleep(0)
     await link.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         await starting
 
 
@@ -174,7 +174,7 @@ async def test_a_fault_on_the_way_ends_the_start_and_all_is_told_anew(
 
     monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
     link = EmbeddedLink(broker, 10911, 10912, ask)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         await link.start()
         assert not broker.topics.facts.keys() <= name_server.state.routes.topics.keys()
         while not broker.topics.facts.keys() <= name_server.state.routes.topics.keys():

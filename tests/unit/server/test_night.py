@@ -36,7 +36,7 @@ def make_regulus(store_config: MessageStoreConfig) -> Regulus:
 
 
 async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> int:
-    return (await connection.request(RemotingCommand.request(code, ext, body), 5000)).code
+    return (await connection.request(RemotingCommand.request(code, ext, body), 60_000)).code
 
 
 async def create(connection: Connection, topic: str, perm: str = "6") -> None:
@@ -108,7 +108,7 @@ async def test_two_clients_with_one_id(tmp_path: Path, caplog: pytest.LogCapture
     heartbeat = HeartbeatData(client_id="c@1", producer_data_set=[], consumer_data_set=[ConsumerData(
         group_name="readers", consume_type="CONSUME_PASSIVELY", message_model="CLUSTERING",
         consume_from_where="CONSUME_FROM_LAST_OFFSET", subscription_data_set=[], unit_mode=False)]).encode()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not named(caplog, NAMESAKES):
             for connection in connections:
                 assert await ask(connection, RequestCode.HEART_BEAT, body=heartbeat) == 0

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.handlers import pull_message
+from regulus.broker.handlers import documents, pull_message
 from regulus.broker.request_table import LOG_READERS, MASTER_ONLY
 from regulus.client.admin import Admin
+from regulus.client.config import ProducerConfig
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendStatus
 from regulus.errors import ConfigError, StoreNotWritable
@@ -30,9 +31,9 @@ from regulus.store.config import MessageStoreConfig
 from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.transport.config import TransportConfig
 from regulus.transport.connector import connect
-from regulus.wire import ha_frame
+from regulus.wire import encoded_table, ha_frame
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import UpdateConsumerOffsetRequest
+from regulus.wire.headers import PopMessageRequest, UpdateConsumerOffsetRequest
 from regulus.wire.headers.pull_message import PullMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 from regulus.wire.row_digest import digest_of
@@ -40,6 +41,7 @@ from regulus.wire.row_digest import digest_of
 HOST = "127.0.0.1"
 LOOPBACK = TransportConfig(bind_address=HOST)
 FILE_SIZE = 1 << 16
+PATIENT = ProducerConfig(send_msg_timeout=60_000)
 
 
 @pytest.fixture(autouse=True)
@@ -67,10 +69,11 @@ class Group:
         return f"{HOST}:{self.name_server.port}"
 
     async def start(self, name: str, role: BrokerRole, **settings: Any) -> BrokerServer:
+        """A master waits for its slaves as long as a loaded machine may take, unless it is told otherwise."""
         broker_id = 0 if role is not BrokerRole.SLAVE else int(name[-1])
         config = BrokerConfig(broker_id=broker_id, listen_port=0, broker_ip1=HOST, namesrv_addr=self.address,
                               broker_role=role, register_name_server_period=50, ha_send_heartbeat_interval=100,
-                              **settings)
+                              **{"slave_timeout": 30_000, **settings})
         server = BrokerServer(config, store_config(self.path / name), transport_config=LOOPBACK)
         await server.start()
         self.running.add(server)
@@ -92,7 +95,7 @@ async def group(tmp_path: Path) -> AsyncIterator[Group]:
         await group.name_server.stop()
 
 
-async def until(is_so: Callable[[], bool], what: str, timeout_s: float = 10) -> None:
+async def until(is_so: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
     try:
         async with asyncio.timeout(timeout_s):
             while not is_so():
@@ -106,7 +109,7 @@ def is_copy(slave: BrokerServer, master: BrokerServer) -> bool:
 
 
 async def send_some(group: Group, count: int, first: int = 0, size: int = 1000) -> list[SendStatus]:
-    async with Producer(group.address, "PG") as producer:
+    async with Producer(group.address, "PG", PATIENT) as producer:
         results = await asyncio.gather(*(producer.send(Message("Orders", f"{number}".encode().ljust(size, b"."),
                                                                keys=f"k{number}"))
                                          for number in range(first, first + count)))
@@ -168,16 +171,19 @@ async def test_master_and_slave_tell_how_far_the_copy_is(group: Group, monkeypat
         assert abs(copy.ha_client_runtime_info.last_read_timestamp - time.time() * 1000) < 60_000
         assert (await admin.broker_runtime_info(f"{HOST}:{slave.port}"))["brokerRole"] == "SLAVE"
         monkeypatch.setattr(ha_client.HaClient, "take", lambda client, pieces: None)
-        await asyncio.gather(send_some(group, 1, 20), return_exceptions=True)
+        sending = asyncio.ensure_future(send_some(group, 1, 20))
+        await until(lambda: master.store.commit_log_max_offset() > end, "the master has one more")
         [connection] = (await admin.ha_status(f"{HOST}:{master.port}")).ha_connection_info
         assert connection.diff == master.store.commit_log_max_offset() - end > 0
+        sending.cancel()
+        await asyncio.wait([sending])
 
 
 @pytest.mark.parametrize("code", sorted(MASTER_ONLY))
 async def test_a_slave_refuses_what_is_the_master_s(group: Group, code: RequestCode) -> None:
     slave = await group.start("slave1", BrokerRole.SLAVE)
     connection = await connect(HOST, slave.port)
-    answer = await connection.request(RemotingCommand.request(code), 5000)
+    answer = await connection.request(RemotingCommand.request(code), 60_000)
     connection.close()
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert answer.remark == "this is a slave of broker-a, which takes no messages and settings: ask its master"
@@ -185,7 +191,7 @@ async def test_a_slave_refuses_what_is_the_master_s(group: Group, code: RequestC
 
 @pytest.mark.parametrize("flush", FlushDiskType)
 async def test_a_sync_master_answers_when_a_slave_has_it(group: Group, flush: FlushDiskType) -> None:
-    master = await group.start("master", BrokerRole.SYNC_MASTER, flush_disk_type=flush, slave_timeout=500)
+    master = await group.start("master", BrokerRole.SYNC_MASTER, flush_disk_type=flush)
     assert set(await send_some(group, 3)) == {SendStatus.SLAVE_NOT_AVAILABLE}
     slave = await group.start("slave1", BrokerRole.SLAVE, flush_disk_type=flush)
     await until(lambda: is_copy(slave, master), "the slave has the whole log")
@@ -197,22 +203,58 @@ async def test_a_sync_master_answers_when_a_slave_has_it(group: Group, flush: Fl
     assert set(await send_some(group, 3, 53)) == {SendStatus.SLAVE_NOT_AVAILABLE}
 
 
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_who_pops_of_a_sync_master_without_a_slave_gets_messages_and_may_acknowledge_them(group: Group,
+                                                                                               is_held: bool) -> None:
+    """A refusal would have them come again, each time as a try, until they are dead letters that nobody ever saw."""
+    master = await group.start("master", BrokerRole.SYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    await group.stop(slave)
+    master.broker.topics.put(TopicConfig(topic_name="Orders", read_queue_nums=4, write_queue_nums=4), 0)
+    connection = await connect(HOST, master.port)
+
+    async def asked(code: RequestCode, ext: dict[str, str]) -> RemotingCommand:
+        answer = await connection.request(RemotingCommand.request(code, ext), 60_000)
+        assert answer.code == ResponseCode.SUCCESS, (code, answer.remark)
+        return answer
+
+    pop = PopMessageRequest(consumer_group="billing", topic="Orders", queue_id=-1, max_msg_nums=2,
+                            invisible_time=30_000, poll_time=10_000 if is_held else 0, born_time=0, init_mode=0).ext()
+    if not is_held:
+        assert await send_some(group, 2) == [SendStatus.SLAVE_NOT_AVAILABLE] * 2
+    popping = asyncio.ensure_future(asked(RequestCode.POP_MESSAGE, pop))
+    if is_held:
+        await until(lambda: len(master.broker.held_requests) > 0, "the pop is held")
+        assert await send_some(group, 1) == [SendStatus.SLAVE_NOT_AVAILABLE]
+    answer = await popping
+    assert answer.body
+    queue_id = answer.ext["startOffsetInfo"].split(";")[0].split(" ")[1]
+    of_first = {"consumerGroup": "billing", "topic": "Orders", "queueId": queue_id, "offset": "0",
+                "extraInfo": f"0 {answer.ext['popTime']} 30000 {answer.ext['reviveQid']} 0 broker-a {queue_id} 0"}
+    changed = await asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, of_first | {"invisibleTime": "20000"})
+    again = f"0 {changed.ext['popTime']} 20000 {changed.ext['reviveQid']} 0 broker-a {queue_id} 0"
+    await asked(RequestCode.ACK_MESSAGE, of_first | {"extraInfo": again})
+    connection.close()
+
+
 async def test_slaves_are_sent_at_once_what_the_master_s_disk_has(group: Group,
                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else happens there meanwhile, not even a tick."""
     monkeypatch.setattr(master_documents, "INTERVAL_S", 60)
     master = await group.start("master", BrokerRole.SYNC_MASTER, flush_disk_type=FlushDiskType.SYNC_FLUSH,
-                               slave_timeout=2000)
+                               slave_timeout=10_000)    # half of the time after which a silent link is made anew
     slave = await group.start("slave1", BrokerRole.SLAVE)
     await until(lambda: slave._replication.is_linked, "the slave copies")
     await send_some(group, 1)       # makes the topic
     await until(lambda: is_copy(slave, master), "the slave has it")
     master._ticks.stop()
-    assert await send_some(group, 1, 1) == [SendStatus.SEND_OK]
+    for number in (1, 2, 3):
+        assert await send_some(group, 1, number) == [SendStatus.SEND_OK]
 
 
 async def test_as_many_slaves_must_have_it_as_are_asked_for(group: Group) -> None:
-    master = await group.start("master", BrokerRole.SYNC_MASTER, in_sync_replicas=3, slave_timeout=5000)
+    master = await group.start("master", BrokerRole.SYNC_MASTER, in_sync_replicas=3)
     slaves = [await group.start("slave1", BrokerRole.SLAVE)]
     await until(lambda: slaves[0]._replication.is_linked, "the first slave copies")
     assert set(await send_some(group, 5)) == {SendStatus.SLAVE_NOT_AVAILABLE}
@@ -278,12 +320,12 @@ async def test_nobody_reads_a_log_that_parted_from_its_master_s(group: Group, mo
     connection = await connect(HOST, slave.port)
     pull = PullMessageRequest("billing", "Orders", 0, 0, 32, PULL_SUSPEND | PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, 3,
                               suspend_timeout_millis=15_000, subscription="*")
-    answer = await connection.request(RemotingCommand.request(RequestCode.PULL_MESSAGE, pull.ext()), 5000)
+    answer = await connection.request(RemotingCommand.request(RequestCode.PULL_MESSAGE, pull.ext()), 60_000)
     assert (answer.code, answer.ext["suggestWhichBrokerId"], answer.ext["nextBeginOffset"],
             answer.body) == (ResponseCode.PULL_NOT_FOUND, "0", "0", b"")
     assert slave.broker.consumer_offsets.query("billing", "Orders", 0) == -1
     for code in LOG_READERS:
-        answer = await connection.request(RemotingCommand.request(code), 5000)
+        answer = await connection.request(RemotingCommand.request(code), 60_000)
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "must not be read from" in str(answer.remark)
         assert "regulus store resync" in str(answer.remark)
@@ -316,7 +358,7 @@ async def test_a_slave_that_is_ten_files_behind_loses_none_of_them(group: Group,
 
         async def passed() -> str:
             """The first file that is left when no more go."""
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 first = ""
                 while first != (first := disk.names(files)[0]) or master.store.old_files.hanging is not None:
                     master.broker.is_retention_wanted = True
@@ -366,11 +408,13 @@ async def test_a_slave_on_a_full_disk_is_told_and_goes_on_with_room(group: Group
     slave = await group.start("slave1", BrokerRole.SLAVE)
     await until(lambda: slave._replication.is_linked, "the slave is linked")
     assert set(await send_some(group, 2)) <= {SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE}
-    assert "is full (0 bytes free): make room there" in caplog.text
+    await until(lambda: "is full (0 bytes free): make room there" in caplog.text, "the slave tells it")
     is_full.clear()
     await until(lambda: is_copy(slave, master), "the slave has the whole log")
     await until(lambda: slave._replication.is_linked, "the slave is linked again")
-    assert set(await send_some(group, 2, 2)) == {SendStatus.SEND_OK}
+    async with asyncio.timeout(60):     # a busy slave may take longer than the master waits here
+        while set(await send_some(group, 2, 2)) != {SendStatus.SEND_OK}:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(("settings", "words", "is_linked"), [
@@ -426,7 +470,7 @@ async def test_what_groups_committed_at_a_slave_is_known_to_the_master_when_it_i
         header = UpdateConsumerOffsetRequest(consumer_group="billing", topic="Orders", queue_id=queue_id,
                                              commit_offset=9)
         command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
-        assert (await connection.request(command, 5000)).code == ResponseCode.SUCCESS
+        assert (await connection.request(command, 60_000)).code == ResponseCode.SUCCESS
     connection.close()
     master = await group.start("master", BrokerRole.ASYNC_MASTER)
     here = master.broker.consumer_offsets
@@ -487,7 +531,7 @@ async def test_a_promoted_slave_goes_on_with_all_that_the_master_noted(group: Gr
     master = await group.start("master", BrokerRole.SYNC_MASTER)
     slave = await group.start("slave1", BrokerRole.SLAVE)
     await until(lambda: slave._replication.is_linked, "the slave copies")
-    async with Producer(group.address, "PG") as producer:
+    async with Producer(group.address, "PG", PATIENT) as producer:
         first = await producer.send(row(0, 0))
         await until(lambda: slave.broker.sink_marks.mark_of("S/0") is not None, "the mark at the slave")
         broker = master.broker
@@ -507,6 +551,26 @@ async def test_a_promoted_slave_goes_on_with_all_that_the_master_noted(group: Gr
     assert promoted.broker.sink_marks.of_sink("S") == marks
     assert promoted.broker.archived_offset.physical_offset == 100
     assert promoted.broker.topics.epochs.of("Orders") == epoch
+
+
+async def test_a_slave_goes_on_without_what_is_popped_in_order_where_that_is_too_much(
+        group: Group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(documents, "DOCUMENT_SIZE_MAX", 10_000)
+    master = await group.start("master", BrokerRole.ASYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await send_some(group, 1)
+    orders, theirs = master.broker.pop_orders, slave.broker.pop_orders
+    for queue_id in range(500):
+        orders.begin("Orders", "billing", queue_id, [0], None, 30_000, 1)
+    master.broker.consumer_offsets.commit("billing", "Orders", 2, 1)
+    await until(lambda: slave.broker.consumer_offsets.query("billing", "Orders", 2) == 1, "the offset at the slave")
+    await until(lambda: "popped in order is not known as" in caplog.text, "what the slave lacks")
+    assert theirs.changes == 1      # it was none before
+    orders.remove("Orders", "billing")
+    orders.begin("Orders", "billing", 0, [0], None, 30_000, 1)
+    await until(lambda: theirs.changes == 2, "what is popped in order at the slave")
+    assert encoded_table.text(theirs.document()) == encoded_table.text(orders.document())
+    assert caplog.text.count("popped in order is not known as") == 1
 
 
 async def test_a_topic_that_the_log_speaks_of_is_asked_for_at_once(group: Group,

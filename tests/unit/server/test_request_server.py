@@ -10,12 +10,14 @@ import pytest
 from regulus.broker.outcome import (
     HOLD,
     NO_REPLY,
+    FirmReply,
     Outcome,
     Relay,
     Reply,
     ReplyWhenSaved,
     refuse,
     reply_frame,
+    when_saved,
 )
 from regulus.errors import StoreDamaged
 from regulus.model.peer import Peer
@@ -29,7 +31,7 @@ from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RemotingCommand
 
 (ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, SAVED, SAVED_DURABLE, NOTHING, DAMAGED, REFUSED,
- REFUSED_SAVED) = range(1, 15)
+ REFUSED_SAVED, FIRM, FIRM_SAVED) = range(1, 17)
 
 
 class Desk:
@@ -38,6 +40,7 @@ class Desk:
     def __init__(self) -> None:
         self.settled: list[int] = []
         self.durable: list[tuple[int, Connection, bytes]] = []
+        self.firm: list[bool] = []
         self.closed: asyncio.Queue[int] = asyncio.Queue()
         self.channels: list[int] = []
         self.saving: list[tuple[int, Callable[[str], None]]] = []
@@ -45,8 +48,9 @@ class Desk:
                                     lambda change, release: self.saving.append((change, release)),
                                     lambda channel, _: self.closed.put_nowait(channel), lambda: 1234)
 
-    def when_durable(self, end: int, connection: Connection, frames: bytes) -> None:
+    def when_durable(self, end: int, connection: Connection, frames: bytes, is_firm: bool = False) -> None:
         self.durable.append((end, connection, frames))
+        self.firm.append(is_firm)
 
     def handle(self, request: RemotingCommand, peer: Peer, state: "Desk", now_ms: int) -> Outcome:
         self.channels.append(peer.channel)
@@ -79,6 +83,10 @@ class Desk:
                 return refuse(request, ResponseCode.NO_PERMISSION, "not yours")
             case 14:
                 return ReplyWhenSaved(refuse(request, ResponseCode.TOPIC_EXIST_ALREADY, "is there"), 5)
+            case 15:
+                return FirmReply(Reply(request.response(0, "firm"), 44))
+            case 16:
+                return when_saved(FirmReply(Reply(request.response(0, "firm"), 45)), 5)
             case _:
                 return NO_REPLY
 
@@ -99,7 +107,7 @@ async def listener(desk: Desk) -> AsyncIterator[Listener]:
 
 async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None,
               body: bytes = b"") -> RemotingCommand:
-    return await connection.request(RemotingCommand.request(code, ext, body), 5000)
+    return await connection.request(RemotingCommand.request(code, ext, body), 60_000)
 
 
 async def test_a_reply_goes_out_and_the_batch_is_settled(desk: Desk, listener: Listener) -> None:
@@ -211,7 +219,7 @@ async def test_durable_replies_of_one_read_wait_together_in_order(desk: Desk, li
 async def test_a_held_request_is_answered_by_its_channel(desk: Desk, listener: Listener) -> None:
     connection = await connect("127.0.0.1", listener.port)
     request = RemotingCommand.request(HELD)
-    waiting = asyncio.create_task(connection.request(request, 5000))
+    waiting = asyncio.create_task(connection.request(request, 60_000))
     await ask(connection, ECHO)
     desk.server.send_to(desk.channels[0], request.response(0, body=b"late"))
     desk.server.send_to(999_999, request.response(0))
@@ -255,9 +263,9 @@ async def test_the_end_of_a_connection_is_told(desk: Desk, listener: Listener) -
 
 async def asked(desk: Desk, connection: Connection, code: int) -> "asyncio.Task[RemotingCommand]":
     """On its way back is only the answer to what was asked after it."""
-    waiting = asyncio.create_task(connection.request(RemotingCommand.request(code), 5000))
+    waiting = asyncio.create_task(connection.request(RemotingCommand.request(code), 60_000))
     await asyncio.sleep(0)
-    assert (await connection.request(RemotingCommand.request(ECHO), 5000)).code == 0
+    assert (await connection.request(RemotingCommand.request(ECHO), 60_000)).code == 0
     assert not waiting.done()
     return waiting
 
@@ -295,6 +303,21 @@ async def test_what_is_saved_may_have_to_wait_for_the_log(desk: Desk, listener: 
     connection.close()
 
 
+async def test_a_firm_reply_is_told_apart_from_others(desk: Desk, listener: Listener) -> None:
+    """Also where it waits for settings to be saved, and where it comes late."""
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = [asyncio.create_task(ask(connection, code)) for code in (FIRM, DURABLE, FIRM_SAVED)]
+    await ask(connection, ECHO)
+    desk.saving[0][1]("")
+    desk.server.send_to(desk.channels[0], RemotingCommand.request(HELD).response(0), durable_at=46)
+    assert sorted((end, is_firm) for (end, _, _), is_firm in zip(desk.durable, desk.firm, strict=True)) == [
+        (44, True), (45, True), (46, True), (77, False)]
+    for _, server_side, frames in desk.durable:
+        server_side.write(frames)
+    assert [answer.remark for answer in await asyncio.gather(*waiting)] == ["firm", None, "firm"]
+    connection.close()
+
+
 async def test_refusals_are_counted_and_nothing_else_is(
         desk: Desk, listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "regulus.server.refusals")
@@ -306,7 +329,7 @@ async def test_refusals_are_counted_and_nothing_else_is(
     for code in (REFUSED, REFUSED, BROKEN):
         await ask(connection, code)
     waiting = asyncio.create_task(ask(connection, REFUSED_SAVED))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not desk.saving:
             await asyncio.sleep(0)
     desk.server.refusals.tell()
@@ -326,8 +349,8 @@ async def test_an_answer_of_many_steps_waits_until_what_it_changed_is_saved(desk
     connection = await connect("127.0.0.1", listener.port)
     await ask(connection, ECHO)
     request = RemotingCommand.request(HELD)
-    answered = asyncio.ensure_future(connection.request(request, 5000))
-    async with asyncio.timeout(10):
+    answered = asyncio.ensure_future(connection.request(request, 60_000))
+    async with asyncio.timeout(60):
         while len(desk.channels) < 2:
             await asyncio.sleep(0)
     desk.server.send_to(desk.channels[1], request.response(0, "deleted"), 7)

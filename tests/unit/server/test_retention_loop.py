@@ -178,7 +178,7 @@ async def test_the_disk_is_looked_at_from_the_start_on_and_nothing_is_deleted_in
     rig.loop.start()
     for used, is_full in (0.95, "true"), (0.02, "false"), (0.95, "true"):
         ratio["used"] = used
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while rig.broker.retention_report["diskFull"] != is_full:
                 await asyncio.sleep(0)
     assert len(rig.files()) == 100
@@ -333,7 +333,7 @@ async def test_a_fault_of_our_own_does_not_end_the_looking_after_files(
 
     monkeypatch.setattr(rig.loop, deed, failing)
     rig.loop.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while calls < 2:
             await asyncio.sleep(0.001)
     assert "ZeroDivisionError" in caplog.text
@@ -428,11 +428,11 @@ def read_answers(connection: socket.socket, count: int) -> list[RemotingCommand]
 async def test_it_stops_at_whatever_moment_of_an_order(rig: Rig, turns: int) -> None:
     rig.loop.start()
     at_start = rig.broker.retention_report
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while rig.broker.retention_report is at_start:
             await asyncio.sleep(0.001)
     rig.loop.take_orders()
     for _ in range(turns):
         await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await rig.loop.stop()

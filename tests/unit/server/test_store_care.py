@@ -34,7 +34,7 @@ async def test_an_accident_is_told_and_queues_are_brought_to_disk_all_the_same(
     with ThreadPoolExecutor(1) as allocator, ThreadPoolExecutor(1) as flusher:
         care = StoreCare(store, config, clock, allocator, flusher)
         care.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (tmp_path / MARK_NAME).exists():
                 await asyncio.sleep(0)
         await care.stop()
@@ -87,7 +87,7 @@ async def test_a_full_disk_is_told_once_a_minute_and_room_although_nobody_sends(
         """What was told in so many rounds, in the order of the alphabet."""
         caplog.clear()
         until = store.flushes + count
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while store.flushes < until:
                 await asyncio.sleep(0)
         return sorted(caplog.messages)
@@ -127,7 +127,7 @@ async def test_what_was_deleted_is_in_the_table_within_a_second_or_told(
                 if record.message.startswith("deleted messages")]
 
     async def until(is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not is_so():
                 await asyncio.sleep(0)
 

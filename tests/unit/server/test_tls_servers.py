@@ -36,7 +36,7 @@ def store_config(path: Path) -> MessageStoreConfig:
 
 
 async def until(is_so: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.01)
 

@@ -59,7 +59,7 @@ async def ask(connection: Connection, code: int, ext: dict[str, str] | None = No
               by: Credentials | None = ROOT) -> RemotingCommand:
     request = RemotingCommand.request(int(code), dict(ext or {}), json.dumps(body).encode() if body else b"")
     sign_as(request, by)
-    return await connection.request(request, 5000)
+    return await connection.request(request, 60_000)
 
 
 async def create(connection: Connection, who: Credentials = ALICE, by: Credentials | None = ROOT, **fields: str) -> int:
@@ -84,7 +84,7 @@ async def send(connection: Connection, topic: str = "orders", by: Credentials | 
     header = SendMessageRequest("PG", topic, queue_id=0, properties={"UNIQ_KEY": "K1"}, born_timestamp=1)
     request = RemotingCommand.request(int(Code.SEND_MESSAGE_V2), header.ext(), b"body")
     sign_as(request, by)
-    return await connection.request(request, 5000)
+    return await connection.request(request, 60_000)
 
 
 def document(path: Path) -> Path:
@@ -298,7 +298,7 @@ async def test_a_slave_has_the_users_of_its_master(tmp_path, monkeypatch):
 
 
 async def wait_for(holds) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.01)
 

@@ -62,7 +62,7 @@ class History:
             admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=2))
             for number in range(ARCHIVED, ARCHIVED + 10):
                 producer.send(Message("orders", b"body %d" % number), queue=QUEUES[number % 2])
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while any(admin.max_offset(queue) < 25 for queue in QUEUES):
                 assert time.monotonic() < until
             self.lows = [admin.min_offset(queue) for queue in QUEUES]
@@ -75,7 +75,7 @@ class History:
         """The broker's topic has so many queues from now on."""
         with Admin(self.server.name_server_address) as admin:
             admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=count, write_queue_nums=count))
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while len(admin.queues("orders")) != count:
                 assert time.monotonic() < until
 
@@ -84,7 +84,7 @@ class History:
         with Admin(name_server) as admin, Producer(name_server, "app") as producer:
             for number in range(count):
                 producer.send(Message("orders", b"new %d" % number), queue=queue)
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while admin.max_offset(queue) < end:
                 assert time.monotonic() < until
 

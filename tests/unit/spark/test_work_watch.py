@@ -31,13 +31,14 @@ def test_rows_and_tasks_are_seen_while_a_query_runs(spark, tmp_path):
             spark.range(0, 40, 1, 4).mapInArrow(wait, "id bigint").toArrow()))
         query.start()
         try:
-            seen = None
-            while query.is_alive() and (seen is None or seen.tasks_done < 3):
+            seen, deadline = None, monotonic() + 60
+            while query.is_alive() and (seen is None or (seen.tasks_done, seen.rows) != (3, 30)):
+                assert monotonic() < deadline, seen
                 seen = look()
         finally:
             go_on.touch()
             query.join()
-        deadline = monotonic() + 30
+        deadline = monotonic() + 60
         while look() is not None:       # Spark's books are a little behind
             assert monotonic() < deadline
     assert seen is not None

@@ -15,6 +15,8 @@ from regulus.store.commit_log import GATHERED_MAX, GATHERED_RUN_MAX
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, dispatch, fill, open_files, open_store, small_config
 
+BODY_LENGTH_OF_IPV4 = 84
+
 
 def test_opening_makes_what_is_missing(tmp_path: Path) -> None:
     store = FileMessageStore(small_config(tmp_path / "new" / "store"))
@@ -166,6 +168,21 @@ def test_what_was_found_is_given_when_a_filter_may_look_no_further(tmp_path: Pat
     dispatch(store)
     result = store.get_message("TopicA", 0, 1, 32, 1 << 20, FirstIs(1, 10**9))
     assert (result.status, result.message_count, result.next_begin_offset) == (GetStatus.FOUND, 1, 2)
+
+
+def test_a_filter_takes_no_message_by_the_properties_of_the_one_before(tmp_path: Path) -> None:
+    """Its own cannot be read: the length of its body is damaged."""
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
+    messages = [a_message(body=b"%d" % number, N="7") for number in range(3)]
+    for message in messages:
+        store.append(message, NOW)
+    dispatch(store)
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(messages[1].physical_offset + BODY_LENGTH_OF_IPV4)
+        log.write(b"\x7f")
+    result = store.get_message("TopicA", 0, 0, 32, 1 << 20, FirstIs(7, 1))
+    assert [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)] == [b"0", b"2"]
+    assert (result.message_count, result.next_begin_offset) == (2, 3)
 
 
 @pytest.mark.parametrize(("offset", "status", "next_offset"), [

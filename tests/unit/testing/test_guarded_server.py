@@ -45,7 +45,7 @@ async def test_our_producer_and_consumer_sign(server):
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **BILLING))
         consumer.subscribe("orders")
         async with consumer:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(came) < 3:
                     await asyncio.sleep(0.01)
     assert sorted(came) == [b"one tea", b"three", b"two teas"]

@@ -29,10 +29,10 @@ def test_what_is_no_address_is_named(address: str) -> None:
 
 
 async def test_no_server_is_a_failure_that_names_the_address() -> None:
-    with bind(HOST, 0) as bound:
+    with bind(HOST, 0) as bound:        # nobody listens there, and nobody else is given it
         port = bound.getsockname()[1]
-    with pytest.raises(ConnectFailed, match=f"{HOST}:{port}"):
-        await connect(HOST, port)
+        with pytest.raises(ConnectFailed, match=f"{HOST}:{port}"):
+            await connect(HOST, port)
 
 
 @pytest.mark.parametrize(("number", "refusal"), [

@@ -35,7 +35,7 @@ class Doors:
 
 
 async def ask(connection: Connection) -> int:
-    return (await connection.request(RemotingCommand.request(1), 5000)).code
+    return (await connection.request(RemotingCommand.request(1), 60_000)).code
 
 
 async def test_connections_over_the_limit_are_closed_at_once_and_told_of_once(
@@ -72,7 +72,7 @@ async def test_an_idle_connection_is_closed() -> None:
     doors = Doors()
     listener = await doors.listen(idle_time_max_ms=20)
     connection = await connect(HOST, listener.port)
-    await asyncio.wait_for(connection.wait_closed(), 5)
+    await asyncio.wait_for(connection.wait_closed(), 60)
     await listener.close()
 
 
@@ -86,7 +86,7 @@ async def test_a_connection_that_waits_for_room_is_not_idle() -> None:
     await listener.accept()
     connection = await connect(HOST, listener.port)
     asked = asyncio.create_task(connection.request(RemotingCommand.request(1, None, b"x" * (1 << 20)), 30_000))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not doors.opened or doors.opened[0].is_idle_since(float("inf")):
             await asyncio.sleep(0)
     doors.opened[0].active_time = float("-inf")
@@ -164,7 +164,7 @@ async def test_a_peer_that_reads_nothing_does_not_keep_its_place() -> None:
         while not doors.opened:
             await asyncio.sleep(0.001)
         doors.opened[0].write(bytes(16 << 20))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while listener.connections:
                 await asyncio.sleep(0.01)
     assert doors.closed == doors.opened

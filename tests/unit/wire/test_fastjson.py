@@ -115,3 +115,20 @@ def test_many_members_take_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fastjson, "MEMBERS_A_STEP", 2)
     text = '{"outer":{"table":' + _TABLE + "}}"
     assert len(list(fastjson.loads_in_steps(text.encode(), "outer", "table"))) == 4
+
+
+@pytest.mark.parametrize("text", ['{unquoted:1,"outer":{"table":{MEMBERS}}}', '{"outer":{"table":{MEMBERS,T:1}}}',
+                                  '{"outer":{"table":{MEMBERS}}}}'])
+def test_where_others_wait_much_is_read_of_plain_json_alone(text: str) -> None:
+    """The rest is read by a loop in Python: 16 MiB of it would take eight seconds."""
+    few, many = (text.replace("MEMBERS", ",".join([f'"T{number}":1' for number in range(count)])).encode()
+                 for count in (4_000, 8_192))
+    assert (fastjson.is_slow(few), fastjson.is_slow(many)) == (False, True)
+    with pytest.raises(HeaderError, match="has more than 8192 objects and values"):
+        run_to_end(fastjson.loads_in_steps(many, "outer", "table"))
+    if "}}}}" not in text:
+        assert len(run_to_end(fastjson.loads_in_steps(few, "outer", "table"))["outer"]["table"]) >= 4_000
+
+
+def test_much_plain_json_is_not_slow() -> None:
+    assert not fastjson.is_slow(b"[" + b"1," * 10_000 + b"1]")

@@ -12,7 +12,7 @@ from binascii import Error as Base64Error
 
 from regulus.broker.handlers.named_body import decode_named
 from regulus.broker.handlers.pop_message import INVISIBLE_MS_MAX
-from regulus.broker.outcome import Outcome, Reply, refuse
+from regulus.broker.outcome import Outcome, Reply, firm, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.storing import refusal_of
 from regulus.broker.topics import REVIVE_QUEUE_NUMS
@@ -20,7 +20,7 @@ from regulus.errors import HeaderError
 from regulus.model.peer import Peer
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import name_fault
-from regulus.record.pop_record import MESSAGES_MAX, Acks, CheckpointKey, PopCheckpoint
+from regulus.record.pop_record import MESSAGES_MAX, NO_EPOCH, Acks, CheckpointKey, PopCheckpoint
 from regulus.wire import bodies, receipt_handle
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
@@ -106,11 +106,13 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     flights = broker.pop_flights
     key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
     flight = flights.recall(key, now_ms) if now_ms < receipt.pop_time + receipt.invisible_time else None
-    if flight is None or not flight.is_out(header.offset):
+    epoch = broker.topics.epochs.of(header.topic)
+    if flight is None or not flight.is_out(header.offset) \
+            or flight.checkpoint.topic_epoch not in (NO_EPOCH, epoch):      # of another topic of the name
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
     new_key = key._replace(start_offset=header.offset, pop_time=max(now_ms, receipt.pop_time + 1))
     again = PopCheckpoint(key=new_key, broker_name=broker.config.broker_name, invisible_time=header.invisible_time,
-                          offsets=(header.offset,))
+                          offsets=(header.offset,), topic_epoch=flight.checkpoint.topic_epoch)
     host, revive_queue_id = _host(broker, peer), broker.next_revive_queue()
     appended = flights.begin(again, revive_queue_id, host, now_ms)
     if appended.status is not PutStatus.PUT_OK:
@@ -118,15 +120,16 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     flights.end_receipt(flight, header.offset, host, now_ms)
     ext = ChangeMessageInvisibletimeResponse(pop_time=new_key.pop_time, invisible_time=header.invisible_time,
                                              revive_qid=revive_queue_id).ext()
-    return Reply(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
+    return firm(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
 
 
 def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: int, broker: BrokerState,
                   now_ms: int) -> bool:
     """Whether it was out by this receipt. One that is behind the group's offset was acknowledged before."""
-    if offset < broker.consumer_offsets.query(group, topic, queue_id):
+    done = broker.consumer_offsets.query(group, topic, queue_id)
+    if offset < done:
         return True
-    next_offset = broker.pop_orders.ack(topic, group, queue_id, offset, pop_time)
+    next_offset = broker.pop_orders.ack(topic, group, queue_id, offset, pop_time, done)
     if next_offset is None:
         return False
     broker.consumer_offsets.commit(group, topic, queue_id, next_offset, now_ms)
@@ -137,12 +140,15 @@ def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: 
 
 def _change_in_order(request: RemotingCommand, header: ChangeMessageInvisibletimeRequest, receipt: ReceiptHandle,
                      broker: BrokerState, now_ms: int) -> Outcome:
-    """Its receipt stays as it is."""
+    """It is known by the time of its pop on, from which the time is told: a receipt says by the two of them until when
+    it counts."""
+    visible_ms = now_ms + header.invisible_time
     if not broker.pop_orders.change(header.topic, header.consumer_group, header.queue_id, header.offset,
-                                    receipt.pop_time, now_ms + header.invisible_time, now_ms):
+                                    receipt.pop_time, visible_ms, now_ms):
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
     return Reply(request.response(ResponseCode.SUCCESS, ext=ChangeMessageInvisibletimeResponse(
-        pop_time=receipt.pop_time, invisible_time=header.invisible_time, revive_qid=ORDER_REVIVE_QUEUE_ID).ext()))
+        pop_time=receipt.pop_time, invisible_time=visible_ms - receipt.pop_time,
+        revive_qid=ORDER_REVIVE_QUEUE_ID).ext()))
 
 
 def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessageInvisibletimeRequest,
@@ -168,8 +174,10 @@ def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessage
     except HeaderError as error:
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL, str(error))
     is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
-    is_ours = is_in_order or _is_revive_queue(receipt.revive_queue_id)
-    if not is_ours or not 0 <= receipt.invisible_time <= INVISIBLE_MS_MAX or receipt.pop_time < 0:
+    # In order the time counts from the pop, however often it was changed.
+    is_ours = is_in_order or (_is_revive_queue(receipt.revive_queue_id)
+                              and receipt.invisible_time <= INVISIBLE_MS_MAX)
+    if not is_ours or receipt.invisible_time < 0 or receipt.pop_time < 0:
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the receipt is none of this broker")
     return receipt
 
@@ -184,6 +192,9 @@ def _offsets_of(batch: bodies.BatchAck) -> tuple[int, ...]:
         bits = int.from_bytes(b64decode(batch.bit_set, validate=True), "little")
     except (Base64Error, ValueError):
         return ()
+    count = bits.bit_count()
+    if bits.bit_length() == count <= MESSAGES_MAX:      # as most are: all that the pop gave
+        return tuple(range(batch.start_offset, batch.start_offset + count))
     offsets: list[int] = []
     while bits and len(offsets) < MESSAGES_MAX:
         low = bits & -bits
@@ -201,4 +212,4 @@ def _answered(request: RemotingCommand, appended: Appended | None, broker: Broke
         return Reply(request.response(ResponseCode.SUCCESS))
     if appended.status is not PutStatus.PUT_OK:
         return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
-    return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
+    return firm(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())

@@ -6,8 +6,12 @@ from regulus.broker.state import ACCESS_DOCUMENT, BrokerState
 from regulus.model.peer import Peer
 from regulus.wire import encoded_table
 from regulus.wire.codes import ResponseCode
+from regulus.wire.frame_reader import FRAME_SIZE_MAX, HEADER_SIZE_MAX
 from regulus.wire.headers import GetDocumentRequest, GetDocumentResponse
 from regulus.wire.remoting_command import RemotingCommand
+
+DOCUMENT_SIZE_MAX = FRAME_SIZE_MAX - HEADER_SIZE_MAX
+"""Whoever gets a larger frame closes the connection."""
 
 
 def handle_get_document(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -19,4 +23,7 @@ def handle_get_document(request: RemotingCommand, peer: Peer, broker: BrokerStat
     # It has secrets: only a door knows that a broker of the cluster asks.
     is_kept_back = kept.name == ACCESS_DOCUMENT and not broker.is_guarded
     body = b"" if version == asked.version or is_kept_back else b"".join(encoded_table.joined(kept.part.document()))
+    if len(body) > DOCUMENT_SIZE_MAX:
+        return refuse(request, ResponseCode.SYSTEM_ERROR,
+                      f"the document {kept.name} has {len(body)} bytes, more than {DOCUMENT_SIZE_MAX}")
     return succeed(request, body, ext=GetDocumentResponse(version).ext())

@@ -61,13 +61,14 @@ def _fault(header: EndTransactionRequest, half: MessageExt, *, is_guarded: bool)
 
 
 def _foreign(header: EndTransactionRequest, half: MessageExt) -> str | None:
-    """Whether its sender, who may send to the topic that the request names, ends a half message of another topic. One
-    that names none, as clients of 4.9, must know the unique key: places in the log are soon guessed."""
+    """Whether its sender, who may send to the topic that the request names, ends a half message of another topic, or
+    one that somebody else sent: places in the log are soon guessed, and its unique key is not. Clients of 4.9 name no
+    topic."""
     topic = header.real_topic
     if topic is not None and topic != half.properties.get(names.REAL_TOPIC):
         return f"The topic wrong: the half message is not of {topic}"
-    if topic is None and half.message_id not in (header.msg_id, header.transaction_id):
-        return "The message id wrong: without its topic a transaction is ended by the unique key of its half message"
+    if half.message_id not in (header.msg_id, header.transaction_id):
+        return "The message id wrong: a transaction is ended by the unique key of its half message"
     return None
 
 

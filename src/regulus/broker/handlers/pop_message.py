@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import expression_filter, not_served
-from regulus.broker.outcome import HOLD, Outcome, Reply, refuse
+from regulus.broker.outcome import HOLD, Outcome, Reply, firm, refuse
 from regulus.broker.state import BrokerState
+from regulus.broker.vain_pops import Wanted
 from regulus.errors import HeaderError, MessageIllegal, StoreDamaged
 from regulus.model import message_properties as names
 from regulus.model import permission
@@ -33,6 +34,8 @@ from regulus.wire.remoting_command import RemotingCommand
 MESSAGES_MAX = 32
 """Of one pop."""
 INVISIBLE_MS_MAX = 12 * 3_600_000
+ATTEMPT_ID_SIZE_MAX = 255
+"""Characters; it is kept with the queue that is popped in order. Clients send 36."""
 INIT_MIN, INIT_MAX = 0, 1
 _MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 
@@ -50,7 +53,7 @@ def handle_pop_message(request: RemotingCommand, peer: Peer, broker: BrokerState
     pop = _Pop(header, topic, message_filter, peer, broker)
     response = pop.answer(request, now_ms)
     if response is not None:
-        return Reply(response, broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0)
+        return firm(response, broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0)
     return _hold(request, header, pop, peer, broker, now_ms)
 
 
@@ -74,6 +77,9 @@ def _check(request: RemotingCommand, header: PopMessageRequest, broker: BrokerSt
     if not 0 < header.invisible_time <= INVISIBLE_MS_MAX:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"the invisible time {header.invisible_time} ms is not 1 to {INVISIBLE_MS_MAX}")
+    if header.order and len(header.attempt_id or "") > ATTEMPT_ID_SIZE_MAX:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"the attempt id has {len(header.attempt_id or '')} characters, more than {ATTEMPT_ID_SIZE_MAX}")
     if not config.timer_wheel_enable:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
                       f"the broker[{config.broker_name}] pop message is forbidden because timerWheelEnable is false")
@@ -122,9 +128,10 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
     def resume(later_ms: int) -> RemotingCommand | None:
         """None when it goes on to wait: another one was faster."""
         checked = _check_again(request, header, broker, later_ms)
-        if checked is not None:
+        if isinstance(checked, RemotingCommand):
             return checked
-        response = pop.answer(request, later_ms)
+        pop.topic = checked
+        response = pop.answer_unless_vain(request, later_ms)
         if response is not None:
             return response
         if broker.steady_ms < deadline_ms:
@@ -140,14 +147,15 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
 
 
 def _check_again(request: RemotingCommand, header: PopMessageRequest, broker: BrokerState,
-                 now_ms: int) -> RemotingCommand | None:
-    """The same as before it was held, but for the time, which may be over now."""
+                 now_ms: int) -> RemotingCommand | TopicConfig:
+    """The same as before it was held, but for the time, which may be over now: a refusal, or the topic as it is by now.
+    """
     checked = _check(request, _born_now(header, now_ms), broker, now_ms)
     if isinstance(checked, Reply):
         answer = checked.answer
         assert not isinstance(answer, bytes)
         return answer
-    return None
+    return checked[0]
 
 
 def retry_topics(topic: str, group: str, broker: BrokerState) -> list[str]:
@@ -167,9 +175,22 @@ class _Pop:
         self.message_filter = message_filter
         self.is_behind = False
         self._header = header
-        self._topic = topic
+        self.topic = topic
         self._broker = broker
         self._host = broker.send_facts.store_host or peer.local
+
+    def answer_unless_vain(self, request: RemotingCommand, now_ms: int) -> RemotingCommand | None:
+        """The same as `answer`, which is not asked for what another one did not find in this step."""
+        header, vain = self._header, self._broker.vain_pops
+        wanted = Wanted(header.topic, header.consumer_group, header.queue_id, header.exp, header.exp_type, header.order,
+                        header.init_mode)
+        if vain.is_vain(wanted, header.attempt_id):
+            self.is_behind = False
+            return None
+        response = self.answer(request, now_ms)
+        if response is None and not self.is_behind:
+            vain.note(wanted)
+        return response
 
     def answer(self, request: RemotingCommand, now_ms: int) -> RemotingCommand | None:
         """None when there is no message."""
@@ -208,10 +229,10 @@ class _Pop:
 
     def _pop_topic(self, chance: int) -> None:
         if self._header.queue_id >= 0:
-            self._pop_queue(self._topic.topic_name, self._header.queue_id, is_retry=False)
+            self._pop_queue(self.topic.topic_name, self._header.queue_id, is_retry=False)
             return
-        for step in range(self._topic.read_queue_nums):
-            self._pop_queue(self._topic.topic_name, (chance + step) % self._topic.read_queue_nums, is_retry=False)
+        for step in range(self.topic.read_queue_nums):
+            self._pop_queue(self.topic.topic_name, (chance + step) % self.topic.read_queue_nums, is_retry=False)
 
     def _pop_retries(self) -> None:
         """Of one retry topic: an answer can tell of one alone."""
@@ -251,7 +272,7 @@ class _Pop:
                 self._rest += result.max_offset - result.next_begin_offset
                 self.is_behind |= result.next_begin_offset < result.max_offset
             return
-        offsets = [each for buffer in result.buffers for each in _queue_offsets(buffer)]
+        offsets = _offsets_of(result, offset)
         flag = receipt_handle.retry_flag(topic, group)
         if self._header.order:
             self._note_order(topic, queue_id, offset, offsets, flag)
@@ -278,10 +299,12 @@ class _Pop:
         offset = broker.consumer_offsets.query(group, topic, queue_id)
         if offset != NOT_FOUND:
             return offset
+        first = broker.store.min_offset(topic, queue_id)
         if is_retry or self._header.init_mode == INIT_MIN:
-            return broker.store.min_offset(topic, queue_id)
-        # RocketMQ hands out the last one.
-        offset = max(0, broker.store.max_offset(topic, queue_id) - 1)
+            return first
+        # A young queue still has all: what came since the consumer started, and before it first asked, is in it. Of
+        # others RocketMQ hands out the last one.
+        offset = 0 if first <= 0 else max(0, broker.store.max_offset(topic, queue_id) - 1)
         broker.consumer_offsets.commit(group, topic, queue_id, offset, self._now_ms)
         return offset
 
@@ -307,7 +330,8 @@ class _Pop:
         broker, header = self._broker, self._header
         key = CheckpointKey(topic, header.consumer_group, queue_id, start, self._now_ms)
         checkpoint = PopCheckpoint(key=key, broker_name=broker.config.broker_name,
-                                   invisible_time=header.invisible_time, offsets=tuple(offsets))
+                                   invisible_time=header.invisible_time, offsets=tuple(offsets),
+                                   topic_epoch=broker.topics.epochs.of(topic))
         set_backs = broker.consumer_offsets.set_back_number(header.consumer_group, topic, queue_id)
         appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
@@ -328,6 +352,13 @@ class _Pop:
             except MessageIllegal:
                 del message.properties[names.POP_CK]
                 yield message_record.encode(message)
+
+
+def _offsets_of(result: GetResult, start: int) -> list[int]:
+    """Of what was read from `start` on: one behind the other, unless some were passed by."""
+    if result.message_count == result.next_begin_offset - start:
+        return list(range(start, result.next_begin_offset))
+    return [each for buffer in result.buffers for each in _queue_offsets(buffer)]
 
 
 def _queue_offsets(buffer: Buffer) -> Iterator[int]:

@@ -71,8 +71,7 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     if isinstance(checked, RemotingCommand):
         return Reply(checked)
     if header.sys_flag & _COMMIT_OFFSET and not broker.parted and header.consumer_group != REVIVE_GROUP:
-        broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset,
-                                       now_ms)
+        _commit(header, broker, now_ms)
     response = _read(request, header, checked, broker)
     if response.code != _NOT_FOUND or not header.sys_flag & _SUSPEND:
         return Reply(response)
@@ -81,6 +80,13 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
                                       "[REJECTREQUEST]too many pulls are held, start flow control for a while"))
     _hold(request, header, checked, peer, broker)
     return HOLD
+
+
+def _commit(header: PullMessageRequest, broker: BrokerState, now_ms: int) -> None:
+    """Nothing, where the group was reset since the pull was sent: its answer tells that."""
+    offsets, group, topic, queue_id = broker.consumer_offsets, header.consumer_group, header.topic, header.queue_id
+    if offsets.pending_reset(group, topic, queue_id) is None:
+        offsets.commit(group, topic, queue_id, header.commit_offset, now_ms)
 
 
 class _Checked:

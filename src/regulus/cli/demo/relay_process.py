@@ -21,8 +21,10 @@ from regulus.reliability.retry_policy import ResendPolicy
 from regulus.transport import event_loop
 
 # What was under way when something was killed is sent again within seconds, where a minute is usual; later than a
-# cancelled flight is parked, or each of these would come once more.
-POLICY = ResendPolicy(interval_ms=10_000, interval_ms_max=10_000)
+# cancelled flight is parked, or each of these would come once more. On a slow machine each does: the pauses grow, or
+# the copies would crowd out the retries that end them. How often is no matter, for of a flight that is given up before
+# its retries end the log knows nothing.
+POLICY = ResendPolicy(interval_ms=10_000, interval_ms_max=40_000, attempts_max=1_000)
 WATCH_INTERVAL_MS = 1_000
 POLL_INTERVAL_MS = 100
 

@@ -21,6 +21,9 @@ from regulus.model.message_queue import MessageQueue
 
 NOT_SETTLING = 0
 
+UNSTORED_MAX = 1_000
+"""So many messages that are done are worth a store of their own: a kill would bring them again."""
+
 
 class State(Enum):
     PULLING = auto()
@@ -38,8 +41,9 @@ class OwnedQueue:
     has.
     """
 
-    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "is_refused", "is_reset",
-                 "last_consume_ms", "last_pull_ms", "next_offset", "queue", "settle_until_ms")
+    __slots__ = ("_pressing_offset", "_stored_offset", "cache", "commit_offset", "is_full", "is_given_up",
+                 "is_refused", "is_reset", "last_consume_ms", "last_pull_ms", "next_offset", "queue",
+                 "settle_until_ms")
 
     def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, *, is_reset: bool = False) -> None:
         """With `is_reset` the start offset is to be stored, whatever was stored before."""
@@ -51,6 +55,7 @@ class OwnedQueue:
         self.is_given_up = False
         self.is_refused = False
         self.is_reset = is_reset
+        self._pressing_offset = start_offset + UNSTORED_MAX
         self.settle_until_ms = NOT_SETTLING
         self.last_pull_ms = created_ms
         self.last_consume_ms = created_ms
@@ -106,9 +111,21 @@ class OwnedQueue:
             return None
         return self.commit_offset
 
+    def is_pressing(self) -> bool:
+        """Whether to store before it is due; once for so many messages, whatever becomes of that store."""
+        if self.commit_offset < self._pressing_offset:
+            return False
+        self._pressing_offset = self.commit_offset + UNSTORED_MAX
+        return True
+
     def stored(self, offset: int) -> None:
         self._stored_offset = offset
-        self.is_reset = False
+        if offset <= self.commit_offset:    # else it was reset while that was on its way
+            self.is_reset = False
+
+    def forget_stored(self) -> None:
+        """What was stored may be there no more: it is to be stored again."""
+        self._stored_offset = NOTHING_PUT
 
     # --- its end -----------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class GrpcReceiver:
         self._rules = _rules_of(self._session.told)
         if self._is_orderly and not self._rules.is_orderly:
             _log.warning("group %s is to be consumed in order and is not set so: `regulus group create %s "
-                         "--consume-orderly`; its messages come in any order", self._group, self._group)
+                         "--in-order`; its messages come in any order", self._group, self._group)
 
     async def close(self) -> None:
         await self._session.close()

@@ -1,7 +1,7 @@
 """Sends to servers of RocketMQ 5. Which queue a message goes to is theirs to say.
 
 An attempt that fails is followed by the next one at once, at another address where there is one; a server that asks for
-fewer requests rests first, as a broker does (`core.resend`), within the time of the call.
+fewer requests, or takes no connection, rests first, as a broker does (`core.resend`), within the time of the call.
 
 Source: ProducerImpl of rocketmq-clients.
 """
@@ -25,6 +25,7 @@ from regulus.errors import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
+    ConnectRefused,
     NoRoute,
     RequestTimeout,
     TooManyRequests,
@@ -130,6 +131,9 @@ class GrpcSender:
 
     def _tries_again(self, course: SendCourse, error: ClientError, target: str, begun: int) -> bool:
         course.failure = error
+        if isinstance(error, ConnectRefused) and self._config.retry_refused_connection:
+            course.was_refused()
+            self._queues.back_off.refused(target, begun, steady_ms())
         if isinstance(error, TooManyRequests):
             self._queues.back_off.throttled(target, begun, random.uniform(-1, 1))
             return True

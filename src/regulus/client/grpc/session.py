@@ -36,12 +36,13 @@ from regulus.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
+    ConnectRefused,
     NoRoute,
     ReceiptInvalid,
     RequestTimeout,
     TooManyRequests,
 )
-from regulus.transport.tls import TlsConfig
+from regulus.transport.tls import TlsConfig, client_context
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 
@@ -63,6 +64,9 @@ QUESTIONS_MAX = 32
 """Of servers, that are being answered at the same time; those above it are let go, as if they had not come."""
 ANSWERS_MAX = 64
 """That wait to be written to one stream; those above it are let go."""
+RECONNECT_MS_MIN, RECONNECT_MS_MAX = 100, 1_000
+"""Between two tries of an address that takes no connection. gRPC's own 2 minutes would outlast an outage by as much."""
+_SILENT = "it says nothing"
 MESSAGE_SIZE_MAX = 130 << 20
 METHODS = messages.method_types()
 _PYTHON = 6
@@ -128,7 +132,7 @@ class Session:
         self._routes: dict[str, tuple[int, tuple[Place, ...]]] = {}
         self._is_told = asyncio.Event()
         self._refusal: ClientError | None = None
-        self._broke = "it says nothing"
+        self._broke = _SILENT
         self._tasks = TaskGroup()
         self._questions = TaskGroup()
         self._asking: SharedTasks[tuple[Place, ...]] = SharedTasks()
@@ -167,8 +171,8 @@ class Session:
         if self._refusal is not None:
             raise self._refusal
         if not self._is_told.is_set():
-            raise ConnectFailed(f"no RocketMQ 5 server answers at {', '.join(self.targets)} ({self._broke}): start one "
-                                "with `regulus up` or `regulus proxy`, or correct the address (grpc://host:port)")
+            raise ConnectFailed(f"no RocketMQ 5 server answers at {', '.join(self.targets)} ({self._broke}): "
+                                + _mend(self._broke, self._config.tls))
 
     async def close(self) -> None:
         was_told = self._is_open and self._is_told.is_set()
@@ -261,7 +265,9 @@ class Session:
             if len(self._channels) >= CHANNELS_MAX:
                 raise ClientError(f"routes name more than {CHANNELS_MAX} addresses; {target} is one too many")
             options = (("grpc.max_receive_message_length", MESSAGE_SIZE_MAX), ("grpc.max_send_message_length", -1),
-                       ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
+                       ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1),
+                       ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS_MIN),
+                       ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX))
             if self._credentials is None:
                 channel = grpc.aio.insecure_channel(target, options=options)
             else:
@@ -326,8 +332,9 @@ class Session:
             self._tasks.spawn(_close_late(gone, self.timeout_ms), "channels that no route names any more")
 
     def forget_route(self, topic: str) -> None:
-        """It led to nobody: ask anew with the next call."""
-        self._routes.pop(topic, None)
+        """It led to nobody: ask anew with the next call. It counts where that is not answered either."""
+        if topic in self._routes:
+            self._routes[topic] = 0, self._routes[topic][1]
 
     async def _ask_route(self, topic: str) -> tuple[Place, ...]:
         request = messages.QueryRouteRequest()
@@ -473,11 +480,31 @@ def _failure(error: Any, target: str, timeout_ms: int) -> ClientError:
         return RequestTimeout(f"{target} gave no answer within {timeout_ms} ms")
     if code is grpc.StatusCode.UNAVAILABLE:
         words = _words(error)
-        never_left = "connect" in words.lower() or "resolution" in words.lower()
-        return (ConnectFailed if never_left else ConnectionLost)(f"{target}: {words}")
+        return (ConnectRefused if _was_not_reached(words) else ConnectionLost)(f"{target}: {words}")
     if code is grpc.StatusCode.CANCELLED:
         return ConnectionLost(f"{target}: the call was ended: {_words(error)}")
     return ClientError(f"{target} answered {code.name}: {_words(error)}")
+
+
+def _was_not_reached(words: str) -> bool:
+    """Not of a connection that was there: "Stream removed (recvmsg:Connection reset by peer (104))"."""
+    return "failed to connect" in words.lower() or "resolution" in words.lower()
+
+
+def _mend(words: str, tls: TlsConfig) -> str:
+    """What there is to do where a server broke off with these words before it told anything."""
+    if "CERTIFICATE_VERIFY_FAILED" in words:
+        return "tls_client_trust_cert_path says whose certificates are believed"
+    if "Hostname Verification Check failed" in words:
+        return "use an address that the certificate names"
+    if "Socket closed" in words or "handshake failed" in words:
+        if tls.tls_enable:
+            return "that port speaks no TLS, or wants a certificate of its clients; its server's log says which"
+        return ("that port takes TLS only (tls_enable), or is not the one of RocketMQ 5 clients, which is 8081 unless "
+                "it was set otherwise")
+    if words == _SILENT or _was_not_reached(words):
+        return "start one with `regulus up` or `regulus proxy`, or correct the address (grpc://host:port)"
+    return "its log says more"
 
 
 def _words(error: BaseException) -> str:
@@ -531,6 +558,7 @@ def _credentials(tls: TlsConfig) -> Any:
     roots, cert, key = (_read(path, name) for path, name in (
         (tls.tls_client_trust_cert_path, "tls_client_trust_cert_path"),
         (tls.tls_client_cert_path, "tls_client_cert_path"), (tls.tls_client_key_path, "tls_client_key_path")))
+    client_context(tls)     # gRPC does not say what is wrong with a file
     if roots is None:
         # gRPC brings roots of its own; the system's are those that all other connections go by.
         paths = ssl.get_default_verify_paths()

@@ -1,6 +1,7 @@
 """Whether what was committed has its effect once, whatever was killed on the way."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -40,14 +41,23 @@ def _is_on_event_loop() -> bool:
 
 def _unsettled(engine: Engine, message_ids: Sequence[str]) -> Sequence[str]:
     """All, where the database has ended the connection."""
+    seen_to = sys.exception()       # by our caller
     try:
         with engine.connect() as connection:
             return connection.execute(select(stubs.c.message_id).where(
                 stubs.c.message_id.in_(message_ids), stubs.c.status == UNCONFIRMED, ~stubs.c.is_manual)).scalars().all()
     except DBAPIError as error:
-        if not error.connection_invalidated:
+        if not _is_of_lost_connection(error, seen_to):
             raise
         return message_ids
+
+
+def _is_of_lost_connection(error: DBAPIError, seen_to: BaseException | None) -> bool:
+    """Also where the statement failed in a way of which SQLAlchemy cannot tell that, and its rollback failed, too."""
+    before = error.__context__
+    while before is not None and before is not seen_to and not isinstance(before, DBAPIError):
+        before = before.__context__
+    return error.connection_invalidated or before not in (None, seen_to)
 
 
 def check_once(engine: Engine, message_ids: Iterable[str], count_effects: Callable[[str], int], *,

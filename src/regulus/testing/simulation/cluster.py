@@ -162,6 +162,12 @@ class SimulatedBroker:
         assert self.server is not None
         return self.server.store
 
+    def topics(self) -> set[str]:
+        """Those that it knows, without the ones that each broker has for itself."""
+        assert self.server is not None
+        topics = self.server.broker.topics
+        return {name for name in topics.names() if not topics.is_system(name)}
+
     def become(self, role: BrokerRole) -> None:
         """What its file says from the next start on."""
         assert self._node is None

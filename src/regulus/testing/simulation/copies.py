@@ -30,9 +30,9 @@ def slaves_of(group: Sequence[SimulatedBroker]) -> list[SimulatedBroker]:
 
 
 def has_all(slave: SimulatedBroker, master: SimulatedBroker, end: int) -> bool:
-    """Up to `end`, and nothing that its master has not."""
+    """Up to `end`, and nothing that its master has not; and it knows the topics, which nobody would find in it."""
     return end <= slave.store.commit_log_max_offset() <= master.store.commit_log_max_offset() \
-        and first_difference(slave, master) is None
+        and slave.topics() >= master.topics() and first_difference(slave, master) is None
 
 
 async def catch_up(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker,

@@ -17,6 +17,7 @@ from regulus.testing.simulation.run import Fault, Run
 from regulus.testing.simulation.scene import Scene
 from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode
+from regulus.wire.receipt_handle import retry_topic_v1
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -74,7 +75,7 @@ async def topics_made_anew(run: Run, chance: Random) -> None:
     """An operator deletes topics one after the other, and makes them again."""
     for topic in next(iter(run.history.groups.values())).topics:
         try:
-            run.history.begun_anew(run.queues(topic))
+            run.history.begun_anew([*run.queues(topic), *_popped_retries(run, topic)])
             await run.asked(run.admin.delete_topic(topic))
             run.history.deleted(topic)
             run.trace.say(OPERATOR, f"has deleted {topic}")
@@ -82,6 +83,12 @@ async def topics_made_anew(run: Run, chance: Random) -> None:
         finally:
             await run.make_topic(topic)
         run.trace.say(OPERATOR, f"has made {topic} anew")
+
+
+def _popped_retries(run: Run, topic: str) -> list[MessageQueue]:
+    """They go with their topic."""
+    return [MessageQueue(retry_topic_v1(topic, group.name), broker.broker_name, 0)
+            for group in run.history.groups.values() if group.pops for broker in run.brokers if broker.is_master]
 
 
 async def join_and_reset(run: Run, chance: Random) -> None:

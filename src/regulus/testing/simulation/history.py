@@ -197,6 +197,8 @@ class Promises:
     """A popped message says how often it was delivered: no answer is lost on its way."""
     timed_again: int = 0
     """So many times more may a message come that waited for a time of its own."""
+    popped_again: int = 0
+    """So many times more may a popped message come: a promoted slave does not know what was just acknowledged."""
     delivery_max_s: float = 0.0
     """How long a message waits at most for its first call, once it is stored and somebody consumes; 0: for ever."""
 

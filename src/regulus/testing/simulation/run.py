@@ -80,12 +80,13 @@ class Run(Scene):
         await self.asked(self.admin.start())
         for topic in self._topics():
             await self.make_topic(topic)
-        await asyncio.sleep(self.story.head_start_s)
         for plan in self.story.groups:
-            self._prepare_group(plan)
             if plan.pops and plan.orderly:
                 await self.asked(self.admin.create_group(
                     SubscriptionGroupConfig(group_name=plan.name, consume_message_orderly=True)))
+        await asyncio.sleep(self.story.head_start_s)
+        for plan in self.story.groups:
+            self._prepare_group(plan)
         self._begin_senders()
         groups = self.loop.create_task(self._begin_groups())
         await self._rough()

@@ -48,7 +48,7 @@ class Story:
     """Some of these happen."""
     faults_count: tuple[int, int] = (1, 4)
     head_start_s: float = 1.0
-    """Of the topics, before clients come: all name servers know them then."""
+    """Of topics, and of groups that pop in order, before clients come: name servers and slaves know them then."""
     groups_begin_s: float = 0.0
     faults_until_s: float = 18.0
     """Faults begin before this time."""
@@ -196,6 +196,25 @@ STORIES: Mapping[str, Story] = {
                         loses_power=True, temper=Temper(fails=0.2),
                         groups=(GroupPlan(name="group", members=3, pops=True),),
                         faults=("cut_power", "cut_power", "kill_broker", "restart_broker", *_POP_MEMBERS)),
+    "pops-pair": Story(about="consumers have messages for a time, and a slave is promoted", temper=Temper(fails=0.2),
+                       role=BrokerRole.SYNC_MASTER, slaves=(1, 1), syncs=True, loses_power=True, brokers=(1, 1),
+                       sending=_OF_PAIRS, head_start_s=12.0,
+                       groups=(GroupPlan(name="group", members=3, pops=True),),
+                       faults=("promotion", "promotion", "master_is_killed", "slave_is_away", *_POP_MEMBERS),
+                       promises=Promises(popped_again=1)),
+    "pops-pair-orderly": Story(about="consumers have the messages of a queue one after the other, and a slave is "
+                                     "promoted", temper=Temper(fails=0.2),
+                               role=BrokerRole.SYNC_MASTER, slaves=(1, 1), syncs=True, loses_power=True,
+                               brokers=(1, 1), head_start_s=12.0,
+                               sending=(SendingPlan(count=30, over_s=18.0, ordered=0.5),) * 2,
+                               groups=(GroupPlan(name="group", members=3, pops=True, orderly=True),),
+                               faults=("promotion", "promotion", "master_is_killed", "slave_is_away", *_POP_MEMBERS),
+                               promises=Promises(popped_again=1)),
+    "pops-made-anew": Story(about="a topic is deleted and made anew while consumers have messages of it for a time",
+                            brokers=(1, 1), temper=Temper(fails=0.2, slow=0.2), sending=_OF_PAIRS,
+                            groups=(GroupPlan(name="group", members=3, pops=True),),
+                            faults=("topics_made_anew", "topics_made_anew", "member_joins", "member_leaves",
+                                    "member_is_killed"), faults_count=(1, 3)),
     "everything": Story(about="all of it at once", faults=(*_SERVERS, *_MEMBERS, "reset"), faults_count=(2, 7),
                         sending=(*_MIXED, SendingPlan(count=8, transactions=0.7)),
                         groups=(GroupPlan(name="group"),

@@ -1,12 +1,13 @@
 """One connection of HTTP/2, at the server's end.
 
-Frames in, streams out. What is written in one turn of the loop leaves in one system call. A peer that does not read is
-not read either, so that what we owe it stays in our streams, one message each, and in its own socket.
+Frames in, streams out. What is written in one turn of the loop leaves in one system call, and is bounded, as is what
+one turn takes of what came: others have their turns. A peer that does not read is not read either, so that what we owe
+it stays in our streams, one message each, and in its own socket; both count.
 
 What costs us more than it costs the peer is counted between two looks (`look`): questions, settings, streams taken
-back, frames without content.
+back or reset for what the peer did, frames without content, headers beyond their limit.
 
-Source: RFC 9113; the floods are those of CVE-2019-9511 to 9518, CVE-2023-44487 and CVE-2024-27316.
+Source: RFC 9113; the floods are those of CVE-2019-9511 to 9518, 2023-44487, 2024-27316 and 2025-8671.
 """
 
 import asyncio
@@ -53,12 +54,20 @@ STREAMS_MAX = 2_048
 """Calls of one connection that are under way; a client waits with more."""
 PUMP_SIZE = 1 << 16
 """Bytes that one stream sends before others have their turn."""
-BUFFER_HIGH, BUFFER_LOW = 1 << 20, 256 << 10
-"""Bytes that wait in the connection for a slow reader; above the first nothing is read from it."""
+TURN_SIZE = 256 << 10
+"""Bytes of answers that leave in one turn of the loop; the next turn sends more when the socket has taken them."""
+BUFFER_HIGH, BUFFER_LOW = 128 << 10, 32 << 10
+"""Bytes that wait in the socket's buffer for a slow reader. Above the first nothing is read from it, and they count."""
+FULL_READ = 64 << 10
+"""Bytes of a read after which others are served."""
+FRAMES_PER_TURN = 256
+"""Frames that are taken in one turn of the loop: others are served in between."""
 FLOOD_MAX = 2_000
 """Frames between two looks, about five seconds, that make work and bring nothing."""
+TOO_LARGE_FLOODS = 100
+"""As how many of these a list of headers counts that is beyond its limit: it is read, and no real client sends it."""
 SETTINGS_MAX = 100
-"""Of these, those that touch all streams."""
+"""Frames between two looks that touch all streams."""
 FRAGMENTS_MAX = 64
 """Frames of one list of headers."""
 ENDED_EARLY_MAX = 256
@@ -67,6 +76,10 @@ PING_AFTER_S, PONG_S_MAX = 60.0, 20.0
 """How long a peer may be silent until it is asked, and may take to answer."""
 IDLE_S_MAX = 120.0
 """How long a connection is kept that carries no call."""
+CLOSE_S_MAX = 10.0
+"""How long a connection that we closed has to read what was said last."""
+_GOODBYE = b"leaving."
+"""A question behind our GOAWAY: whoever answers it has heard that no call is taken any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +93,8 @@ OpenStream = Callable[["Http2Connection", int, RequestHeaders], Stream]
 
 
 class Http2Connection(asyncio.Protocol):
-    """`open_stream` makes the owner of a request that begins; `on_closed` hears of the end; `peer` is `host:port`.
-    `account` is that of all connections which share it."""
+    """`open_stream` makes the owner of a request that begins; `on_closed` hears when the socket is closed; `peer` is
+    `host:port`. `account` is that of all connections which share it."""
 
     def __init__(self, open_stream: OpenStream, on_closed: Callable[["Http2Connection"], None], account: "Account",
                  limits: Http2Limits, peer: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -89,6 +102,7 @@ class Http2Connection(asyncio.Protocol):
         self.initial_window = frames.WINDOW_DEFAULT     # of the streams that it opens, for what we send
         self.streams: dict[int, Stream] = {}
         self.held = 0               # bytes that wait for the peer to read, or to end what it says
+        self.requests_size = 0      # bytes of requests under way, as their owners count them
         self._open_stream = open_stream
         self._on_closed = on_closed
         self._account = account
@@ -98,9 +112,14 @@ class Http2Connection(asyncio.Protocol):
         self._block_size_max = limits.metadata_size_max * LIST_SIZE_FACTOR
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._outbox: list[bytes] = []
+        self._outbox_size = 0       # of it, bytes of data
         self._is_open = False
-        self._is_paused = False
+        self._is_paused = False     # the socket takes no more
+        self._is_reading = True
         self._is_leaving = False
+        self._is_left = False       # the peer knows that we leave
+        self._left_at = 0.0
+        self._ended_at = 0.0
         self._has_settings = False
         self._send_window = frames.WINDOW_DEFAULT
         self._frame_size_max = FRAME_SIZE_DEFAULT
@@ -109,9 +128,13 @@ class Http2Connection(asyncio.Protocol):
         self._ready: dict[Stream, None] = {}            # streams with bytes that wait, and a window of their own
         self._promised: dict[int, int] = {}             # bytes that a content-length says are still to come, by stream
         self._ended_early: deque[int] = deque(maxlen=ENDED_EARLY_MAX)
+        self._came: list[frames.Frame] = []             # frames that wait for the next turn of the loop
+        self._rests = False                             # until the next turn of the loop nothing is read
+        self._has_answered = False                      # since the peer's last question whether we are there
         self._fragments: list[bytes] = []               # of headers that are under way
         self._fragments_size = 0
         self._unread = 0            # of `held`, those that the peer has begun to say
+        self._unsent = 0            # and those that the socket does not take
         self._block_stream = 0
         self._block_ends_stream = False
         self._floods = self._settings_came = 0
@@ -134,47 +157,50 @@ class Http2Connection(asyncio.Protocol):
         self._read_at = self._loop.time()
         self._asked_at = None
         self._reader.feed(data)
-        try:
-            while found := self._reader.frames():
-                for kind, flags, stream_id, payload in found:
-                    try:
-                        self._take(kind, flags, stream_id, payload)
-                    except Http2Error as error:
-                        if not error.stream_id:
-                            raise
-                        self._reset(error.stream_id, error.code)
-        except Http2Error as error:
-            self._refuse(error.code, str(error))
+        if self._came:          # its turn comes
             return
-        unread = self._reader.held + self._fragments_size
-        if unread != self._unread:
-            self._hold(unread - self._unread)
-            self._unread = unread
-        if self._ready:
-            self._pump()
+        if len(data) >= FULL_READ and not self._rests:      # uvloop reads on, up to 32 times, while reads are full
+            self._rests = True
+            self._loop.call_soon(self._end_rest)
+        self._take_some()
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        self._transport.pause_reading()
+        self._read_or_not()
+        self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
-            self._pump()
+        self._count_unsent(0)
+        self._read_or_not()
+        self._pump()
+
+    def eof_received(self) -> None:
+        """A client that says nothing more waits for nothing."""
+        self._flush()
+        self._end()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end()
+        self._count_unsent(0)
+        self._on_closed(self)
 
     # --- called by the owner -----------------------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
         """Every few seconds: ask a peer that is silent, end what carries nothing."""
         self._floods = self._settings_came = 0
+        if not self._is_open:
+            if now - self._ended_at > CLOSE_S_MAX:
+                self.abort()
+            return
         if self.streams:
             self._busy_at = now
         if self._asked_at is not None and now - self._asked_at > PONG_S_MAX:
             self.abort()
+        elif self._is_leaving:
+            if not self.streams and now - self._left_at > CLOSE_S_MAX:
+                self.abort()
         elif not self.streams and now - self._busy_at > IDLE_S_MAX:
             self.leave()
         elif self._asked_at is None and now - self._read_at > PING_AFTER_S:
@@ -182,23 +208,25 @@ class Http2Connection(asyncio.Protocol):
             self.put(frames.frame(PING, 0, 0, bytes(8)))
 
     def leave(self) -> None:
-        """Take no new calls; close when those under way are done."""
+        """Take no new calls; close when those under way are done and the peer knows. A socket that is closed on calls
+        which are on their way takes our words along, and their client cannot tell whether they were begun."""
         if self._is_open and not self._is_leaving:
             self._is_leaving = True
-            self.put(frames.goaway(self._last_id, NO_ERROR))
-            self._close_if_done()
+            self._left_at = self._loop.time()
+            self.put(frames.goaway(self._last_id, NO_ERROR) + frames.frame(PING, 0, 0, _GOODBYE))
 
     def abort(self) -> None:
-        if self._is_open:
-            self._transport.abort()
-            self._end()
+        self._transport.abort()
+        self._end()
 
     # --- called by streams -------------------------------------------------------------------------------------------
 
     @property
     def room(self) -> int:
         """Bytes that the next frame of data may have."""
-        return 0 if self._is_paused else min(self._send_window, self._frame_size_max)
+        if self._is_paused or self._outbox_size >= TURN_SIZE:
+            return 0
+        return min(self._send_window, self._frame_size_max)
 
     def put(self, frame: bytes) -> None:
         """It leaves at the end of this turn of the loop, with all others."""
@@ -208,6 +236,8 @@ class Http2Connection(asyncio.Protocol):
 
     def put_data(self, frame: bytes, size: int) -> None:
         self._send_window -= size
+        self._outbox_size += size
+        self._has_answered = True
         self.put(frame)
 
     def wait(self, stream: Stream, size: int) -> None:
@@ -222,8 +252,19 @@ class Http2Connection(asyncio.Protocol):
         self._hold(-size)
 
     def _hold(self, size: int) -> None:
+        """May end the connection: what is counted is noted before."""
         self.held += size
         self._account.add(self, size)
+
+    def _count_unread(self, size: int) -> None:
+        if size != self._unread:
+            more, self._unread = size - self._unread, size
+            self._hold(more)
+
+    def _count_unsent(self, size: int) -> None:
+        if size != self._unsent:
+            more, self._unsent = size - self._unsent, size
+            self._hold(more)
 
     def closed(self, stream: Stream) -> None:
         self.streams.pop(stream.id, None)
@@ -236,6 +277,46 @@ class Http2Connection(asyncio.Protocol):
             self._close_if_done()
 
     # --- frames ------------------------------------------------------------------------------------------------------
+
+    def _take_some(self) -> None:
+        """As many frames as one turn of the loop may have; the next turn goes on, and nothing is read until then."""
+        try:
+            found = self._came or self._reader.frames()
+            while found:
+                self._came = found[FRAMES_PER_TURN:]
+                for kind, flags, stream_id, payload in found[:FRAMES_PER_TURN]:
+                    if not self._is_open:
+                        return
+                    try:
+                        self._take(kind, flags, stream_id, payload)
+                    except Http2Error as error:
+                        if not error.stream_id:
+                            raise
+                        self._count_flood()     # CVE-2025-8671: what makes us reset costs as much as what resets
+                        self._reset(error.stream_id, error.code)
+                if self._came:
+                    self._loop.call_soon(self._take_some)
+                    break
+                found = self._reader.frames()
+        except Http2Error as error:
+            self._refuse(error.code, str(error))
+            return
+        self._read_or_not()
+        self._count_unread(self._reader.held + self._fragments_size)
+        self._pump()
+
+    def _end_rest(self) -> None:
+        self._rests = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        wants = not self._is_paused and not self._came and not self._rests
+        if wants != self._is_reading and not self._transport.is_closing():
+            self._is_reading = wants
+            if wants:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
     def _take(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """Raises Http2Error."""
@@ -275,8 +356,6 @@ class Http2Connection(asyncio.Protocol):
 
     def _take_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
-        if not payload and not flags & END_STREAM:
-            self._count_flood()
         self._received += size
         if self._received >= CONNECTION_WINDOW // 2:
             self.put(frames.window_update(0, self._received))
@@ -284,8 +363,9 @@ class Http2Connection(asyncio.Protocol):
         stream = self.streams.get(stream_id)
         if stream is None or stream.has_peer_ended:
             self._check_begun(stream_id, "DATA")
-            if stream is not None or stream_id not in self._ended_early:
+            if not payload:
                 self._count_flood()
+            if stream is not None or stream_id not in self._ended_early:
                 raise Http2Error(STREAM_CLOSED, "DATA on a stream that has ended", stream_id)
             return
         stream.receive_window -= size
@@ -294,6 +374,8 @@ class Http2Connection(asyncio.Protocol):
         data = frames.unpadded(flags, payload)
         if len(data) < size:
             stream.took(size - len(data))
+        if not data and not flags & END_STREAM:
+            self._count_flood()
         if self._promised:
             self._check_promise(stream_id, len(data), flags & END_STREAM)
         if flags & END_STREAM:
@@ -336,9 +418,10 @@ class Http2Connection(asyncio.Protocol):
             return
         self._last_id = stream_id
         request = self._decoder.request(block, stream_id)
+        if request.is_too_large:
+            self._count_flood(TOO_LARGE_FLOODS)
         if self._is_leaving or len(self.streams) >= STREAMS_MAX:
-            self._count_flood()
-            raise Http2Error(REFUSED_STREAM, f"{STREAMS_MAX} streams are open", stream_id)
+            raise Http2Error(REFUSED_STREAM, f"{STREAMS_MAX} streams are open, or we leave", stream_id)
         stream = self._open_stream(self, stream_id, request)
         if not stream.is_closed:
             self.streams[stream_id] = stream
@@ -353,6 +436,7 @@ class Http2Connection(asyncio.Protocol):
     def _take_trailers(self, stream_id: int, block: bytes) -> None:
         stream = self.streams.get(stream_id)
         if stream is None and stream_id in self._ended_early:
+            self._count_flood()
             self._decoder.trailers(block, stream_id)
             return
         if stream is None or stream.has_peer_ended:
@@ -435,8 +519,13 @@ class Http2Connection(asyncio.Protocol):
         if len(payload) != 8:
             raise Http2Error(FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes; it has 8")
         if not flags & ACK:
-            self._count_flood()
+            if not self._has_answered:      # clients measure by pings how fast answers come
+                self._count_flood()
+            self._has_answered = False
             self.put(frames.frame(PING, ACK, 0, payload))
+        elif payload == _GOODBYE and self._is_leaving:
+            self._is_left = True
+            self._close_if_done()
 
     def _take_priority(self, stream_id: int, payload: bytes) -> None:
         if not stream_id:
@@ -452,8 +541,8 @@ class Http2Connection(asyncio.Protocol):
         if not stream_id & 1 or stream_id > self._last_id:
             raise Http2Error(PROTOCOL_ERROR, f"{kind} on stream {stream_id}, which has not begun")
 
-    def _count_flood(self) -> None:
-        self._floods += 1
+    def _count_flood(self, count: int = 1) -> None:
+        self._floods += count
         if self._floods > FLOOD_MAX:
             raise Http2Error(ENHANCE_YOUR_CALM, f"more than {FLOOD_MAX} frames within seconds that bring nothing")
 
@@ -469,9 +558,10 @@ class Http2Connection(asyncio.Protocol):
                 self._ready[stream] = None
 
     def _flush(self) -> None:
-        outbox, self._outbox = self._outbox, []
+        outbox, self._outbox, self._outbox_size = self._outbox, [], 0
         if self._is_open and outbox:
             self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+            self._pump()
 
     def _reset(self, stream_id: int, code: int) -> None:
         """End one stream, for what the peer did on it."""
@@ -492,7 +582,7 @@ class Http2Connection(asyncio.Protocol):
         self._end()
 
     def _close_if_done(self) -> None:
-        if self._is_leaving and self._is_open and not self.streams:
+        if self._is_left and self._is_open and not self.streams:
             self._flush()
             self._transport.close()
             self._end()
@@ -502,12 +592,12 @@ class Http2Connection(asyncio.Protocol):
         if not self._is_open:
             return
         self._is_open = False
+        self._ended_at = self._loop.time()
         self._outbox.clear()
-        self._hold(-self._unread)
+        self._count_unread(0)
         for stream in list(self.streams.values()):
             stream.drop()
             stream.lost()
-        self._on_closed(self)
 
 
 class Account:

@@ -23,8 +23,13 @@ _OK = header_block.trailers(GrpcStatus.OK)
 _RESPONSE = header_block.RESPONSE
 TIMEOUT_S_MAX = 86_400.0
 """A client may name a deadline in sixty years; one beyond this is none."""
-STREAMED_SIZE_MAX = STREAM_WINDOW // 2
-"""Bytes of one of many messages of a request: the window opens again with the message, so that it must fit into it."""
+STREAMED_SIZE_MAX = STREAM_WINDOW // 2 - PREFIX_SIZE
+"""Bytes of one of many messages of a request: the window opens again with the message, so that it must fit into what is
+always open of it."""
+MESSAGE_SIZE = 64
+"""And that each of many messages costs beside its own."""
+CALL_SIZE = 2_048
+"""Bytes in memory that a call costs beside those of its headers and messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +56,26 @@ class Conversation:
 Method = OneAnswer | ManyAnswers | Conversation
 
 
+def _is_grpc(content_type: str) -> bool:
+    return content_type == "application/grpc" or content_type.startswith(("application/grpc+", "application/grpc;"))
+
+
 class CallKeeper(Protocol):
     """What a call asks of its server."""
 
     loop: asyncio.AbstractEventLoop
     message_size_max: int
-    held: int
-    held_max: int
     unfinished: "dict[GrpcCall, float]"
 
+    def hold(self, call: "GrpcCall", size: int) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
 
 
 class GrpcCall(Stream):
     """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`."""
 
-    __slots__ = ("_deadline", "_has_begun", "_held", "_messages", "_method", "_more", "_reader", "_request", "_server",
-                 "_task", "_timer", "authority", "metadata", "path", "peer")
+    __slots__ = ("_deadline", "_has_begun", "_messages", "_method", "_more", "_own_size", "_queued", "_reader",
+                 "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata", "path", "peer")
 
     def __init__(self, connection: Http2Connection, stream_id: int, request: RequestHeaders,
                  server: CallKeeper) -> None:
@@ -79,7 +87,10 @@ class GrpcCall(Stream):
         self._server = server
         self._method: Method | None = None
         self._reader: MessageReader | None = None
-        self._held = 0              # bytes of the request that the server counts for us
+        self.held = 0               # bytes of the request that the server counts for us
+        self._own_size = CALL_SIZE + request.size       # of these, what is there without a message
+        self._queued = 0            # and what its messages take that nobody has taken yet,
+        self._untaken = 0           # which came as so many bytes
         self._request: bytes | None = None
         self._messages: deque[bytes] = deque()
         self._more: asyncio.Future[None] | None = None
@@ -91,14 +102,19 @@ class GrpcCall(Stream):
     def admit(self, request: RequestHeaders, method: Method | None) -> None:
         """Begin, or say why not."""
         values = dict(request.metadata)
-        if request.method != b"POST" or not values.get("content-type", "").startswith("application/grpc"):
+        if request.method != b"POST" or not _is_grpc(values.get("content-type", "")):
             self.end(header_block.refusal(405 if request.method != b"POST" else 415))
         elif request.is_too_large:
             self.refuse(GrpcStatus.RESOURCE_EXHAUSTED, "the headers are too large (metadataSizeMax)")
         elif method is None:
             self.refuse(GrpcStatus.UNIMPLEMENTED, f"method {request.path[:256]} is not served here")
         else:
-            self._begin(method, values)
+            try:
+                self._hold(0)
+            except GrpcRefused as error:
+                self.give_up(error)
+            else:
+                self._begin(method, values)
 
     def _begin(self, method: Method, values: dict[str, str]) -> None:
         self._method = method
@@ -137,9 +153,12 @@ class GrpcCall(Stream):
         while True:
             while self._messages:
                 message = self._messages.popleft()
-                self.took(PREFIX_SIZE + len(message))
+                if not self._messages and self._reader is not None:
+                    self.took(self._untaken)
+                    self._queued = self._untaken = 0
+                    self._hold(self._reader.held)
                 yield message
-            if self.has_peer_ended or self.is_closed:
+            if self.has_peer_ended or self.has_ended:
                 return
             self._more = self._server.loop.create_future()
             await self._more
@@ -152,19 +171,21 @@ class GrpcCall(Stream):
     # --- called by the connection ------------------------------------------------------------------------------------
 
     def data_came(self, data: bytes) -> None:
+        if self.has_ended:      # the answer's end waits for the peer to read, and the rest of the request is nobody's
+            return
         try:
             self._take(data)
         except GrpcRefused as error:
-            self._give_up(error)
+            self.give_up(error)
 
     def peer_ended(self) -> None:
         self._server.unfinished.pop(self, None)
         if self._reader is not None and self._reader.held:
-            self._give_up(GrpcRefused(GrpcStatus.INTERNAL, "the last message is cut short"))
+            self.give_up(GrpcRefused(GrpcStatus.INTERNAL, "the last message is cut short"))
         elif isinstance(self._method, Conversation):
             self._wake_reader()
         elif self._request is None:
-            self._give_up(GrpcRefused(GrpcStatus.INTERNAL, "the call has no message"))
+            self.give_up(GrpcRefused(GrpcStatus.INTERNAL, "the call has no message"))
         elif isinstance(self._method, OneAnswer):
             self._spawn(self._answer(self._method, self._request))
         elif self._method is not None:
@@ -177,7 +198,9 @@ class GrpcCall(Stream):
     def drop(self) -> None:
         super().drop()
         self._server.unfinished.pop(self, None)
-        self._release()
+        self._server.hold(self, -self.held)
+        self.held = 0
+        self._forget_request()
         self._wake_reader()
         if self._timer is not None:
             self._timer.cancel()
@@ -187,12 +210,15 @@ class GrpcCall(Stream):
     def _take(self, data: bytes) -> None:
         """Raises GrpcRefused."""
         assert self._reader is not None, "a call that is refused hears nothing more"
+        before = self._reader.held
         found = self._reader.feed(data)
         if isinstance(self._method, Conversation):
-            self._messages.extend(found)
-            self._hold(self._reader.held)
             if found:
+                self._messages.extend(found)
+                self._queued += sum(map(len, found)) + MESSAGE_SIZE * len(found)
+                self._untaken += before + len(data) - self._reader.held
                 self._wake_reader()
+            self._hold(self._reader.held + self._queued)
             return
         self.took(len(data))
         for message in found:
@@ -202,16 +228,14 @@ class GrpcCall(Stream):
         self._hold(self._reader.held + len(self._request or b""))
 
     def _hold(self, size: int) -> None:
-        """Raises GrpcRefused when all calls together hold more than they may."""
-        self._server.held += size - self._held
-        self._held = size
-        if self._server.held > self._server.held_max:
-            raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED,
-                              f"requests of {self._server.held_max} bytes are under way (callsSizeMax)")
+        """So many bytes of messages. Raises GrpcRefused where there is no room for them."""
+        more = self._own_size + size - self.held
+        self.held += more
+        self._server.hold(self, more)
 
-    def _release(self) -> None:
-        self._server.held -= self._held
-        self._held = 0
+    def _forget_request(self) -> None:
+        self._request = self._reader = None
+        self._messages.clear()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = self._server.spawn(work)
@@ -220,7 +244,10 @@ class GrpcCall(Stream):
         try:
             answer = await method.answer(request, self)
         except GrpcRefused as error:
-            self._give_up(error)
+            self.give_up(error)
+        except asyncio.CancelledError:
+            self._tell_cancelled()
+            raise
         except Exception:
             self._fail()
         else:
@@ -239,20 +266,39 @@ class GrpcCall(Stream):
         try:
             await serving
         except GrpcRefused as error:
-            self._give_up(error)
+            self.give_up(error)
+        except asyncio.CancelledError:
+            self._tell_cancelled()
+            raise
         except Exception:
             self._fail()
         else:
             self.begin_answer()
             self.end(_OK)
 
-    def _give_up(self, error: GrpcRefused) -> None:
-        self.refuse(error.status, str(error))
-        self.lost()
-
     def _fail(self) -> None:
         _log.exception("%s failed", self.path)
         self.refuse(GrpcStatus.INTERNAL, "the server failed; see its log")
+
+    def _tell_cancelled(self) -> None:
+        """Not by us, who end a call before its method: by something that the method waited for."""
+        if not self.has_ended:
+            _log.warning("%s was cancelled by what it waited for", self.path)
+            self.refuse(GrpcStatus.UNAVAILABLE, "the server gave the call up")
+
+    # --- called by the server ----------------------------------------------------------------------------------------
+
+    @property
+    def may_give_way(self) -> bool:
+        """Whether it may be ended for others: not when a method has its one message, and may have done what it says."""
+        return not (self.has_ended or (self._task is not None and isinstance(self._method, OneAnswer)))
+
+    def give_up(self, error: GrpcRefused) -> None:
+        self.refuse(error.status, str(error))
+        if not self.is_closed:      # a part of the answer waits, for as long as its peer likes
+            self._forget_request()
+            self._hold(0)
+        self.lost()
 
     def expire(self, text: str) -> None:
         """Nobody waits for the answer any more; a part of it that waits for the peer is dropped."""

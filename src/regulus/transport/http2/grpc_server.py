@@ -9,14 +9,19 @@ import logging
 import socket
 import ssl
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, cast
 
+from regulus.errors import GrpcRefused
 from regulus.transport.config import TransportConfig
 from regulus.transport.http2.connection import Account, Http2Connection, Http2Limits
 from regulus.transport.http2.grpc_call import GrpcCall, Method
+from regulus.transport.http2.stream import Carrier
 from regulus.transport.listener import bind
-from regulus.transport.tls import ServerTls, take_over
+from regulus.transport.tls import ServerTls, handshake_failure, take_over
+from regulus.wire.http2.grpc_messages import GrpcStatus
 from regulus.wire.http2.header_block import RequestHeaders
 
 _log = logging.getLogger(__name__)
@@ -34,9 +39,8 @@ _LOOKS_PER_TURN = 500
 @dataclass(frozen=True, slots=True)
 class GrpcLimits:
     """`connections_max` are open at once. `message_size_max`: bytes of a request's message. `held_max`: bytes of all
-    requests that are under way. `waiting_max`: bytes of
-    answers that wait for clients, and of frames that clients have begun. `metadata_size_max`: bytes of a
-    request's headers."""
+    requests that are under way. `waiting_max`: bytes of answers that wait for clients, and of frames that clients have
+    begun. `metadata_size_max`: bytes of a request's headers."""
 
     connections_max: int
     message_size_max: int
@@ -52,13 +56,17 @@ class GrpcServer:
         self.port = 0
         self.held = 0
         """Bytes of requests that are under way."""
-        self.held_max = limits.held_max
         self.message_size_max = limits.message_size_max
+        self._largest: Carrier | None = None    # the connection whose requests hold most, and how much that was
+        self._largest_size = 0
+        self._giving_of: Carrier | None = None  # the connection that gave way last, and its calls, the largest last,
+        self._giving: list[GrpcCall] = []       # when they were looked at
+        self._giving_size = 0                   # and how much the largest was
         self.unfinished: dict[GrpcCall, float] = {}
         """Calls whose request is not whole, the oldest first, and when they began."""
         self.connections: dict[Http2Connection, None] = {}
         self._methods = methods
-        self._tls = ServerTls(tls)
+        self.tls = ServerTls(tls)
         self._accept_backlog = tls.accept_backlog
         self._limits = limits
         self._http2_limits = Http2Limits(limits.metadata_size_max)
@@ -67,6 +75,7 @@ class GrpcServer:
         self._tasks: set[asyncio.Future[None]] = set()
         self._server: asyncio.Server | None = None
         self._is_full = False
+        self._left: asyncio.Event | None = None     # of a server that stops: no connection is there any more
 
     def bind(self, host: str, port: int) -> socket.socket:
         """Raises OSError."""
@@ -77,35 +86,40 @@ class GrpcServer:
     async def accept(self, bound: socket.socket) -> None:
         self.loop = asyncio.get_running_loop()
         self._server = await self.loop.create_server(lambda: _Opening(self), sock=bound, backlog=self._accept_backlog)
-        self._tls.start()
+        self.tls.start()
 
     async def watch(self) -> None:
         """Look at connections and unfinished requests, for ever."""
         while True:
             await asyncio.sleep(LOOK_S)
             now = self.loop.time()
+            late = 0
             while self.unfinished:
                 call, began = next(iter(self.unfinished.items()))
                 if now - began <= REQUEST_S_MAX:
                     break
                 call.expire(f"the request was not whole within {REQUEST_S_MAX:.0f} s")
+                late += 1
+                if not late % _LOOKS_PER_TURN:
+                    await asyncio.sleep(0)
             for count, connection in enumerate(list(self.connections), 1):
                 connection.look(now)
                 if not count % _LOOKS_PER_TURN:
                     await asyncio.sleep(0)
 
     async def stop(self, within_s: float) -> None:
-        """Take nothing new; calls under way have so long to end."""
-        self._tls.stop()
+        """Take nothing new; calls under way have so long to end, and clients to read what was answered last."""
+        self.tls.stop()
         if self._server is not None:
             self._server.close()
         for opening in list(self._opening):
             opening.abort()
+        self._left = asyncio.Event()
         for connection in list(self.connections):
             connection.leave()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=within_s)
-        await asyncio.sleep(0)      # what they wrote last leaves
+        if self.connections:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._left.wait(), within_s)
         for connection in list(self.connections):
             connection.abort()
         if self._tasks:
@@ -119,7 +133,47 @@ class GrpcServer:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def hold(self, call: GrpcCall, size: int) -> None:
+        """So many bytes more of a request, or less. Above the limit the connection that holds most gives way with its
+        largest calls, so that nobody keeps others from theirs. Raises GrpcRefused where it is this one's turn, or none
+        may be ended."""
+        connection = call.connection
+        self.held += size
+        connection.requests_size += size
+        if connection.requests_size > self._largest_size:
+            self._largest, self._largest_size = connection, connection.requests_size
+        while size > 0 and self.held > self._limits.held_max:
+            refusal = GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED,
+                                  f"requests of {self._limits.held_max} bytes are under way (callsSizeMax)")
+            giving = self._next_to_give(self._holds_most(connection))
+            if giving is None or giving is call:
+                raise refusal
+            giving.give_up(refusal)
+
+    def _next_to_give(self, connection: Carrier) -> GrpcCall | None:
+        """Its largest call that may be ended, or one half as large: all are looked at when those that were largest the
+        last time have given way, and not for each, as a client may begin thousands at once."""
+        if connection is self._giving_of:
+            while self._giving:
+                giving = self._giving.pop()
+                if giving.may_give_way and giving.held >= self._giving_size // 2:
+                    return giving
+        self._giving_of = connection
+        self._giving = sorted((each for each in connection.streams.values()
+                               if isinstance(each, GrpcCall) and each.may_give_way), key=attrgetter("held"))
+        self._giving_size = self._giving[-1].held if self._giving else 0
+        return self._giving.pop() if self._giving else None
+
+    def _holds_most(self, asking: Carrier) -> Carrier:
+        """Or half as much: all connections are looked at only when that much has become free since the last time."""
+        if self._largest is None or self._largest.requests_size < self._largest_size // 2:
+            self._largest = max(self.connections, key=attrgetter("requests_size"), default=asking)
+            self._largest_size = self._largest.requests_size
+        return self._largest
+
     def opened(self, opening: "_Opening") -> bool:
+        if self._left is not None:
+            return False
         if len(self._opening) + len(self.connections) < self._limits.connections_max:
             self._is_full = False
             self._opening[opening] = None
@@ -143,6 +197,8 @@ class GrpcServer:
 
     def _closed(self, connection: Http2Connection) -> None:
         self.connections.pop(connection, None)
+        if self._left is not None and not self.connections:
+            self._left.set()
 
     def _open_stream(self, connection: Http2Connection, stream_id: int, request: RequestHeaders) -> GrpcCall:
         call = GrpcCall(connection, stream_id, request, self)
@@ -152,12 +208,12 @@ class GrpcServer:
     def tls_context(self, is_tls: bool) -> ssl.SSLContext | None:
         """None for plain text. Raises ConnectionError for what is not served here."""
         if not is_tls:
-            if self._tls.is_enforced:
+            if self.tls.is_enforced:
                 raise ConnectionError("plain text, and tls.server.mode is enforcing here")
             return None
-        context = self._tls.context
+        context = self.tls.context
         if context is None:
-            raise ConnectionError(f"TLS, and {self._tls.missing}; or let the client speak plain text (Java: "
+            raise ConnectionError(f"TLS, and {self.tls.missing}; or let the client speak plain text (Java: "
                                   "enableSsl(false), Go: EnableSsl = false)")
         context.set_alpn_protocols(["h2"])      # also of one that was read anew
         return context
@@ -188,7 +244,7 @@ class _Opening(asyncio.Protocol):
         try:
             context = self._server.tls_context(data[0] == _TLS_HANDSHAKE)
         except ConnectionError as error:
-            self._refuse(error)
+            self._refuse(str(error))
             return
         self._disarm()
         connection = self._server.connection(self._peer)
@@ -215,12 +271,12 @@ class _Opening(asyncio.Protocol):
             await take_over(transport, connection, context, first,
                             lambda encrypted: self._server.joined(connection, encrypted))
         except OSError as error:
-            self._refuse(error)
+            self._refuse(f"its TLS handshake failed: {handshake_failure(error)}")
         finally:
             self._server.ended(self)
 
-    def _refuse(self, error: OSError) -> None:
-        _log.info("connection of %s closed: %s", self._peer, error or type(error).__name__)
+    def _refuse(self, cause: str) -> None:
+        self._server.tls.refused(self._peer, cause)
         self.abort()
 
     def _disarm(self) -> None:

@@ -20,6 +20,8 @@ class Carrier(Protocol):
     """What a stream asks of its connection."""
 
     initial_window: int
+    requests_size: int
+    streams: "dict[int, Stream]"
 
     @property
     def room(self) -> int: ...
@@ -45,7 +47,7 @@ class Stream(ABC):
         self.has_peer_ended = False
         self.is_closed = False
         self.waiting_size = 0       # bytes that wait for the peer
-        self._pending: deque[bytes] = deque()
+        self._pending: deque[memoryview] = deque()
         self._last_block: bytes | None = None
         self._drained: asyncio.Future[None] | None = None
 
@@ -65,27 +67,32 @@ class Stream(ABC):
 
     # --- called by the owner -----------------------------------------------------------------------------------------
 
+    @property
+    def has_ended(self) -> bool:
+        """Nothing more is written: the answer has its trailers, though they may wait, or the stream is no more."""
+        return self.is_closed or self._last_block is not None
+
     def begin(self, block: bytes) -> None:
         """The headers of the answer."""
-        if not self.is_closed:
+        if not self.has_ended:
             self.connection.put(frames.head(HEADERS, END_HEADERS, self.id, len(block)) + block)
 
     def write(self, data: bytes) -> None:
         """More of the answer."""
-        if self.is_closed:
+        if self.has_ended:
             return
         connection, size = self.connection, len(data)
         if not self._pending and size <= connection.room and size <= self.send_window:
             self.send_window -= size
             connection.put_data(frames.head(DATA, 0, self.id, size) + data, size)
             return
-        self._pending.append(data)
+        self._pending.append(memoryview(data))      # of which parts leave without a copy of the rest
         self.waiting_size += size
         connection.wait(self, size)
 
     def end(self, block: bytes) -> None:
-        """The trailers of the answer, which leave behind all that waits."""
-        if self.is_closed:
+        """The trailers of the answer, which leave behind all that waits. The first count."""
+        if self.has_ended:
             return
         if self._pending:
             self._last_block = block
@@ -108,9 +115,12 @@ class Stream(ABC):
 
     async def sent(self) -> None:
         """Until all that was written has left for the socket, or never can."""
-        if self._pending and not self.is_closed:
-            self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
+        if self.is_closed:
+            await asyncio.sleep(0)      # where a writer that goes on and on hears that it is cancelled
+        elif self._pending:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)     # others may wait for it, too
 
     # --- called by the connection ------------------------------------------------------------------------------------
 
@@ -152,6 +162,6 @@ class Stream(ABC):
         self.drop()
 
     def _wake(self) -> None:
-        if self._drained is not None and not self._drained.done():
+        if self._drained is not None:
             self._drained.set_result(None)
-        self._drained = None
+            self._drained = None

@@ -55,9 +55,7 @@ class FrameReader:
 
     def __init__(self, frame_size_max: int) -> None:
         self._frame_size_max = frame_size_max
-        self._data: bytes = b""
-        self._parts: list[bytes] = []
-        self._held = 0
+        self._data: bytes | bytearray = b""     # the latter grows, however small what comes
         self._wanted = _PREFACE_SIZE
         self._has_preface = False
         self._error: Http2Error | None = None
@@ -65,24 +63,27 @@ class FrameReader:
     @property
     def held(self) -> int:
         """Bytes that were fed and not yet returned in a frame."""
-        return self._held
+        return len(self._data)
 
     def feed(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._held += len(data)
+        if self._data:
+            self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
+            self._data += data
+        else:
+            self._data = data
 
     def frames(self) -> list[Frame]:
         """All whole frames so far; the good ones before a bad one come first, and the next call raises."""
         if self._error is not None:
             raise self._error
         found: list[Frame] = []
-        if self._held < self._wanted:
+        position, end = 0, len(self._data)
+        if not self._has_preface and not PREFACE.startswith(self._data[:_PREFACE_SIZE]):
+            raise Http2Error(PROTOCOL_ERROR, "what came is not HTTP/2")
+        if end < self._wanted:
             return found
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        position, end = 0, len(data)
+        data = bytes(self._data)
         if not self._has_preface:
-            if data[:_PREFACE_SIZE] != PREFACE:
-                raise Http2Error(PROTOCOL_ERROR, "what came is not HTTP/2")
             self._has_preface = True
             position = _PREFACE_SIZE
         self._wanted = _HEAD_SIZE
@@ -102,9 +103,7 @@ class FrameReader:
             start = position + _HEAD_SIZE
             found.append((data[position + 3], data[position + 4], stream_id, data[start:start + size]))
             position = start + size
-        rest = data[position:] if position else data
-        self._parts = [rest] if rest else []
-        self._held = len(rest)
+        self._data = data[position:]
         return found
 
 

@@ -42,19 +42,25 @@ class MessageReader:
     def __init__(self, size_max: int, encoding: str = "identity") -> None:
         self._size_max = size_max
         self._encoding = encoding
-        self._parts: list[bytes] = []
-        self.held = 0
-        """Bytes that came and are not returned yet."""
+        self._data: bytes | bytearray = b""     # the latter grows, however small what comes
         self._wanted = _PREFIX_SIZE
+
+    @property
+    def held(self) -> int:
+        """Bytes that came and are not returned yet."""
+        return len(self._data)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that are whole now. Raises GrpcRefused."""
-        self._parts.append(data)
-        self.held += len(data)
+        if self._data:
+            self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
+            self._data += data
+        else:
+            self._data = data
         found: list[bytes] = []
-        if self.held < self._wanted:
+        if len(self._data) < self._wanted:
             return found
-        whole = data if len(self._parts) == 1 else b"".join(self._parts)
+        whole = bytes(self._data)
         position, end = 0, len(whole)
         self._wanted = _PREFIX_SIZE
         while end - position >= _PREFIX_SIZE:
@@ -69,9 +75,7 @@ class MessageReader:
             message = whole[start:start + size]
             found.append(self._inflated(message) if flag else message)
             position = start + size
-        rest = whole[position:] if position else whole
-        self._parts = [rest] if rest else []
-        self.held = len(rest)
+        self._data = whole[position:]
         return found
 
     def _inflated(self, message: bytes) -> bytes:

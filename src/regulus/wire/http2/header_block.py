@@ -5,6 +5,7 @@ We compress nothing that would have to be remembered, so that an answer's header
 Source: RFC 9113, section 8; RFC 7541; PROTOCOL-HTTP2 of gRPC.
 """
 
+import re
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import quote
@@ -20,11 +21,15 @@ LIST_SIZE_FACTOR = 4
 form must be read all the same, for what it changes counts for later ones."""
 
 _PSEUDO = frozenset((b":method", b":path", b":scheme", b":authority"))
+_FORBIDDEN = re.compile(rb"[\0\r\n]")
 _OF_CONNECTIONS = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 _PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 """What the text of a status may have beside letters and digits; the rest is written by its bytes."""
-_MESSAGE_SIZE_MAX = 1024
-"""Characters of a status' text: clients read no more than 8 KiB of headers."""
+_MESSAGE_SIZE_MAX = 2_048
+"""Bytes of a status' text, each of which takes three at most: clients read no more than 8 KiB of headers."""
+
+_REASON_SIZE_MAX = 100
+"""Characters of what the library says; it repeats what it read."""
 
 _STATUS_200 = b"\x88"                                   # entry 8 of the static table
 _CONTENT_TYPE = b"\x0f\x10\x10application/grpc"         # a name of the static table, and a text that is not remembered
@@ -35,12 +40,13 @@ RESPONSE = _STATUS_200 + _CONTENT_TYPE
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
     """`metadata` has all but the four pseudo headers, in their order, bytes that are no text left out. `is_too_large`:
-    the list is beyond its limit, and then only the path counts."""
+    the list of `size` bytes is beyond its limit, and then only the path counts."""
 
     method: bytes
     path: str
     authority: str
     metadata: list[tuple[str, str]]
+    size: int
     is_too_large: bool = False
     content_length: int | None = None
 
@@ -69,6 +75,8 @@ class HeaderDecoder:
             if (not name or name != name.lower() or name in _OF_CONNECTIONS
                   or (name == b"te" and value != b"trailers")):
                 raise Http2Error(PROTOCOL_ERROR, f"header {name!r} may not be sent in HTTP/2", stream_id)
+            if _FORBIDDEN.search(value) is not None or _FORBIDDEN.search(name) is not None:
+                raise Http2Error(PROTOCOL_ERROR, f"header {name!r} has an end of line in it", stream_id)
             if value.isascii() and name.isascii():
                 metadata.append((name.decode(), value.decode()))
                 if name == b"content-length":
@@ -76,8 +84,8 @@ class HeaderDecoder:
         if not pseudo.get(b":method") or not pseudo.get(b":path") or not pseudo.get(b":scheme"):
             raise Http2Error(PROTOCOL_ERROR, "the request has no method, path or scheme", stream_id)
         return RequestHeaders(pseudo[b":method"], pseudo[b":path"].decode("latin-1"),
-                              pseudo.get(b":authority", b"").decode("latin-1"), metadata, size > self._list_size_max,
-                              length)
+                              pseudo.get(b":authority", b"").decode("latin-1"), metadata, size,
+                              size > self._list_size_max, length)
 
     def trailers(self, block: bytes, stream_id: int) -> None:
         """What comes behind the messages of a request says nothing to us. Raises Http2Error."""
@@ -91,7 +99,8 @@ class HeaderDecoder:
             raise Http2Error(ENHANCE_YOUR_CALM, f"the headers have more than {LIST_SIZE_FACTOR} times "
                                                 f"{self._list_size_max} bytes") from error
         except (HPACKError, ValueError, IndexError) as error:
-            raise Http2Error(COMPRESSION_ERROR, f"the headers cannot be read: {error}") from error
+            reason = str(error)[:_REASON_SIZE_MAX]
+            raise Http2Error(COMPRESSION_ERROR, f"the headers cannot be read: {reason}") from error
 
 
 def _length(value: bytes, before: int | None, stream_id: int) -> int:
@@ -105,8 +114,13 @@ def trailers(status: int, text: str = "") -> bytes:
     """What comes behind the messages of an answer."""
     block = _literal(b"grpc-status", b"%d" % status)
     if text:
-        block += _literal(b"grpc-message", quote(text[:_MESSAGE_SIZE_MAX], safe=_PLAIN).encode())
+        block += _literal(b"grpc-message", quote(_cut(text), safe=_PLAIN).encode())
     return block
+
+
+def _cut(text: str) -> bytes:
+    """In UTF-8, whole characters; what is none becomes a question mark."""
+    return text.encode(errors="replace")[:_MESSAGE_SIZE_MAX].decode(errors="ignore").encode()
 
 
 def refusal(http_status: int) -> bytes:

@@ -119,6 +119,12 @@ func produce() error {
 			return err
 		}
 		say("sent", fields{"body": string(made.Body), "id": receipts[0].MessageID, "due": due})
+		if options["recall"] == "1" {
+			if _, err = producer.Recall(context.Background(), options["topic"], receipts[0].RecallHandle); err != nil {
+				return err
+			}
+			say("recalled", fields{"body": string(made.Body)})
+		}
 		if transaction != nil {
 			switch ends[index] {
 			case "commit":

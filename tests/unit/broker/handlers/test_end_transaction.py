@@ -72,15 +72,16 @@ def test_with_access_control_a_half_message_is_of_the_topic_that_is_named(rig, i
     assert len(rig.stored("TopicA")) == (code == ResponseCode.SUCCESS)
 
 
-@pytest.mark.parametrize("named", [None, "", "RMQ_SYS_TRANS_HALF_TOPIC"])
+@pytest.mark.parametrize("named", [None, "", "RMQ_SYS_TRANS_HALF_TOPIC", "TopicA"])
 @pytest.mark.parametrize(("is_guarded", "ids", "code"), [
     (True, {"msg_id": "", "transaction_id": None}, ResponseCode.SYSTEM_ERROR),
     (True, {"msg_id": "guessed", "transaction_id": "guessed"}, ResponseCode.SYSTEM_ERROR),
     (True, {"msg_id": "", "transaction_id": "U"}, ResponseCode.SUCCESS),
     (True, {"msg_id": "U", "transaction_id": None}, ResponseCode.SUCCESS),
     (False, {"msg_id": "guessed", "transaction_id": None}, ResponseCode.SUCCESS)])
-def test_with_access_control_who_names_no_topic_must_know_the_unique_key(rig, is_guarded, ids, code, named):
-    """Group and places are soon guessed, and any account could commit what another has not decided yet."""
+def test_with_access_control_who_ends_it_must_know_the_unique_key(rig, is_guarded, ids, code, named):
+    """Group and places are soon guessed, and any account could commit what another has not decided yet, or any that may
+    send to the topic."""
     end = half_of(rig)
     rig.broker.is_guarded = is_guarded
     assert rig.ask(RequestCode.END_TRANSACTION, replace(end, topic=named, **ids).ext()).code == code

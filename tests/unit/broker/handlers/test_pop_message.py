@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regulus.broker import request_table
-from regulus.broker.outcome import Reply
+from regulus.broker.outcome import FirmReply
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import GetResult, GetStatus
@@ -214,20 +214,39 @@ def test_a_group_that_begins_at_the_end_misses_nothing_that_comes_after_its_firs
     assert popped(rig, queue_id=0, init_mode=1) == ["a", "b"]
 
 
-def test_a_group_that_begins_at_the_end_is_handed_the_last_message():
-    """As RocketMQ does."""
+def test_a_group_that_begins_at_the_end_gets_all_of_a_queue_that_still_has_all():
+    """They may have been sent after its first consumer started, which asks a second later."""
     rig = Rig()
     rig.send("a", "b")
-    assert popped(rig, queue_id=0, init_mode=1) == ["b"]
+    assert popped(rig, queue_id=0, init_mode=1) == ["a", "b"]
 
 
-def test_a_group_that_begins_at_the_end_gets_all_of_its_retries():
+def test_where_a_group_began_at_the_end_it_stays_when_the_queue_loses_its_first_messages(monkeypatch):
+    rig = Rig()
+    assert popped(rig, queue_id=0, init_mode=1) == []
+    rig.send("a", "b", "c")
+    monkeypatch.setattr(rig.store, "min_offset", lambda topic, queue_id: 1)
+    assert popped(rig, queue_id=0, init_mode=1) == ["a", "b", "c"]
+
+
+def test_a_group_that_begins_at_the_end_of_a_queue_that_lost_messages_is_handed_the_last_one(monkeypatch):
+    """As RocketMQ does."""
+    rig = Rig()
+    rig.send("a", "b", "c")
+    monkeypatch.setattr(rig.store, "min_offset", lambda topic, queue_id: 1)
+    assert popped(rig, queue_id=0, init_mode=1) == ["c"]
+
+
+@pytest.mark.parametrize(("lost", "left"), [(0, ["a", "b", "c"]), (1, ["b", "c"])])
+def test_a_group_that_begins_at_the_end_gets_all_of_its_retries(monkeypatch, lost, left):
+    """Also where their queue lost its first messages."""
     rig = Rig()
     rig.broker.topics.create_if_absent("%RETRY%G_T", 1, NOW)
-    for body in (b"a", b"b"):
+    for body in (b"a", b"b", b"c"):
         rig.broker.storing.store(MessageExt("%RETRY%G_T", body, {}, 0, 0, 0, NOW, HOST, HOST, 1), NOW)
     rig.settle()
-    assert popped(rig, init_mode=1) == ["a", "b"]
+    monkeypatch.setattr(rig.store, "min_offset", lambda topic, queue_id: lost if topic == "%RETRY%G_T" else 0)
+    assert popped(rig, init_mode=1) == left
 
 
 def test_in_order_a_group_that_was_set_back_gets_at_once_what_was_out():
@@ -258,9 +277,9 @@ def test_the_answer_waits_until_its_pop_is_on_disk():
     rig.send("a")
     sent = rig.store.commit_log_max_offset()
     outcome = request_table.handle(RemotingCommand.request(int(Code.POP_MESSAGE), asked(rig)), PEER, rig.broker, NOW)
-    assert isinstance(outcome, Reply)
-    assert bodies(rig.taken(outcome.answer)) == ["a"]
-    assert outcome.durable_at == rig.store.commit_log_max_offset() > sent
+    assert isinstance(outcome, FirmReply)
+    assert bodies(rig.taken(outcome.reply.answer)) == ["a"]
+    assert outcome.reply.durable_at == rig.store.commit_log_max_offset() > sent
 
 
 def test_each_pop_has_its_place_saved():

@@ -11,6 +11,7 @@ from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import PullMessageRequest, PullMessageResponse
 
 SUSPEND, SUBSCRIPTION, COMMIT, LITE = 2, 4, 1, 16
+REFUSED_SQL92 = "The broker does not support consumer to filter message by SQL92 (enablePropertyFilter=false)"
 
 
 @pytest.fixture
@@ -75,7 +76,17 @@ def test_an_expression_without_a_tag_cannot_be_parsed(rig):
 def test_sql_is_refused(rig):
     response = rig.pull(sys_flag=SUBSCRIPTION, subscription="a > 5", expression_type="SQL92")
     assert response.code == ResponseCode.SYSTEM_ERROR
-    assert response.remark == "The broker does not support consumer to filter message by SQL92"
+    assert response.remark == REFUSED_SQL92
+
+
+def test_sql_of_the_heartbeat_is_refused(make_rig):
+    """The group's consumers told it while it was allowed, or by a client that does not ask."""
+    rig = make_rig()
+    rig.send()
+    rig.heartbeat("CG", "TopicA", expression="a > 5", expression_type="SQL92")
+    response = rig.pull()
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.remark == REFUSED_SQL92
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
@@ -155,6 +166,8 @@ def test_a_held_pull_waits_on_while_its_condition_takes_nothing(sql_rig):
         size = sql_rig.broker.store.queue_units("TopicA", 0, number, 1)[0].size
         # Of the two parts of the condition; what arrived before is not looked at again.
         assert sql_rig.broker.held_requests.looked == 2 * size
+        # Operators see that it is behind it.
+        assert sql_rig.broker.consumer_offsets.pull_offset("CG", "TopicA", 0) == number + 1
     send_number(sql_rig, 12)
     (answer,) = sql_rig.arrive()
     assert bodies(answer) == [b"12"]
@@ -377,6 +390,15 @@ def test_a_reset_is_told_to_the_next_pull_once(rig):
     assert (response.code, response.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
     assert PullMessageResponse.decode(response).next_begin_offset == 1
     assert rig.pull(queue_offset=1).code == ResponseCode.SUCCESS
+
+
+def test_the_pull_that_is_told_of_a_reset_commits_nothing(rig):
+    """It was sent before: where its client dies now, the next one begins where the operator wants it to."""
+    rig.broker.consumer_offsets.commit("CG", "TopicA", 0, 2)
+    rig.broker.consumer_offsets.assign_reset("CG", "TopicA", 0, 1)
+    response = rig.pull(queue_offset=3, sys_flag=COMMIT, commit_offset=3)
+    assert (response.code, response.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+    assert rig.broker.consumer_offsets.query("CG", "TopicA", 0) == 1
 
 
 # --- long polling ----------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def test_a_process_ends_when_the_demo_is_gone(make, tmp_path, unused_tcp_port):
     process = make(WAITS, unused_tcp_port)
     process.await_port(unused_tcp_port)
     process._process.stdin.close()      # as the end of whoever holds it
-    assert process._process.wait(20) == 0
+    assert process._process.wait(60) == 0
     assert words(tmp_path) == "stopped as told\n"
     process._process = None
 

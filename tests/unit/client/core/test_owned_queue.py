@@ -1,6 +1,6 @@
 """One taking of a queue: what counts, and what may be stored."""
 
-from regulus.client.core.owned_queue import OwnedQueue, State
+from regulus.client.core.owned_queue import UNSTORED_MAX, OwnedQueue, State
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 
@@ -106,3 +106,16 @@ def test_a_reset_to_what_was_stored_last_is_stored_again_as_a_later_one_may_have
     owned.settle(LATER)
     owned.reset(5)
     assert owned.to_store(0) == 5
+
+
+def test_many_messages_that_are_done_are_stored_before_it_is_due_and_once_only():
+    owned = owned_from(5)
+    got = owned.pulled(messages(*range(5, 5 + 2 * UNSTORED_MAX)), 5 + 2 * UNSTORED_MAX)
+    owned.finished(got[:UNSTORED_MAX - 1])
+    assert not owned.is_pressing()
+    owned.finished(got[UNSTORED_MAX - 1:UNSTORED_MAX])
+    assert [owned.is_pressing() for _ in range(2)] == [True, False]
+    owned.finished(got[UNSTORED_MAX:-1])
+    assert not owned.is_pressing()
+    owned.finished(got[-1:])
+    assert owned.is_pressing()

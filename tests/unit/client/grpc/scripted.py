@@ -101,7 +101,8 @@ class Script:
 
 
 @asynccontextmanager
-async def served(script: Script) -> AsyncIterator[str]:
+async def served(script: Script, port: int = 0) -> AsyncIterator[str]:
+    """At that port, or a free one."""
     server = grpc.aio.server()
     types = messages.method_types()
 
@@ -120,7 +121,7 @@ async def served(script: Script) -> AsyncIterator[str]:
                 "Telemetry": grpc.stream_stream_rpc_method_handler(script.telemetry, request.FromString,
                                                                    response.SerializeToString)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
-    script.port = server.add_insecure_port("127.0.0.1:0")
+    script.port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     try:
         yield f"grpc://127.0.0.1:{script.port}"

@@ -166,7 +166,7 @@ async def test_a_transaction_that_says_nothing_is_asked_for(broker: BothProtocol
     async with TransactionProducer(broker.address("grpc"), "bookers", check, topics=["trans"]) as producer:
         result = await producer.send_in_transaction(Message("trans", b"tea"), lambda message: TransactionState.UNKNOWN)
         got: list[bytes] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not got:
                 got = await received(broker, consumer)
     assert got == [b"tea"]

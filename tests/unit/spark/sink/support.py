@@ -9,7 +9,7 @@ from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 
 PULL_SIZE = 1024
-WAIT_MAX_S = 30
+WAIT_MAX_S = 60
 
 
 class Server(Protocol):

@@ -368,7 +368,7 @@ async def test_rows_wait_for_their_broker_and_go_nowhere_else():
         with pytest.raises(NoRoute, match="broker b, which topic orders is written to, has no master now"):
             await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
         assert broker.sends() == []
-        cluster.add_unreachable_broker("b", await closed_address())
+        cluster.add_unreachable_broker("b", closed_address())
         with pytest.raises(ConnectFailed):
             await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
         assert broker.sends() == []

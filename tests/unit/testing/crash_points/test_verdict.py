@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from sqlalchemy import create_engine, insert
+from sqlalchemy.exc import DBAPIError
 
 from regulus.errors import ReliabilityRefused
 from regulus.reliability import tables
@@ -80,6 +81,38 @@ def test_what_is_not_settled_in_time_is_told(engine):
     await_settled(engine, ["1", "2"], 0)
     with pytest.raises(AssertionError, match="after 0 s nobody has confirmed, voided or given up:\nstub UNCONFIRMED"):
         await_settled(engine, ["1", "2", "3"], 0)
+
+
+def test_a_connection_whose_rollback_fails_too_was_lost(engine, monkeypatch):
+    place_orders(engine, "1")
+    set_stub(engine, "1", status="CONFIRMED")
+    dialect, lost = engine.dialect, ["statement", "rollback"]
+    execute, rollback = dialect.do_execute, dialect.do_rollback
+
+    def fail(what, do, *values):
+        if lost[:1] == [what]:
+            raise dialect.loaded_dbapi.OperationalError(f"{lost.pop(0)} failed")
+        do(*values)
+
+    monkeypatch.setattr(dialect, "do_execute", lambda *values, **_: fail("statement", execute, *values))
+    monkeypatch.setattr(dialect, "do_rollback", lambda *values: fail("rollback", rollback, *values))
+    await_settled(engine, ["1"], 5)
+    assert lost == []
+
+
+def test_a_statement_that_fails_on_a_connection_that_lives_is_told(engine):
+    with pytest.raises(DBAPIError):
+        await_settled(create_engine("sqlite://"), ["1"], 5)
+
+
+def test_a_statement_that_fails_is_told_also_where_another_failure_is_seen_to(monkeypatch):
+    """It says nothing of this connection."""
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it is asked again"))
+    try:
+        raise DBAPIError("SELECT 1", None, ValueError())
+    except DBAPIError:
+        with pytest.raises(DBAPIError, match="no such table"):
+            await_settled(create_engine("sqlite://"), ["1"], 5)
 
 
 async def test_an_event_loop_is_not_kept_from_what_it_would_settle(engine):

@@ -61,6 +61,32 @@ class Methods:
             self.cancelled.append(data)
             raise
 
+    async def break_off(self, data: bytes, call: GrpcCall) -> bytes:
+        """What it waits for is cancelled by somebody else."""
+        waited_for = asyncio.get_running_loop().create_future()
+        waited_for.cancel()
+        await waited_for
+        return data
+
+    async def break_off_late(self, data: bytes, call: GrpcCall) -> None:
+        await call.send(data)
+        await self.break_off(data, call)
+
+    async def hesitate(self, call: GrpcCall) -> None:
+        """As talk, but it takes no message before the gate opens."""
+        self.calls.append(call)
+        await self.gate.wait()
+        await self.talk(call)
+
+    async def boast(self, call: GrpcCall) -> None:
+        """Says 1,000 bytes at once, and ends well even when it is cancelled."""
+        self.begun.append(b"boast")
+        try:
+            await call.send(bytes(1000))
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(b"boast")
+
     async def talk(self, call: GrpcCall) -> None:
         call.begin_answer()
         async for message in call.messages():
@@ -70,7 +96,9 @@ class Methods:
     def table(self) -> dict[str, Method]:
         return {"/t/Echo": OneAnswer(self.echo), "/t/Wait": OneAnswer(self.wait), "/t/Fail": OneAnswer(self.fail),
                 "/t/Refuse": OneAnswer(self.refuse), "/t/Large": OneAnswer(self.large),
-                "/t/Count": ManyAnswers(self.count), "/t/Talk": Conversation(self.talk)}
+                "/t/Count": ManyAnswers(self.count), "/t/Talk": Conversation(self.talk),
+                "/t/BreakOff": OneAnswer(self.break_off), "/t/BreakOffLate": ManyAnswers(self.break_off_late),
+                "/t/Hesitate": Conversation(self.hesitate), "/t/Boast": Conversation(self.boast)}
 
 
 @asynccontextmanager
@@ -92,6 +120,9 @@ class Peer:
         self.h2 = h2.connection.H2Connection(config)
         self.h2.local_settings = h2.settings.Settings(client=True, initial_values={
             h2.settings.SettingCodes.ENABLE_PUSH: 0, **settings})
+        state = self.h2.state_machine
+        take = state.process_input      # by which h2 would hear nothing behind a GOAWAY, not even answers
+        state.process_input = lambda what: [] if what is h2.connection.ConnectionInputs.RECV_GOAWAY else take(what)
         self.reader, self.writer = reader, writer
         self.data: dict[int, bytearray] = {}
         self.headers: dict[int, dict[str, str]] = {}
@@ -106,7 +137,7 @@ class Peer:
 
     def flush(self) -> None:
         data = self.h2.data_to_send()
-        if not self.writer.is_closing():
+        if data and not self.writer.is_closing():
             self.writer.write(data)
 
     def send(self, data: bytes) -> None:
@@ -127,7 +158,7 @@ class Peer:
         self.flush()
         return stream_id
 
-    async def hear(self, within_s: float = 10.0) -> None:
+    async def hear(self, within_s: float = 60.0) -> None:
         """One read."""
         data = await asyncio.wait_for(self.reader.read(1 << 16), within_s)
         if not data:
@@ -200,7 +231,7 @@ def _text(value: bytes | str) -> str:
 
 async def become(condition: Any) -> None:
     """Of what happens in the same loop soon."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

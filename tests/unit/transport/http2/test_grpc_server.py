@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import itertools
 import logging
+import time
 from collections.abc import AsyncIterator
 from random import Random
 
@@ -10,24 +12,22 @@ import grpc
 import h2.settings
 import pytest
 
+from regulus.transport import tls
+from regulus.transport.config import TransportConfig
 from regulus.transport.http2 import connection, grpc_call, grpc_server
 from regulus.transport.http2.grpc_server import GrpcServer
+from regulus.transport.tls import TlsMode
 from regulus.wire.http2 import frames
 from regulus.wire.http2.grpc_messages import framed
-from tests.unit.transport.http2.peers import Methods, Peer, become, connected, is_at_rest, served
+from tests.unit.transport.http2.peers import Peer, become, connected, is_at_rest, served
 
 WINDOW = h2.settings.SettingCodes.INITIAL_WINDOW_SIZE
 
 
-@pytest.fixture
-async def methods() -> Methods:
-    return Methods()
-
-
-@pytest.fixture
-async def server(methods: Methods) -> AsyncIterator[GrpcServer]:
-    async with served(methods) as server:
-        yield server
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is closed for its silence while a test waits, unless it says so."""
+    monkeypatch.setattr(grpc_server, "FIRST_BYTES_S_MAX", 600.0)
 
 
 @pytest.fixture
@@ -216,15 +216,16 @@ async def test_the_connection_with_the_most_that_waits_is_closed(methods, caplog
 
 
 async def test_requests_that_are_under_way_have_a_size_in_all(methods):
-    async with served(methods, held_max=100_000) as server, connected(server) as peer:
+    """Each costs 2,048 bytes and 278 of its headers beside."""
+    async with served(methods, held_max=104_652) as server, connected(server) as peer:
         first, second = peer.begin("Echo"), peer.begin("Echo")
         await say(peer, first, framed(bytes(90_000))[:40_000])
-        assert server.held == 40_000
+        assert server.held == 44_652
         await say(peer, second, framed(bytes(90_000))[:60_000])
-        assert (server.held, peer.ended) == (100_000, {})
+        assert (server.held, peer.ended) == (104_652, {})
         await say(peer, second, b"1")
         assert (await peer.answer(second))[0] == "8"
-        assert server.held == 40_000
+        assert server.held == 42_326
         peer.h2.reset_stream(first)
         peer.flush()
         await become(lambda: is_at_rest(server))
@@ -252,6 +253,24 @@ async def test_a_request_that_does_not_end_is_ended(server, methods, monkeypatch
         assert (await peer.answer(stream_id))[0] == "4"
         assert talk not in peer.ended
     watching.cancel()
+    await become(lambda: is_at_rest(server))
+
+
+async def test_requests_that_do_not_end_are_ended_a_few_a_turn(server, monkeypatch):
+    monkeypatch.setattr(grpc_server, "LOOK_S", 0.01)
+    monkeypatch.setattr(grpc_server, "_LOOKS_PER_TURN", 10)
+    async with connected(server) as peer:
+        for _ in range(100):
+            peer.begin("Echo")
+        await become(lambda: len(server.unfinished) == 100)
+        monkeypatch.setattr(grpc_server, "REQUEST_S_MAX", 0.0)
+        watching = asyncio.ensure_future(server.watch())
+        left = [100]
+        while left[-1]:
+            await asyncio.sleep(0)
+            left.append(len(server.unfinished))
+        assert max(before - now for before, now in itertools.pairwise(left)) == 10
+        watching.cancel()
     await become(lambda: is_at_rest(server))
 
 
@@ -514,6 +533,87 @@ async def test_a_full_read_of_small_frames_holds_the_loop_for_a_moment(server, m
         await become(lambda: open_.held == 15_000)
         update = frames.window_update(0, 1)
         data = update * (65_536 // len(update))
-        began = server.loop.time()
+        began = time.thread_time()
         open_.data_received(data)
-        assert server.loop.time() - began < 0.5
+        assert time.thread_time() - began < 0.5
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+async def silent(server: GrpcServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that the server has, and which says nothing."""
+    count = len(server._opening)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await become(lambda: len(server._opening) == count + 1)
+    return reader, writer
+
+
+async def end_of(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await asyncio.wait_for(reader.read(), 60)
+    except ConnectionError:
+        return b""
+
+
+async def test_connections_have_a_number_also_those_that_say_nothing(methods):
+    async with served(methods, connections_max=2) as server:
+        _, writer = await silent(server)
+        async with connected(server) as peer:
+            assert await peer.answer(peer.call("Echo")) == ("0", [b"m"])
+            reader, one_too_many = await asyncio.open_connection("127.0.0.1", server.port)
+            assert await end_of(reader) == b""
+            one_too_many.close()
+            writer.transport.abort()
+            await become(lambda: not server._opening)
+            async with connected(server) as another:
+                assert await another.answer(another.call("Echo")) == ("0", [b"m"])
+                reader, one_too_many = await asyncio.open_connection("127.0.0.1", server.port)
+                assert await end_of(reader) == b""
+                one_too_many.close()
+
+
+async def test_first_bytes_are_waited_for_and_no_longer_than_that(server, monkeypatch):
+    async with connected(server) as peer:
+        assert await peer.answer(peer.call("Echo")) == ("0", [b"m"])
+        monkeypatch.setattr(grpc_server, "FIRST_BYTES_S_MAX", 0.1)
+        reader, writer = await silent(server)
+        assert await end_of(reader) == b""
+        writer.close()
+        assert await peer.answer(peer.call("Echo")) == ("0", [b"m"])
+
+
+async def test_a_stop_closes_what_says_nothing(methods):
+    async with served(methods) as server:
+        reader, writer = await silent(server)
+        await server.stop(20)
+        assert await end_of(reader) == b""
+        writer.close()
+
+
+async def test_handshakes_that_fail_count_no_more_and_say_why(methods, monkeypatch, caplog):
+    monkeypatch.setattr(tls, "TOLD_S", 0.01)
+    async with served(methods, TransportConfig(tls_test_mode_enable=True), connections_max=1) as server:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"\x16\x03\x01\x00\x05rubbish")
+            await end_of(reader)
+            writer.close()
+            await become(lambda: not server._opening)
+        await become(lambda: caplog.text.count("its TLS handshake failed: ") == 3)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"\x16")
+        await become(lambda: server._opening)
+        writer.close()
+        await become(lambda: not server._opening)
+        await become(lambda: "its TLS handshake failed: the client closed it" in caplog.text)
+        async with connected(server) as peer:
+            assert await peer.answer(peer.call("Echo")) == ("0", [b"m"])
+
+
+async def test_plain_text_is_refused_where_tls_is_enforced(methods):
+    tls = TransportConfig(tls_test_mode_enable=True, tls_server_mode=TlsMode.ENFORCING)
+    async with served(methods, tls) as server, connected(server) as peer:
+        peer.call("Echo")
+        assert await end_of(peer.reader) == b""
+        assert methods.calls == []

@@ -1,5 +1,7 @@
 """Frames of HTTP/2, written by the library h2 and by hand."""
 
+import tracemalloc
+
 import pytest
 from h2.connection import H2Connection
 
@@ -53,6 +55,33 @@ def test_another_protocol_is_told_from_its_first_bytes() -> None:
     with pytest.raises(Http2Error, match="not HTTP/2") as refused:
         reader.frames()
     assert (refused.value.code, refused.value.stream_id) == (frames.PROTOCOL_ERROR, 0)
+
+
+@pytest.mark.parametrize("said", [b"G", b"GET / HTTP/1.0\r\n\r\n", frames.PREFACE[:-1] + b"\r"])
+def test_another_protocol_is_not_waited_for(said: bytes) -> None:
+    reader = FrameReader(16_384)
+    for start in range(len(said) - 1):
+        reader.feed(said[start:start + 1])
+        if frames.PREFACE.startswith(said[:start + 1]):
+            assert reader.frames() == []
+    reader.feed(said[-1:])
+    with pytest.raises(Http2Error, match="not HTTP/2"):
+        reader.frames()
+
+
+def test_a_frame_that_comes_in_small_pieces_takes_no_more_than_its_bytes() -> None:
+    data = frames.PREFACE + frames.frame(frames.DATA, 0, 1, bytes(range(250)) * 64)
+    reader = FrameReader(16_384)
+    tracemalloc.start()
+    try:
+        for start in range(0, len(data) - 1, 2):
+            reader.feed(data[start:start + 2])
+            assert reader.frames() == []
+        assert tracemalloc.get_traced_memory()[0] < 40_000
+    finally:
+        tracemalloc.stop()
+    reader.feed(data[-1:])
+    assert reader.frames() == [(frames.DATA, 0, 1, bytes(range(250)) * 64)]
 
 
 def test_the_frames_before_one_that_is_too_large_count() -> None:

@@ -27,7 +27,9 @@ def test_a_request() -> None:
     PSEUDO[1:], PSEUDO[:1] + PSEUDO[2:], PSEUDO[:2] + PSEUDO[3:], [*PSEUDO, PSEUDO[2]], [*PSEUDO, (":status", "200")],
     [*PSEUDO[:3], ("a", "b"), PSEUDO[3]], [*PSEUDO[:3], ("a", b"\xff"), PSEUDO[3]], [*PSEUDO, ("Upper", "x")],
     [*PSEUDO, ("connection", "close")], [*PSEUDO, ("transfer-encoding", "chunked")], [*PSEUDO, ("te", "gzip")],
-    [*PSEUDO, ("", "x")], [*PSEUDO, ("content-length", "-1")],
+    [*PSEUDO, ("", "x")], [*PSEUDO, ("x", "a\r\nb")], [*PSEUDO, ("x", "a\nb")], [*PSEUDO, ("x", b"\0\xff")],
+    [*PSEUDO, ("x\r", "a")],
+    [*PSEUDO, ("content-length", "-1")],
     [*PSEUDO, ("content-length", "1"), ("content-length", "2")], [(":path", ""), *PSEUDO[:2]]])
 def test_a_request_that_may_not_be_ends_its_stream(fields: list[tuple[str | bytes, str | bytes]]) -> None:
     with pytest.raises(Http2Error) as refused:
@@ -60,6 +62,12 @@ def test_what_cannot_be_read_ends_the_connection(block: bytes) -> None:
     assert (refused.value.code, refused.value.stream_id) == (frames.COMPRESSION_ERROR, 0)
 
 
+def test_what_cannot_be_read_is_not_repeated_at_length() -> None:
+    with pytest.raises(Http2Error) as refused:
+        HeaderDecoder(16 << 10).request(b"\x00\x7f" + b"\xff" * 60_000, 1)
+    assert len(str(refused.value)) < 200
+
+
 def test_what_a_request_teaches_counts_for_later_ones() -> None:
     encoder, decoder = Encoder(), HeaderDecoder(1000)
     first = encoder.encode([*PSEUDO, ("x-mq-client-id", "client-1")])
@@ -85,8 +93,17 @@ def test_ours_can_be_read_and_are_remembered_by_nobody() -> None:
     assert len(decoder.header_table.dynamic_entries) == 0
 
 
+@pytest.mark.parametrize("size", [1, 126, 127, 128, 254, 255, 256, 2048])
+def test_a_text_of_any_size_can_be_read(size: int) -> None:
+    assert Decoder().decode(header_block.trailers(3, "x" * size))[1] == ("grpc-message", "x" * size)
+
+
 def test_a_text_of_a_status_is_written_by_its_bytes_and_has_an_end() -> None:
     assert Decoder().decode(header_block.trailers(3, "100 % of é\n")) == [
         ("grpc-status", "3"), ("grpc-message", "100 %25 of %C3%A9%0A")]
     (_, (name, text)) = Decoder().decode(header_block.trailers(3, "x" * 100_000))
-    assert (name, text) == ("grpc-message", "x" * 1024)
+    assert (name, text) == ("grpc-message", "x" * 2048)
+    (_, (_, text)) = Decoder().decode(header_block.trailers(3, "a" + "\u6d88" * 2000))
+    assert text == "a" + "%E6%B6%88" * 682      # 2,047 bytes: half a character is none
+    (_, (_, text)) = Decoder().decode(header_block.trailers(3, "half \ud83d of a pair"))
+    assert text == "half ? of a pair"
