@@ -1,6 +1,8 @@
 """One Spark session for the whole run."""
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plans_let_go() -> Iterator[None]:
+    """Java keeps the plan of each frame that Python has, with what it caches and broadcasts (8 MB a join). Frames lie
+    in cycles, for which Python looks too rarely with the objects of all tests around: Java's memory was full."""
+    yield
+    if "pyspark" in sys.modules:
+        gc.collect()
 
 
 @pytest.fixture(scope="module", autouse=True)
