@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+def _session(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     from regulus.spark.session import open_session
     from tests.java import java_of_tests
 
@@ -29,13 +28,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     session.stop()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _plans_let_go() -> Iterator[None]:
-    """Java keeps the plan of each frame that Python has, with what it caches and broadcasts (8 MB a join). Frames lie
-    in cycles, for which Python looks too rarely with the objects of all tests around: Java's memory was full."""
-    yield
-    if "pyspark" in sys.modules:
-        gc.collect()
+@pytest.fixture(scope="module")
+def spark(_session: "SparkSession") -> "Iterator[SparkSession]":
+    """That session. Java keeps the plan of each frame that Python has, with what it caches and broadcasts (8 MB a
+    join). Frames lie in cycles, for which Python looks too rarely with the objects of all tests around: Java's memory
+    was full."""
+    yield _session
+    gc.collect()
 
 
 @pytest.fixture(scope="module", autouse=True)
