@@ -3,8 +3,11 @@
 The package brings the fixtures as a pytest plugin; naming them serves an uninstalled checkout.
 """
 
+import gc
 import logging
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from inspect import iscoroutinefunction
@@ -20,6 +23,7 @@ from regulus.testing.fixtures import broker_process, make_broker_process, regulu
 from regulus.testing.running_server import free_ports
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
@@ -39,6 +43,11 @@ def scope(path: str) -> str:
     """Tests of one scope run in one worker. A second Spark session would have its Java
     warm up once more; the other tests stay together by files."""
     return SESSION if _USES_SESSION.search(Path(path).read_text(encoding="utf-8")) else path
+
+
+def pytest_configure() -> None:
+    # A script's `make test &` runs with interrupts ignored, which the programs that tests start would take over.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,6 +94,32 @@ def unused_tcp_port_factory() -> Callable[[], int]:
 @pytest.fixture
 def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
     return unused_tcp_port_factory()
+
+
+@pytest.fixture(scope="session")
+def _spark_session(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    from regulus.spark.session import open_session
+    from tests.java import java_of_tests
+
+    session = open_session(lambda: java_of_tests(tmp_path_factory.mktemp("java")), os.environ, "local[2]", {
+        "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0",
+        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={os.devnull}",
+        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(_spark_session: "SparkSession") -> "Iterator[SparkSession]":
+    """One session for the whole run. Java keeps the plan of each frame that Python has, with what it caches and
+    broadcasts (8 MB a join). Frames lie in cycles, for which Python looks too rarely with the objects of all tests
+    around: Java's memory was full."""
+    yield _spark_session
+    gc.collect()
 
 
 def pytest_report_header() -> str:

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
-from tests.unit.conftest import spark
 from tests.unit.pipeline.test_outbox_reconcile import *  # noqa: F403
 from tests.unit.pipeline.test_outbox_reconcile import lost
 from tests.unit.reliability.shop import shop
 
 from regulus.reliability import tables
 
-__all__ = ["lost", "spark"]
+__all__ = ["lost"]
 
 PASSWORD = "tell-nobody"
 

@@ -8,7 +8,6 @@ import mariadb
 import pytest
 from tests.certificates import make_certificate
 from tests.databases import CHECKS, VERDICTS, Check, Database, parts
-from tests.unit.conftest import spark
 
 from regulus.errors import JobRefused
 from regulus.pipeline.outside_tables import parse_outside_table
@@ -16,7 +15,6 @@ from regulus.pipeline.outside_tables import parse_outside_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark"]
 PASSWORD = "tell-nobody"
 
 

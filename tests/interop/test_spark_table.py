@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import Server
-from tests.unit.conftest import spark
 
 from regulus.client.sync import Admin, Producer
 from regulus.model.message import Message
@@ -20,7 +19,6 @@ from regulus.spark.read_bounds import batch_bounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark"]
 QUEUES = 4
 COUNT = 2000
 
