@@ -9,12 +9,14 @@ import json
 import os
 import sys
 import threading
+import time
 
 import rocketmq.client as native
-from rocketmq.exceptions import ffi_check
+from rocketmq.exceptions import RocketMQException, ffi_check
 from rocketmq.ffi import MSG_CALLBACK_FUNC, dll
 
 CONSUME_SUCCESS, RECONSUME_LATER = 0, 1
+PATIENCE_S = 10
 
 _output = threading.Lock()
 
@@ -57,11 +59,30 @@ def produce_async(producer, options):
         answered.acquire()
 
 
+def connect(producer, options):
+    """The library connects in a thread of its own, which holds a lock that a send tries for a millisecond only. What a
+    producer sends in that time fails before it is sent, and if nobody waits for its answer is lost without a word:
+    one sends something that does not count, until it is answered.
+    """
+    uncounted = native.Message(f"{options.topic}-connect")
+    uncounted.set_body("connected?")
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            producer.send_sync(uncounted)
+            return
+        except RocketMQException:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
 def produce(options):
     producer = native.Producer(options.group)
     producer.set_namesrv_addr(options.namesrv)
     producer.set_timeout(10_000)
     producer.start()
+    connect(producer, options)
     if options.mode == "async":
         produce_async(producer, options)
     elif options.mode == "oneway":

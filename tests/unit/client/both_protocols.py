@@ -17,6 +17,8 @@ from regulus.transport.config import TransportConfig
 
 HOST = "127.0.0.1"
 PROTOCOLS = ("rocketmq", "grpc")
+PROXY = {"grpc_client_consumer_min_long_polling_timeout_millis": 10}
+"""A receive that does not wait is answered at once, not after the usual five seconds."""
 
 
 class BothProtocols:
@@ -48,7 +50,8 @@ async def both_protocols(directory: Path, proxy: dict[str, Any] | None = None, t
     guarded = {name: settings[name] for name in ("acl_enable", "rocketmq_home") if name in settings}
     regulus = Regulus(BrokerConfig(listen_port=0, **settings), small_store(directory),
                       NamesrvConfig(listen_port=0, bind_address=HOST, **guarded), transport_config=transport)
-    server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=0, bind_address=HOST, **(proxy or {})), transport)
+    front = ProxyConfig(grpc_server_port=0, bind_address=HOST, **PROXY, **(proxy or {}))
+    server = RegulusWithFront(regulus, front, transport)
     await server.start()
     try:
         yield BothProtocols(server)
