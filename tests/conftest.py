@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
-__all__ = ["broker_process", "caplog", "make_broker_process", "pytest_collection_modifyitems", "pytest_report_header",
-           "pytest_xdist_make_scheduler", "regulus_server", "simulated_regulus", "unused_tcp_port",
-           "unused_tcp_port_factory"]
+__all__ = ["broker_process", "caplog", "make_broker_process", "pytest_collection_modifyitems", "pytest_configure",
+           "pytest_report_header", "pytest_xdist_make_scheduler", "regulus_server", "simulated_regulus", "spark",
+           "unused_tcp_port", "unused_tcp_port_factory"]
 settings.register_profile("regulus", deadline=None)     # a busy machine must not fail a property by the clock
 settings.load_profile("regulus")
 SESSION = "tests of the Spark session"

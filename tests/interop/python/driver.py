@@ -12,7 +12,7 @@ import threading
 import time
 
 import rocketmq.client as native
-from rocketmq.exceptions import RocketMQException, ffi_check
+from rocketmq.exceptions import ProducerSendSyncFailed, ffi_check
 from rocketmq.ffi import MSG_CALLBACK_FUNC, dll
 
 CONSUME_SUCCESS, RECONSUME_LATER = 0, 1
@@ -61,8 +61,8 @@ def produce_async(producer, options):
 
 def connect(producer, options):
     """The library connects in a thread of its own, which holds a lock that a send tries for a millisecond only. What a
-    producer sends in that time fails before it is sent, and if nobody waits for its answer is lost without a word:
-    one sends something that does not count, until it is answered.
+    producer sends in that time fails before it is sent, as if there were no route, and if nobody waits for its answer
+    is lost without a word: one sends something that does not count, until it is answered.
     """
     uncounted = native.Message(f"{options.topic}-connect")
     uncounted.set_body("connected?")
@@ -71,8 +71,8 @@ def connect(producer, options):
         try:
             producer.send_sync(uncounted)
             return
-        except RocketMQException:
-            if time.monotonic() > end:
+        except ProducerSendSyncFailed as problem:
+            if "No route info" not in str(problem) or time.monotonic() > end:
                 raise
             time.sleep(0.01)
 

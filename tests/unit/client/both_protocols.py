@@ -50,7 +50,7 @@ async def both_protocols(directory: Path, proxy: dict[str, Any] | None = None, t
     guarded = {name: settings[name] for name in ("acl_enable", "rocketmq_home") if name in settings}
     regulus = Regulus(BrokerConfig(listen_port=0, **settings), small_store(directory),
                       NamesrvConfig(listen_port=0, bind_address=HOST, **guarded), transport_config=transport)
-    front = ProxyConfig(grpc_server_port=0, bind_address=HOST, **PROXY, **(proxy or {}))
+    front = ProxyConfig(grpc_server_port=0, bind_address=HOST, **{**PROXY, **(proxy or {})})
     server = RegulusWithFront(regulus, front, transport)
     await server.start()
     try:
