@@ -66,9 +66,11 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """`rule` says in words for an operator what let the request in."""
+    """`rule` says in words for an operator what let the request in. `user` is who asked, where that was proved by a
+    signature or an address; empty for nobody."""
 
     rule: str
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

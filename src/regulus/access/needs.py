@@ -31,14 +31,25 @@ _OF_ANY_TOPIC = NEVER_CONSUMED_TOPICS | {TRANS_CHECK_MAX_TIME_TOPIC}
 
 def topic_need(topic: str, actions: tuple[Action, ...]) -> Need:
     """Of a retry topic its group is needed, whatever is done with it; where messages of all topics wait, all topics:
-    whoever may read most of them would find there what was denied to him."""
+    whoever may read most of them would find there what was denied to him.
+
+    Retries of pops have a topic for each topic. `%RETRY%group+topic` says whose they are. `%RETRY%group_topic`, as
+    RocketMQ names them by default, is the retry topic of a group with the name `group_topic` as well, and counts as
+    that.
+    """
     if topic.startswith(RETRY_PREFIX):
-        return group_need(topic, SUB if actions == PUB else actions)
+        return group_need(topic.partition("+")[0], SUB if actions == PUB else actions)
     return Need(ResourceKind.TOPIC, ANY_NAME if topic in _OF_ANY_TOPIC else topic, actions)
 
 
 def group_need(group: str, actions: tuple[Action, ...]) -> Need:
     return Need(ResourceKind.GROUP, group.removeprefix(RETRY_PREFIX), actions)
+
+
+def ending_needs(topic: str) -> tuple[Need, ...]:
+    """Of who ends a transaction of the topic, and of who is asked how it ended: the half message is shown to him.
+    Producer groups have no rights of their own in RocketMQ, neither of accounts nor of policies."""
+    return (topic_need(topic, PUB),)
 
 
 def cluster(actions: tuple[Action, ...]) -> Read:

@@ -60,7 +60,7 @@ class PlainRules:
         if account is None:
             return _no_account(access_key)
         if account.white_addresses.matches(facts.source):
-            return Allowed(f"{facts.source} is a whiteRemoteAddress of {access_key}")
+            return Allowed(f"{facts.source} is a whiteRemoteAddress of {access_key}", access_key)
         if not is_signed(facts.ext, facts.body, account.secret_key):
             return _denied(f"the signature is not made with the secret of {access_key}",
                            f"Check signature failed for accessKey={access_key}")
@@ -84,17 +84,18 @@ class PlainRules:
         if account is None:
             return _no_account(user)
         if account.white_addresses.matches(source):
-            return Allowed(f"{source} is a whiteRemoteAddress of {user}")
+            return Allowed(f"{source} is a whiteRemoteAddress of {user}", user)
         return _permit(account, needs)
 
 
 def _permit(account: Account, needs: tuple[Need, ...]) -> Verdict:
-    verdict: Verdict = Allowed(f"{account.access_key} has an account, and the request needs no more")
+    rule = f"{account.access_key} has an account, and the request needs no more"
     for need in needs:
         verdict = _permit_one(account, need)
         if isinstance(verdict, Denied):
-            break
-    return verdict
+            return verdict
+        rule = verdict.rule
+    return Allowed(rule, account.access_key)
 
 
 def _permit_one(account: Account, need: Need) -> Verdict:

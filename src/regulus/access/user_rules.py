@@ -93,7 +93,7 @@ class UserRules:
         if not is_signed(facts.ext, facts.body, self._users[name].secret):
             return _denied(f"the signature is not made with the secret of {name}", "check signature failed.")
         if not is_authorized:
-            return Allowed(f"{name} has signed, and code {facts.code} is not authorized")
+            return Allowed(f"{name} has signed, and code {facts.code} is not authorized", name)
         try:
             needs = facts.needs()
         except KeyError:
@@ -111,15 +111,16 @@ class UserRules:
         if denied is not None:
             return denied
         if not self._switches.authorizes:
-            return Allowed("authorizationEnabled=false: every user may do everything")
+            return Allowed("authorizationEnabled=false: every user may do everything", user)
         if self._users[user].is_super:
-            return Allowed(f"{user} is Super")
-        verdict: Verdict = Allowed(f"{user} is a user, and the request needs no more")
+            return Allowed(f"{user} is Super", user)
+        rule = f"{user} is a user, and the request needs no more"
         for need in needs:
             verdict = self._permit_one(user, source, need)
             if isinstance(verdict, Denied):
-                break
-        return verdict
+                return verdict
+            rule = verdict.rule
+        return Allowed(rule, user)
 
     def _stranger(self, name: str) -> Denied | None:
         """None of a user who may come in."""

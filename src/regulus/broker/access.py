@@ -29,7 +29,7 @@ from regulus.access.needs import (
 )
 from regulus.broker.handlers.named_body import decode_named, named_body
 from regulus.errors import HeaderError
-from regulus.wire import bodies, headers
+from regulus.wire import bodies, headers, receipt_handle
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -101,6 +101,15 @@ def _batch_ack(request: RemotingCommand) -> tuple[Need, ...]:
     return *(group_need(group, SUB) for group in groups), *(topic_need(topic, SUB) for topic in topics)
 
 
+def _by_receipt(header: type[headers.AckMessageRequest] | type[headers.ChangeMessageInvisibletimeRequest]) -> Read:
+    """Of a popped retry clients name the retry topic. Which message it is, its receipt says, which is of this group."""
+    def read(request: RemotingCommand) -> tuple[Need, ...]:
+        decoded = header.decode(request)
+        topic = receipt_handle.normal_topic(decoded.topic, decoded.consumer_group)
+        return group_need(decoded.consumer_group, SUB), topic_need(topic, SUB)
+    return read
+
+
 def _query_assignment(request: RemotingCommand) -> tuple[Need, ...]:
     body = decode_named(bodies.QueryAssignmentRequestBody, request)
     return group_need(body.consumer_group, SUB), topic_need(body.topic, SUB)
@@ -153,11 +162,10 @@ _CONSUMERS: dict[int, Read] = {
     Code.LOCK_BATCH_MQ: _lock,
     Code.UNLOCK_BATCH_MQ: _lock,
     Code.POP_MESSAGE: of_header(headers.PopMessageRequest, topic="topic", group="consumer_group", actions=SUB),
-    Code.ACK_MESSAGE: of_header(headers.AckMessageRequest, topic="topic", group="consumer_group", actions=SUB),
+    Code.ACK_MESSAGE: _by_receipt(headers.AckMessageRequest),
     Code.BATCH_ACK_MESSAGE: _batch_ack,
     Code.PEEK_MESSAGE: of_header(headers.PeekMessageRequest, topic="topic", group="consumer_group", actions=SUB),
-    Code.CHANGE_MESSAGE_INVISIBLETIME: of_header(headers.ChangeMessageInvisibletimeRequest, topic="topic",
-                                                 group="consumer_group", actions=SUB),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: _by_receipt(headers.ChangeMessageInvisibletimeRequest),
     Code.NOTIFICATION: of_header(headers.NotificationRequest, topic="topic", group="consumer_group", actions=SUB),
     Code.POLLING_INFO: of_header(headers.PollingInfoRequest, topic="topic", group="consumer_group",
                                  actions=SUB_OR_GET),

@@ -4,18 +4,35 @@ A client lives as long as its connection, and at most CLIENT_EXPIRY_MS after its
 no connection, but one connection may be in many groups: what each connection is in stands beside the groups, so that
 its end costs as much as it was in.
 
+A client id is in no signature, and it is told to others: anyone can write another's. It belongs to the user who brought
+it first, as long as one of his connections has it and for CLIENT_EXPIRY_MS longer, in which a client starts anew. What
+is sent to an id goes to its owner only. Another user with the same id is told of as a fault, and is a client as before:
+whoever comes first with an id locks nobody out.
+
 Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
 """
 
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 
 from regulus.model.happenings import Happenings
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
 
 CLIENT_EXPIRY_MS = 120_000
 EXPIRY_SCAN_MS = 10_000
+PRODUCER_GROUPS_MAX = 256
+"""Of one connection, beside those that are named after topics to which it may send: a front for other clients has as
+many of these as there are topics."""
+LEFT_AT_ONCE = 256
+"""Groups that closed connections leave in one step."""
+ASKED_LOOKED_MAX = 256
+"""Producers of a group that are looked at for one that may be asked; the next question goes on behind them."""
+IDS_KEPT_MAX = 256
+"""Client ids without a connection that are kept for one user; of more, the first ones are anybody's."""
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
+STRANGERS = ("a client id that belongs to another user, so that replies to it are not sent here; give each client an id "
+             "of its own")
 NAMESAKES = ("two consumers with one client id, so that both get the same messages; give each an instance name of "
              "its own, or none")
 
@@ -23,13 +40,15 @@ NAMESAKES = ("two consumers with one client id, so that both get the same messag
 class Client:
     """One client process on one connection. `language` is RocketMQ's number of it; `remote_text` its `host:port`.
 
-    `heard_ms` is when it was heard, of the steady clock; `last_update_timestamp` the time of day, for show.
+    `heard_ms` is when it was heard, of the steady clock; `last_update_timestamp` the time of day, for show. `user` is
+    who said so, empty where nobody proves it.
     """
 
-    __slots__ = ("channel", "client_id", "heard_ms", "language", "last_update_timestamp", "remote_text", "version")
+    __slots__ = ("channel", "client_id", "heard_ms", "language", "last_update_timestamp", "remote_text", "user",
+                 "version")
 
     def __init__(self, channel: int, client_id: str, language: int, version: int, remote_text: str,
-                 now_ms: int, heard_ms: int) -> None:
+                 now_ms: int, heard_ms: int, user: str = "") -> None:
         self.channel = channel
         self.client_id = client_id
         self.language = language
@@ -37,6 +56,7 @@ class Client:
         self.remote_text = remote_text
         self.last_update_timestamp = now_ms
         self.heard_ms = heard_ms
+        self.user = user
 
 
 class ConsumerGroup:
@@ -116,14 +136,71 @@ class ConsumerGroup:
 
 
 class _Memberships:
-    """The groups of one connection, those of producers and those of consumers. `client_id` is what it said last."""
+    """The groups of one connection, those of producers and those of consumers. `client` is what it said last."""
 
-    __slots__ = ("client_id", "consumers", "producers")
+    __slots__ = ("client", "consumers", "producers")
 
     def __init__(self) -> None:
-        self.client_id: str | None = None
+        self.client: Client | None = None
         self.producers: dict[str, None] = {}
         self.consumers: dict[str, None] = {}
+
+
+class _Ids:
+    """To whom client ids belong, and over which of his connections he has them."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, str] = {}                    # by client id
+        self._channels: dict[str, dict[int, None]] = {}     # by client id, the newest last; empty: kept for its user
+        self._kept: dict[str, dict[str, int]] = {}          # by user, by client id: until when, the first to end first
+
+    def channels(self, client_id: str) -> list[int]:
+        """Those of its owner, the newest first."""
+        return list(reversed(self._channels.get(client_id, {})))
+
+    def enter(self, client: Client) -> bool:
+        """Whether the id belongs to the client's user, from now on or as before."""
+        client_id, user = client.client_id, client.user
+        if self._users.setdefault(client_id, user) != user:
+            return False
+        self._keep_no_more(client_id, user)
+        self._channels.setdefault(client_id, {})[client.channel] = None
+        return True
+
+    def leave(self, client: Client, kept_until_ms: int) -> None:
+        """The connection has the id no more; 0: nor is it kept."""
+        client_id, user = client.client_id, client.user
+        channels = self._channels.get(client_id)
+        if channels is None or client.channel not in channels:
+            return
+        del channels[client.channel]
+        if channels:
+            return
+        if not user or not kept_until_ms:
+            self._forget(client_id)
+            return
+        kept = self._kept.setdefault(user, {})
+        kept[client_id] = kept_until_ms
+        if len(kept) > IDS_KEPT_MAX:
+            self._let_go(user, next(iter(kept)))
+
+    def tick(self, steady_ms: int) -> None:
+        """Looks at each user of whom something is kept, and at what ends."""
+        for user, kept in list(self._kept.items()):
+            for client_id in [each for each, until_ms in kept.items() if until_ms <= steady_ms]:
+                self._let_go(user, client_id)
+
+    def _let_go(self, user: str, client_id: str) -> None:
+        self._keep_no_more(client_id, user)
+        self._forget(client_id)
+
+    def _keep_no_more(self, client_id: str, user: str) -> None:
+        kept = self._kept.get(user)
+        if kept is not None and kept.pop(client_id, None) is not None and not kept:
+            del self._kept[user]
+
+    def _forget(self, client_id: str) -> None:
+        del self._users[client_id], self._channels[client_id]
 
 
 class Clients:
@@ -133,9 +210,11 @@ class Clients:
         self.happenings = Happenings()
         self.faults = Happenings()
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[int, Client]] = {}
+        self._producers: dict[str, OrderedDict[int, Client]] = {}
         self._memberships: dict[int, _Memberships] = {}
-        self._channels: dict[str, dict[int, None]] = {}     # by client id, the newest last
+        self._leaving: deque[int] = deque()     # closed connections that are in groups yet
+        self._ids = _Ids()
+        self._steady_ms = 0
         self._refiltered: set[str] = set()
         self._next_scan_ms = 0
 
@@ -149,6 +228,20 @@ class Clients:
     def producer_group(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
 
+    def producer_count(self, group: str) -> int:
+        return len(self._producers.get(group, ()))
+
+    def next_producer(self, group: str, may: Callable[[Client], bool]) -> Client | None:
+        """One of the group that `may`, each in its turn. Whoever is passed over is behind all others the next time."""
+        clients = self._producers.get(group, OrderedDict())
+        for _ in range(min(len(clients), ASKED_LOOKED_MAX)):
+            # Ordered: to take the first of a dict again and again passes by all that were.
+            channel = next(iter(clients))
+            clients.move_to_end(channel)
+            if may(clients[channel]):
+                return clients[channel]
+        return None
+
     def producer_groups(self) -> dict[str, list[Client]]:
         return {group: list(clients.values()) for group, clients in self._producers.items()}
 
@@ -157,9 +250,9 @@ class Clients:
         return [group.group for group in self._consumers.values() if topic in group.subscriptions]
 
     def find_client(self, client_id: str) -> Client | None:
-        """A connection of this client: as a producer first, then as a consumer, the newest first."""
+        """A connection of this id's owner: as a producer first, then as a consumer, the newest first."""
         consumer = None
-        for channel in reversed(self._channels.get(client_id, {})):
+        for channel in self._ids.channels(client_id):
             memberships = self._memberships[channel]
             for group in memberships.producers:
                 return self._producers[group][channel]
@@ -167,12 +260,18 @@ class Clients:
                 consumer = next((self._consumers[group].clients[channel] for group in memberships.consumers), None)
         return consumer
 
-    def register_producer(self, group: str, client: Client) -> None:
-        clients = self._producers.setdefault(group, {})
+    def register_producer(self, group: str, client: Client, *, is_own_topic: bool = False) -> bool:
+        """False when its connection is in PRODUCER_GROUPS_MAX others. `is_own_topic`: the group has the name of a topic
+        to which the client may send."""
+        producers = self._of(client).producers
+        if group not in producers and len(producers) >= PRODUCER_GROUPS_MAX and not is_own_topic:
+            return False
+        clients = self._producers.setdefault(group, OrderedDict())
         if client.channel not in clients:
             self.happenings.note("producers joined", _member(group, client))
         clients[client.channel] = client
-        self._of(client).producers[group] = None
+        producers[group] = None
+        return True
 
     def register_consumer(self, group: str, client: Client, consume_type: str, message_model: str,
                           consume_from_where: str, subscriptions: Sequence[SubscriptionData] | None) -> bool:
@@ -243,20 +342,40 @@ class Clients:
         self._forget_if_idle(channel, memberships)
         return True
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether closed connections are in groups yet."""
+        return bool(self._leaving)
+
     def channel_closed(self, channel: int) -> list[str]:
-        """The consumer groups that lost a member by it."""
-        memberships = self._memberships.get(channel)
-        if memberships is None:
-            return []
-        for group in list(memberships.producers):
-            self.unregister_producer(group, channel)
-        return [group for group in list(memberships.consumers) if self.unregister_consumer(group, channel)]
+        """The consumer groups that lost a member by it; what is left of many is done by `leave_some`."""
+        if channel in self._memberships:
+            self._leaving.append(channel)
+        return self.leave_some()
+
+    def leave_some(self) -> list[str]:
+        """Let closed connections leave LEFT_AT_ONCE groups. The consumer groups that lost a member."""
+        lost: list[str] = []
+        for _ in range(LEFT_AT_ONCE):
+            while self._leaving and self._leaving[0] not in self._memberships:
+                self._leaving.popleft()
+            if not self._leaving:
+                break
+            channel = self._leaving[0]
+            memberships = self._memberships[channel]
+            if memberships.producers:
+                self.unregister_producer(next(iter(memberships.producers)), channel)
+            elif self.unregister_consumer(group := next(iter(memberships.consumers)), channel):
+                lost.append(group)
+        return lost
 
     def tick(self, steady_ms: int) -> tuple[list[str], int]:
         """Drop clients that went silent. The consumer groups that lost a member, and the ms until the next scan."""
+        self._steady_ms = steady_ms
         if steady_ms < self._next_scan_ms:
             return [], self._next_scan_ms - steady_ms
         self._next_scan_ms = steady_ms + EXPIRY_SCAN_MS
+        self._ids.tick(steady_ms)
         oldest = steady_ms - CLIENT_EXPIRY_MS
         lost = []
         for group, clients in list(self._producers.items()):
@@ -275,24 +394,21 @@ class Clients:
         memberships = self._memberships.get(client.channel)
         if memberships is None:
             memberships = self._memberships[client.channel] = _Memberships()
-        if client.client_id != memberships.client_id:
-            self._forget_id(client.channel, memberships)
-            memberships.client_id = client.client_id
-            self._channels.setdefault(client.client_id, {})[client.channel] = None
+        before = memberships.client
+        if before is client:
+            return memberships
+        if before is not None and (before.client_id, before.user) != (client.client_id, client.user):
+            self._ids.leave(before, 0)      # else one connection could have any number of ids kept
+        memberships.client = client
+        if not self._ids.enter(client):
+            self.faults.note(STRANGERS, f"{client.client_id} at {client.remote_text} of user {client.user or 'nobody'}")
         return memberships
 
     def _forget_if_idle(self, channel: int, memberships: _Memberships) -> None:
         if not memberships.producers and not memberships.consumers:
             del self._memberships[channel]
-            self._forget_id(channel, memberships)
-
-    def _forget_id(self, channel: int, memberships: _Memberships) -> None:
-        if memberships.client_id is None:
-            return
-        channels = self._channels[memberships.client_id]
-        del channels[channel]
-        if not channels:
-            del self._channels[memberships.client_id]
+            if memberships.client is not None:
+                self._ids.leave(memberships.client, self._steady_ms + CLIENT_EXPIRY_MS)
 
 
 def _member(group: str, client: Client) -> str:

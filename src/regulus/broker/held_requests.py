@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
 from regulus.model.message_filter import Filter
+from regulus.model.peer import Peer
 from regulus.model.store_result import Arrival
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -42,17 +43,20 @@ class Place(NamedTuple):
 
 
 class HeldRequest:
-    """Waits on `channel` for a message at one of `places` whose tag `message_filter` takes.
+    """`request` waits for a message at one of `places` whose tag `message_filter` takes; `peer` asks, as its user.
 
     `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer;
     None when nothing was there for it, and it is held again.
     """
 
-    __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "places", "sequence")
+    __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "peer", "places", "request",
+                 "sequence")
 
-    def __init__(self, channel: int, places: tuple[Place, ...], message_filter: Filter, deadline_ms: int,
-                 resume: Callable[[int], RemotingCommand | None]) -> None:
-        self.channel = channel
+    def __init__(self, request: RemotingCommand, peer: Peer, places: tuple[Place, ...], message_filter: Filter,
+                 deadline_ms: int, resume: Callable[[int], RemotingCommand | None]) -> None:
+        self.request = request
+        self.peer = peer
+        self.channel = peer.channel
         self.places = places
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms
@@ -72,6 +76,7 @@ class HeldRequest:
         """Let go of the request itself: what is ready besides is taken later, and many large things would be freed at
         once then."""
         self._resume = None
+        del self.request
 
 
 _Entry = tuple[int, int, HeldRequest]
@@ -175,6 +180,15 @@ class HeldRequests:
         return bool(self._ready)
 
     @property
+    def sequence(self) -> int:
+        """Of the last one that was held."""
+        return self._sequence
+
+    def all(self) -> list[HeldRequest]:
+        """Those that were not taken yet, woken or not, those of one connection together."""
+        return [held for channel in self._channels.values() for held in channel]
+
+    @property
     def is_full(self) -> bool:
         return self._count >= self.count_max
 
@@ -235,14 +249,14 @@ class HeldRequests:
             if not entries:
                 self._ready.popleft()
             if not held.is_gone:
-                self._leave(held)
+                self.leave(held)
                 taken.append(held)
         return taken
 
     def drop_channel(self, channel: int) -> None:
         """Forget the requests of a closed connection."""
         for held in list(self._channels.get(channel, ())):
-            self._leave(held)
+            self.leave(held)
             held.forget()
 
     def wait_ms(self, steady_ms: int) -> int | None:
@@ -283,7 +297,8 @@ class HeldRequests:
             entries.reverse()
             self._ready.append(entries)
 
-    def _leave(self, held: HeldRequest) -> None:
+    def leave(self, held: HeldRequest) -> None:
+        """It waits no more."""
         held.is_gone = True
         self._count -= 1
         channel = self._channels[held.channel]

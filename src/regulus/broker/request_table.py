@@ -144,13 +144,23 @@ MASTER_ONLY = _SETTINGS | {
 """What only a master answers: messages and settings come to a slave from there, and two locks of a queue are none."""
 
 
-LOG_READERS = frozenset((
-    RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-    RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME,
-    RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.BULK_PULL,
-    RequestCode.PEEK_MESSAGE, RequestCode.NOTIFICATION))
-"""What goes by the log here. Pulls are not among them: a refusal would keep its consumers here, as the only broker of
-the name that they know to pull from; they are sent to the master."""
+WITHOUT_LOG = frozenset((
+    RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE,    # a refusal would keep their consumers here, as the only
+                                                                # broker that they know: they are sent to the master
+    RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.CHECK_CLIENT_CONFIG,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP, RequestCode.QUERY_ASSIGNMENT, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+    RequestCode.POLLING_INFO, RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.GET_PRODUCER_CONNECTION_LIST,
+    RequestCode.GET_ALL_PRODUCER_INFO, RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_TOPIC_CONFIG, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+    RequestCode.UPDATE_BROKER_CONFIG, RequestCode.GET_BROKER_CONFIG, RequestCode.GET_BROKER_RUNTIME_INFO,
+    RequestCode.VIEW_BROKER_STATS_DATA, RequestCode.GET_BROKER_HA_STATUS,
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.DELETE_ACL_CONFIG, RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, RequestCode.AUTH_GET_USER, RequestCode.AUTH_LIST_USER,
+    RequestCode.AUTH_GET_ACL, RequestCode.AUTH_LIST_ACL))
+"""What a slave answers whose log parted from its master's: nothing of it comes from the log, or changes it."""
 
 
 def handle_as_slave(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -160,7 +170,7 @@ def handle_as_slave(request: RemotingCommand, peer: Peer, broker: BrokerState, n
                          f"this is a slave of {broker.config.broker_name}, which takes no messages and settings: ask "
                          "its master")
         return NO_REPLY if request.is_oneway else refusal
-    if broker.parted and request.code in LOG_READERS:
+    if broker.parted and request.code not in WITHOUT_LOG and request.code in _TABLE:
         refusal = refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE,
                          f"this slave of {broker.config.broker_name} must not be read from: {broker.parted}")
         return NO_REPLY if request.is_oneway else refusal

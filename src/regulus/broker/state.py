@@ -11,16 +11,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from regulus.access.decision import Denied, Need
+from regulus.access.guard import Guard
+from regulus.access.needs import ending_needs
 from regulus.broker.access_documents import AccessDocuments
 from regulus.broker.archived_offset import ArchivedOffset
 from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserved_in
 from regulus.broker.chance import Chance
-from regulus.broker.clients import Clients
+from regulus.broker.clients import Client, Clients
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_filters import ConsumerFilters
 from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
+from regulus.broker.held_access import HeldAccess
 from regulus.broker.held_requests import ANY_QUEUE, HeldRequests
 from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
@@ -47,6 +51,7 @@ from regulus.broker.vain_pops import VainPops
 from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
+from regulus.model.peer import Peer
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
@@ -98,8 +103,8 @@ class BrokerState:
     `parted` says in what way a slave's log differs from its master's; it is empty where it does not. Nobody reads such
     a log: what it has of its own the master never had, and gives its numbers to other messages.
 
-    `is_guarded`: a door checks requests, so that what one says of a message must be so. `access_documents` are the
-    accounts, where the door goes by them.
+    `guard` has the rules of a door that checks requests, None where everybody may do everything: what one says of a
+    message must be so then. `access_documents` are the accounts, where the door goes by them.
 
     `route_asks` is what the server has to ask a name server.
 
@@ -136,9 +141,10 @@ class BrokerState:
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.notices: deque[Notice] = deque()
         self.group_notices = GroupNotices(self.clients, self.subscription_groups, self.notices)
+        self.held_access = HeldAccess(self.held_requests, self.notices)
         self.long_answers = LongAnswers(self.notices, self.settings)
         self.transactions = Transactions(config, store, self.storing, self.consumer_offsets, self.clients, self.notices,
-                                         steady_ms)
+                                         steady_ms, self.may_end)
         self.chance = Chance(seed)
         self.runtime_facts = RuntimeFacts()
         self.config_version = DataVersion()
@@ -148,7 +154,7 @@ class BrokerState:
         self.parted = ""
         self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
         self.access_documents: AccessDocuments | None = None
-        self.is_guarded = False
+        self.guard: Guard | None = None
         self._seed = seed
         self._unique_keys_made = 0
         self._pops = 0
@@ -184,6 +190,15 @@ class BrokerState:
         month = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         self._unique_keys_made += 1
         return self._unique_keys.unique_key(now_ms - int(month.timestamp()) * 1000, self._unique_keys_made)
+
+    # --- who may do what ---------------------------------------------------------------------------------------------
+
+    def denial(self, peer: Peer, needs: tuple[Need, ...]) -> Denied | None:
+        """Of what a request leads to beside what it says, which the door has looked at."""
+        return None if self.guard is None else self.guard.denial_of(peer, needs)
+
+    def may_end(self, client: Client, topic: str) -> bool:
+        return self.guard is None or self.guard.denial(client.user, client.remote_text, ending_needs(topic)) is None
 
     # --- what goes out -----------------------------------------------------------------------------------------------
 
@@ -243,7 +258,8 @@ class BrokerState:
     @property
     def wants_tick(self) -> bool:
         """Whether a tick has something to do now that was not there at the last one."""
-        return self.held_requests.has_ready or len(self.long_answers) > 0
+        return (self.held_requests.has_ready or len(self.long_answers) > 0 or self.clients.is_leaving
+                or (self.guard is not None and self.held_access.is_due(self.guard)))
 
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
@@ -253,12 +269,14 @@ class BrokerState:
         timers_ms = self.timers.tick(now_ms)
         pops_ms = self._tick_pops(now_ms) if is_master else ()
         self.held_requests.wake_expired(steady_ms)
+        decide_ms = None if self.guard is None else self.held_access.tick(self.guard)
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
-        for group in lost:
+        for group in lost + self.clients.leave_some():
             self.member_left(group, now_ms)
         waits = (wait_ms, timers_ms, *pops_ms, clients_ms,
                  self.transactions.tick(now_ms, steady_ms) if is_master else None, self.queue_locks.tick(steady_ms),
+                 decide_ms, 0 if self.clients.is_leaving else None,
                  self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
                  self.group_notices.tick(steady_ms), self.long_answers.tick(), self.consumer_filters.tick(now_ms))
         return min([wait for wait in waits if wait is not None])
@@ -289,6 +307,9 @@ class BrokerState:
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in held_requests.take_ready(1):
+                if self.guard is not None and (refusal := self.held_access.refusal(held, self.guard)) is not None:
+                    self.notices.append(Notice(held.channel, refusal))
+                    continue
                 log_end = self.store.commit_log_max_offset()
                 answer = held.answer(now_ms)
                 if answer is not None:

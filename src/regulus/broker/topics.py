@@ -229,7 +229,7 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
         _topic(topics.TRANS_HALF_TOPIC, 1),
         _topic(topics.TRANS_OP_HALF_TOPIC, 1),
         _topic(topics.TRANS_CHECK_MAX_TIME_TOPIC, 1),
-        _topic(f"{cluster}_{topics.REPLY_TOPIC_SUFFIX}", 1),
+        _topic(topics.reply_topic(cluster), 1),
         _topic(topics.TIMER_TOPIC, 1),
         _topic(topics.REVIVE_TOPIC_PREFIX + cluster, REVIVE_QUEUE_NUMS),
         _topic(f"{topics.SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{config.broker_name}", 1),

@@ -11,6 +11,9 @@ on, and the first offset not passed, a consumer offset of CID_RMQ_SYS_TRANS, is 
 `transaction_check_max` checks, or when it is older than messages are kept, a half is given up: it goes to a topic of
 its own, and its producer may still end it. A check counts also when no producer is online.
 
+A question shows the half message, and its answer ends it. So only a client is asked that may do both, whoever it says
+it is: the name of a producer group is nobody's.
+
 Producers are not asked faster than they answer, for a question that is dropped counts as well: with ASKED_MAX of them
 unanswered the run waits, and when no answer comes it passes the others of that group by, without a check, until the
 next run.
@@ -89,16 +92,19 @@ class _Step(Enum):
 
 
 class Transactions:
-    """`notices` takes the questions to producers."""
+    """`notices` takes the questions to producers. `may_end` says of a client and a topic whether it may end
+    transactions of the topic."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore, storing: Storing, offsets: ConsumerOffsets,
-                 clients: Clients, notices: deque[Notice], steady_ms: int) -> None:
+                 clients: Clients, notices: deque[Notice], steady_ms: int,
+                 may_end: Callable[[Client, str], bool] = lambda client, topic: True) -> None:
         self.config = config
         self._store = store
         self._storing = storing
         self._offsets = offsets
         self._clients = clients
         self._notices = notices
+        self._may_end = may_end
         self._half_offset = 0               # of the first half that is not passed
         self._op_offset = 0                 # of the first op message that names one
         self._ops: deque[tuple[int, int]] = deque()     # of each op message from there: its offset, the last half named
@@ -113,7 +119,6 @@ class Transactions:
         self._store_host = b"\0" * 8        # of the last half ended, for op messages
         self._run_end: int | None = None    # what stands in the half queue from here on is for the next run
         self._last_run_ms = steady_ms
-        self._turn = 0
 
     @property
     def open_count(self) -> int:
@@ -272,17 +277,18 @@ class Transactions:
         if immunity_ms is not None and age_ms < immunity_ms:
             return self._put_again(half, checks, now_ms)[0]
         group = half.properties.get(names.PRODUCER_GROUP, "")
-        producers = self._clients.producer_group(group)
-        if producers and len(self._asked.get(group, ())) >= ASKED_MAX * len(producers):
+        asked = self._asked.get(group, ())
+        if len(asked) >= ASKED_MAX and len(asked) >= ASKED_MAX * self._clients.producer_count(group) > 0:
             if self._steady_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
                 return _Step.PAUSE
             return self._put_again(half, checks, now_ms)[0]
         step, copy = self._put_again(half, checks + 1, now_ms)
-        if copy is not None and producers:
-            self._turn += 1
+        topic = half.properties.get(names.REAL_TOPIC, "")
+        producer = self._clients.next_producer(group, lambda client: self._may_end(client, topic))
+        if copy is not None and producer is not None:
             self._asked.setdefault(group, set()).add(self._first_offset(half))
             self._last_talk_ms = self._steady_ms
-            self._ask(copy, producers[self._turn % len(producers)])
+            self._ask(copy, producer)
         return step
 
     def _give_up(self, half: MessageExt, now_ms: int) -> _Step:

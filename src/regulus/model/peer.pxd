@@ -4,3 +4,4 @@ cdef class Peer:
     cdef public bytes local
     cdef public str remote_text
     cdef public str local_address
+    cdef public str user

@@ -58,6 +58,10 @@ def dlq_topic(group: str) -> str:
     return DLQ_PREFIX + group
 
 
+def reply_topic(cluster: str) -> str:
+    return f"{cluster}_{REPLY_TOPIC_SUFFIX}"
+
+
 def is_retry_topic(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from regulus.access.decision import Action, Denied, Need, Rules
-from regulus.access.needs import PUB, SUB, group_need, topic_need
+from regulus.access.needs import PUB, SUB, ending_needs, group_need, topic_need
 from regulus.errors import CallRefused
 from regulus.model.happenings import Happenings
 from regulus.proxy.caller import Caller
@@ -44,9 +44,10 @@ class CallAccess:
         raise CallRefused(Code.UNAUTHORIZED, "the signature is missing or wrong: give the client the access key and "
                                              "the secret key of an account" if user is None else verdict.remark)
 
-    def may_send(self, user: str, host: str, topic: str) -> bool:
-        """Whether the user may send to the topic by the rules of now: they may have changed since the last call."""
-        return not isinstance(self._rules().permit(user, host, (topic_need(topic, PUB),)), Denied)
+    def may_end(self, user: str, host: str, topic: str) -> bool:
+        """Whether the user may end transactions of the topic by the rules of now: they may have changed since the last
+        call."""
+        return not isinstance(self._rules().permit(user, host, ending_needs(topic)), Denied)
 
 
 def signer(caller: Caller, rules: Rules) -> str | None:
@@ -75,8 +76,10 @@ def needs(method: str, request: Any, namespace: str = "") -> tuple[Need, ...]:
     match method:
         case "SendMessage":
             return tuple({topic(PUB, message.topic): None for message in request.messages})
-        case "RecallMessage" | "EndTransaction":
+        case "RecallMessage":
             return (topic(PUB, request.topic),)
+        case "EndTransaction":
+            return ending_needs(full_name(request.topic, namespace))
         case "QueryRoute":
             return (topic(_EITHER, request.topic),)
         case "QueryAssignment" | "AckMessage" | "ForwardMessageToDeadLetterQueue" | "ChangeInvisibleDuration":

@@ -127,7 +127,7 @@ class Telemetry:
         topic = half.properties.get(names.REAL_TOPIC) or header.topic or half.topic
         access = self._access
         stream = self._clients.producer_stream(
-            topic, lambda client: access is None or access.may_send(client.user, client.host, topic))
+            topic, lambda client: access is None or access.may_end(client.user, client.host, topic))
         if stream is None:
             _log.info("no producer of topic %s is there to say what became of a transaction", topic)
             return

@@ -13,6 +13,7 @@ from socket import socket
 
 from regulus.access.credentials import made_credentials
 from regulus.access.decision import Rules
+from regulus.access.guard import Guard
 from regulus.broker import access, request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead
@@ -262,7 +263,7 @@ class BrokerServer:
             door = Door(lambda: users.rules, access.needs_of)
         else:
             return None
-        self.broker.access_documents, self.broker.is_guarded = accounts, True
+        self.broker.access_documents, self.broker.guard = accounts, Guard(lambda: self.access_rules, door.denial)
         self._events.add_faults(door.happenings)
         return door
 

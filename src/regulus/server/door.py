@@ -14,7 +14,7 @@ from regulus.access.signed_sends import SignedSends
 from regulus.broker.outcome import NO_REPLY, Outcome, refuse
 from regulus.errors import HeaderError
 from regulus.model.happenings import Happenings
-from regulus.model.peer import Peer
+from regulus.model.peer import Peer, host_of
 from regulus.server.refusals import request_name
 from regulus.wire.acl_signature import ACCESS_KEY
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -41,30 +41,35 @@ class Door:
         """None when the request may pass."""
         if request.code in self._open_codes:
             return None
-        verdict = self._decide(request, peer)
-        if not isinstance(verdict, Denied):
-            return None
-        self.happenings.note(DENIED, f"{request_name(request.code)} of {peer.remote_text}: {verdict.rule}")
-        return verdict
+        verdict = self._verdict(request, peer)
+        return verdict if isinstance(verdict, Denied) else None
 
     def guard(self, handle: Handle) -> Handle:
-        """The same, behind the door. A one-way request that is denied is dropped."""
+        """The same, behind the door; it is told who asks. A one-way request that is denied is dropped."""
         passes = self._signed_sends.passes
 
         def handle_allowed(request: RemotingCommand, peer: Peer, state: Any, now_ms: int) -> Outcome:
             if passes(request, peer.channel, self._rules()):
                 return handle(request, peer, state, now_ms)
-            denied = self.denial(request, peer)
-            if denied is None:
+            if request.code in self._open_codes:
                 return handle(request, peer, state, now_ms)
-            return NO_REPLY if request.is_oneway else refuse(request, denied.code, denied.remark)
+            verdict = self._verdict(request, peer)
+            if not isinstance(verdict, Denied):
+                return handle(request, peer.of_user(verdict.user), state, now_ms)
+            return NO_REPLY if request.is_oneway else refuse(request, verdict.code, verdict.remark)
         return handle_allowed
+
+    def _verdict(self, request: RemotingCommand, peer: Peer) -> Verdict:
+        verdict = self._decide(request, peer)
+        if isinstance(verdict, Denied):
+            self.happenings.note(DENIED, f"{request_name(request.code)} of {peer.remote_text}: {verdict.rule}")
+        return verdict
 
     def _decide(self, request: RemotingCommand, peer: Peer) -> Verdict:
         rules = self._rules()
         try:
-            facts = RequestFacts(code=request.code, source=source_of(peer), ext=request.ext, body=request.body_view,
-                                 needs=lambda: self._needs_of(request))
+            facts = RequestFacts(code=request.code, source=host_of(peer.remote_text), ext=request.ext,
+                                 body=request.body_view, needs=lambda: self._needs_of(request))
         except HeaderError as error:
             return Denied("its fields cannot be read", int(ResponseCode.SYSTEM_ERROR), str(error))
         verdict = rules.decide(facts)
@@ -84,8 +89,3 @@ class Door:
             return      # from a white address, for which nobody has read them: the handler will refuse it
         if len(needs) == 1 and needs[0].kind is ResourceKind.TOPIC and needs[0].actions == PUB:
             self._signed_sends.remember(peer.channel, rules, user, secret, needs[0].name)
-
-
-def source_of(peer: Peer) -> str:
-    """The address of a peer without its port."""
-    return peer.remote_text.rpartition(":")[0].strip("[]") or peer.remote_text

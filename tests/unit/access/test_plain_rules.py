@@ -185,7 +185,7 @@ def test_all_needs_must_be_met():
 def test_the_rule_that_decided_is_named():
     granted = account(topics={"orders": BOTH}, default_topic=Grant.DENY)
     assert rules(granted).permit("tester7", "10.0.0.5", (topic("orders", Action.PUB),)) == Allowed(
-        "topicPerms orders=PUB|SUB of tester7")
+        "topicPerms orders=PUB|SUB of tester7", "tester7")
     denied = rules(granted).permit("tester7", "10.0.0.5", (topic("others", Action.PUB),))
     assert isinstance(denied, Denied)
     assert denied.rule == "defaultTopicPerm=DENY of tester7"

@@ -4,6 +4,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from regulus.access.accounts import Account, parse_grants
+from regulus.access.guard import Guard
+from regulus.access.plain_rules import PlainRules
+from regulus.access.white_addresses import WhiteAddresses
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.group_notices import NOTICE_INTERVAL_MS
@@ -58,6 +62,16 @@ class Rig:
         self.broker.steady_ms = self.now_ms - self.wall_ahead_ms
         return self.now_ms
 
+    def be_guarded(self, **topics: str) -> None:
+        """Requests are of users, each of whom may do with topics what is written: `alice="TopicA=PUB,TopicB=SUB"`. Who
+        asks is the first one, unless a request says otherwise."""
+        accounts = {user: Account(access_key=user, secret_key="secret-of-it", white_addresses=WhiteAddresses(),
+                                  topics=parse_grants(grants.split(",") if grants else []))
+                    for user, grants in topics.items()}
+        rules = PlainRules(WhiteAddresses(), accounts)
+        self.broker.guard = Guard(lambda: rules, lambda request, peer: None)
+        self.peer = self.peer.of_user(next(iter(topics), ""))
+
     def handle(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False,
                version: int = 479, peer: Peer | None = None) -> Outcome:
         request = RemotingCommand.request(int(code), ext, body, oneway=oneway, opaque=7)
@@ -104,7 +118,7 @@ class Rig:
 
     def heartbeat(self, group: str | None = "CG", *topics: str, expression: str = "*", client_id: str = "c1",
                   channel: int = 1, message_model: str = "CLUSTERING", sub_version: int = 1,
-                  producer_group: str | None = None, expression_type: str = "TAG",
+                  producer_group: str | None = None, expression_type: str = "TAG", user: str = "",
                   **fields: object) -> RemotingCommand:
         consumers = []
         if group is not None:
@@ -114,7 +128,7 @@ class Rig:
                                           subscription_data_set=subscriptions))
         producers = [ProducerData(group_name=producer_group)] if producer_group else []
         body = HeartbeatData(client_id=client_id, consumer_data_set=consumers, producer_data_set=producers, **fields)
-        return self.ask(RequestCode.HEART_BEAT, body=body.encode(), peer=peer(channel))
+        return self.ask(RequestCode.HEART_BEAT, body=body.encode(), peer=peer(channel).of_user(user))
 
     def pull_outcome(self, topic: str = "TopicA", queue_id: int = 0, queue_offset: int = 0, *, group: str = "CG",
                      sys_flag: int = 2, channel: int = 1, suspend: int = 15_000, **fields: object) -> Outcome:

@@ -179,3 +179,30 @@ def test_an_end_of_a_transaction_needs_the_topic_that_it_names(named, expected):
     end = EndTransactionRequest(producer_group="PG", tran_state_table_offset=0, commit_log_offset=0,
                                 commit_or_rollback=8, msg_id="U", topic=named)
     assert needs(Code.END_TRANSACTION, end.ext()) == expected
+
+
+ACK = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "extraInfo": "0 0 0 0 0 b 0 0", "offset": "0"}
+
+
+@pytest.mark.parametrize("code", [Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME])
+@pytest.mark.parametrize("named", ["orders", "%RETRY%billing_orders", "%RETRY%billing+orders"])
+def test_who_pops_a_topic_acknowledges_its_retries_in_each_naming(code, named):
+    """Java's client names the topic from which the message was popped: a retry topic, at its second delivery."""
+    assert needs(code, ACK | {"topic": named, "invisibleTime": "1"}) == (group("billing", SUB), topic("orders", SUB))
+
+
+@pytest.mark.parametrize("code", [Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME])
+def test_a_retry_of_another_group_is_not_acknowledged(code):
+    ext = ACK | {"invisibleTime": "1"}
+    assert needs(code, ext | {"topic": "%RETRY%payroll+orders"}) == (group("billing", SUB), group("payroll", SUB))
+    assert needs(code, ext | {"topic": "%RETRY%payroll_orders"}) == (
+        group("billing", SUB), group("payroll_orders", SUB))
+    assert needs(code, ext | {"topic": "%RETRY%billing"}) == (group("billing", SUB), group("billing", SUB))
+
+
+def test_retries_of_pops_are_their_group_s_where_their_name_says_so():
+    assert needs(Code.PULL_MESSAGE, PULL | {"topic": "%RETRY%payroll+orders"}) == (
+        group("billing", SUB), group("payroll", SUB))
+    # As RocketMQ names them by default, they are also those of the group `payroll_orders`.
+    assert needs(Code.PULL_MESSAGE, PULL | {"topic": "%RETRY%payroll_orders"}) == (
+        group("billing", SUB), group("payroll_orders", SUB))

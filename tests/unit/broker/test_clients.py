@@ -2,7 +2,16 @@
 
 import pytest
 
-from regulus.broker.clients import CLIENT_EXPIRY_MS, Client, Clients
+from regulus.broker.clients import (
+    CLIENT_EXPIRY_MS,
+    EXPIRY_SCAN_MS,
+    IDS_KEPT_MAX,
+    LEFT_AT_ONCE,
+    PRODUCER_GROUPS_MAX,
+    STRANGERS,
+    Client,
+    Clients,
+)
 from regulus.wire.bodies import SubscriptionData
 
 
@@ -158,7 +167,7 @@ def test_nothing_is_left_of_connections_that_are_gone():
         clients.register_producer("P", client(channel))
     for channel in range(5):
         clients.channel_closed(channel)
-    assert not any((clients._consumers, clients._producers, clients._memberships, clients._channels))
+    assert not any((clients._consumers, clients._producers, clients._memberships, clients._ids._channels))
 
 
 def happened(clients: Clients) -> dict[str, str]:
@@ -237,3 +246,111 @@ def test_namesakes_do_no_double_work_elsewhere():
     for now_ms in range(10, 16):
         beat(clients, 5 + now_ms % 2, now_ms, message_model="BROADCASTING")
     assert told(clients) == []
+
+
+def client_of(user, channel, client_id="X", heard_ms=0):
+    return Client(channel, client_id, 0, 479, f"h{channel}:1", 0, heard_ms, user)
+
+
+def test_what_is_sent_to_an_id_goes_to_the_user_who_brought_it():
+    """Ids are told to others, and whoever names one last would get its replies."""
+    clients = Clients()
+    clients.register_producer("P", client_of("alice", 1))
+    clients.register_producer("P", client_of("mallory", 2))
+    clients.register_consumer("G", client_of("mallory", 2), "", "CLUSTERING", "", [])
+    assert clients.find_client("X").channel == 1
+    assert list(clients.faults.take()) == [STRANGERS]
+    clients.register_producer("P", client_of("alice", 3))
+    assert clients.find_client("X").channel == 3
+    assert clients.faults.take() == {}
+
+
+def test_an_id_is_kept_for_its_user_while_a_client_starts_anew():
+    clients = Clients()
+    clients.register_producer("P", client_of("alice", 1))
+    clients.tick(1_000)
+    clients.channel_closed(1)
+    clients.register_producer("P", client_of("mallory", 2))
+    assert clients.find_client("X") is None
+    clients.tick(1_000 + CLIENT_EXPIRY_MS - 1)
+    clients.register_producer("P", client_of("mallory", 2, heard_ms=100_000))
+    assert clients.find_client("X") is None
+    clients.register_producer("P", client_of("alice", 4, heard_ms=100_000))
+    assert clients.find_client("X").channel == 4
+
+
+def test_an_id_that_is_kept_no_longer_is_of_who_is_heard_next():
+    clients = Clients()
+    clients.register_producer("P", client_of("alice", 1))
+    clients.tick(1_000)
+    clients.unregister_producer("P", 1)
+    clients.tick(1_000 + CLIENT_EXPIRY_MS + EXPIRY_SCAN_MS)
+    clients.register_producer("P", client_of("bob", 2, heard_ms=140_000))
+    assert clients.find_client("X").channel == 2
+    assert clients.faults.take() == {}
+
+
+def test_who_comes_first_with_an_id_locks_nobody_out():
+    clients = Clients()
+    clients.register_producer("P", client_of("mallory", 1))
+    assert clients.register_producer("P", client_of("alice", 2))
+    clients.register_consumer("G", client_of("alice", 2), "", "CLUSTERING", "", [])
+    assert [client.user for client in clients.producer_group("P")] == ["mallory", "alice"]
+    assert clients.consumer_group("G").client_ids() == ["X"]
+    assert clients.channel_closed(2) == ["G"]
+    assert clients.find_client("X").channel == 1
+
+
+def test_a_user_has_so_many_ids_kept_and_no_more():
+    clients = Clients()
+    for number in range(IDS_KEPT_MAX + 1):
+        clients.register_producer("P", client_of("mallory", number + 1, f"m{number}"))
+        clients.register_producer("P", client_of("alice", 0, "mine"))
+        clients.channel_closed(number + 1)
+    clients.channel_closed(0)
+    for client_id, is_free in (("m0", True), ("m1", False), ("mine", False)):
+        clients.register_producer("P", client_of("bob", 9_999, client_id))
+        assert (clients.find_client(client_id) is not None) is is_free
+
+
+def test_a_connection_that_names_itself_anew_has_no_ids_kept():
+    clients = Clients()
+    for number in range(10_000):
+        clients.register_producer("P", client_of("mallory", 1, f"m{number}"))
+    clients.channel_closed(1)
+    clients.register_producer("P", client_of("alice", 2, "m5"))
+    assert clients.find_client("m5").channel == 2
+
+
+def test_without_users_an_id_is_of_whoever_has_it():
+    clients = Clients()
+    clients.register_producer("P", client_of("", 1))
+    clients.register_producer("P", client_of("", 2))
+    assert clients.find_client("X").channel == 2
+    clients.channel_closed(2)
+    clients.channel_closed(1)
+    assert clients.find_client("X") is None
+    assert (clients._ids._users, clients._ids._channels, clients._ids._kept) == ({}, {}, {})
+
+
+def test_one_connection_produces_for_so_many_groups_and_for_topics_besides():
+    clients = Clients()
+    told = [clients.register_producer(f"P{number}", client(1)) for number in range(PRODUCER_GROUPS_MAX + 2)]
+    assert told == [True] * PRODUCER_GROUPS_MAX + [False] * 2
+    assert clients.producer_group(f"P{PRODUCER_GROUPS_MAX}") == []
+    assert clients.register_producer("P3", client(1))
+    assert clients.register_producer("a topic", client(1), is_own_topic=True)
+    assert [each.channel for each in clients.producer_group("a topic")] == [1]
+
+
+def test_a_connection_that_is_in_many_groups_leaves_them_in_steps():
+    clients = Clients()
+    for number in range(LEFT_AT_ONCE):
+        clients.register_consumer(f"G{number}", client(1), "", "CLUSTERING", "", [])
+        clients.register_producer(f"P{number}", client(1))
+    join(clients, 2, "T")
+    assert (clients.channel_closed(1), clients.is_leaving) == ([], True)
+    assert clients.producer_groups() == {}
+    assert clients.channel_closed(2) == [f"G{number}" for number in range(LEFT_AT_ONCE)]
+    assert (clients.leave_some(), clients.is_leaving) == (["G"], False)
+    assert clients.consumer_groups() == []

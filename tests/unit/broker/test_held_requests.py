@@ -17,13 +17,14 @@ from regulus.broker.held_requests import (
     Place,
 )
 from regulus.model.message_filter import Filter
+from regulus.model.peer import Peer
 from regulus.model.store_result import Arrival
 from regulus.wire.remoting_command import RemotingCommand
 
 
 def held(channel: int = 1, topic: str = "T", queue_id: int = 0, queue_offset: int = 0, deadline_ms: int = 100,
          codes: set[int] | None = None, places: tuple[Place, ...] | None = None) -> HeldRequest:
-    return HeldRequest(channel, places or (Place(topic, queue_id, queue_offset),),
+    return HeldRequest(RemotingCommand(11), Peer(channel, b"", b""), places or (Place(topic, queue_id, queue_offset),),
                        Filter(None if codes is None else frozenset(codes)), deadline_ms,
                        lambda now_ms: RemotingCommand(0))
 
@@ -197,7 +198,8 @@ def watched(touched) -> Callable[..., HeldRequest]:
             return super().__getattribute__(name)
 
     def make(channel: int, queue_offset: int, message_filter: Filter) -> HeldRequest:
-        return Watched(channel, (Place("T", 0, queue_offset),), message_filter, 100, lambda now_ms: RemotingCommand(0))
+        return Watched(RemotingCommand(11), Peer(channel, b"", b""), (Place("T", 0, queue_offset),), message_filter,
+                       100, lambda now_ms: RemotingCommand(0))
     return make
 
 
@@ -282,7 +284,8 @@ def test_a_request_is_let_go_when_it_is_answered_and_when_its_connection_closes(
 
     def hold(channel: int) -> weakref.ref:
         request = Request()
-        requests.hold(HeldRequest(channel, (Place("T", 0),), Filter(), 100, request.resume))
+        requests.hold(HeldRequest(RemotingCommand(11), Peer(channel, b"", b""), (Place("T", 0),), Filter(), 100,
+                                  request.resume))
         return weakref.ref(request)
 
     requests = holding(held(channel=9, codes={7}))

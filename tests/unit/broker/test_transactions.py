@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker import transactions
+from regulus.broker import clients, transactions
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.broker.transactions import TRANSACTION_GROUP
@@ -207,6 +207,49 @@ def test_the_producers_of_a_group_take_turns(make_rig):
         send_half(rig, f"U{number}")
     rig.run(6_500)
     assert sorted(channel for channel, _, _ in checks(rig)) == [5, 5, 6, 6, 7, 7]
+
+
+def test_nobody_is_asked_who_may_not_send_to_the_topic(make_rig):
+    """A producer group is a name that anyone can write; whoever is asked gets the message, and may end it."""
+    rig = make_rig(transaction_check_interval=1_000)
+    rig.heartbeat(None, producer_group="PG", channel=5, user="mallory")
+    rig.heartbeat(None, producer_group="PG", channel=6, client_id="c2", user="alice")
+    rig.heartbeat(None, producer_group="PG", channel=7, client_id="c3")
+    send_half(rig)
+    rig.be_guarded(alice="T=PUB", mallory="Other=PUB,T=SUB")
+    for _ in range(3):
+        rig.run(1_000)
+    rig.run(6_000)
+    assert {channel for channel, _, _ in checks(rig)} == {6}
+
+
+def test_with_none_who_may_be_asked_the_checks_count_and_nothing_is_shown(make_rig):
+    rig = make_rig(transaction_check_interval=1_000, transaction_check_max=3)
+    rig.heartbeat(None, producer_group="PG", user="mallory")
+    send_half(rig)
+    rig.be_guarded(mallory="")
+    rig.run(15_000)
+    assert (checks(rig), len(rig.stored(GIVEN_UP))) == ([], 1)
+
+
+def test_few_are_looked_at_for_one_who_may_be_asked_and_the_next_question_goes_on_behind_them(make_rig, monkeypatch):
+    """Else many connections of somebody without rights would make each question dear, or have none asked."""
+    monkeypatch.setattr(clients, "ASKED_LOOKED_MAX", 4)
+    rig = make_rig(transaction_check_interval=1_000)
+    for channel in range(1, 11):
+        rig.heartbeat(None, producer_group="PG", channel=channel, client_id=f"c{channel}", user="mallory")
+    rig.heartbeat(None, producer_group="PG", channel=11, client_id="c11", user="alice")
+    rig.be_guarded(mallory="", alice="T=PUB")
+    looked = []
+    may_end = rig.broker.transactions._may_end
+    monkeypatch.setattr(rig.broker.transactions, "_may_end",
+                        lambda client, topic: looked.append(client.channel) or may_end(client, topic))
+    send_half(rig)
+    rig.run(6_500)
+    assert (looked, checks(rig)) == ([1, 2, 3, 4], [])
+    rig.run(2_000)
+    assert looked == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert [channel for channel, _, _ in checks(rig)] == [11]
 
 
 def test_the_first_producer_may_end_it_late_and_it_ends_once(make_rig):

@@ -80,9 +80,9 @@ def test_who_may_not_is_told_so_and_is_noted() -> None:
 
 def test_who_may_send_to_one_topic_is_asked_for_transactions_of_no_other() -> None:
     access = CallAccess(OneUser)
-    assert access.may_send("AK", "h", "Orders")
-    assert not access.may_send("AK", "h", "Payments")
-    assert not access.may_send("", "h", "Orders")
+    assert access.may_end("AK", "h", "Orders")
+    assert not access.may_end("AK", "h", "Payments")
+    assert not access.may_end("", "h", "Orders")
 
 
 def topic(name: str, *actions: Action) -> Need:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import stat
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode as Code
-from regulus.wire.headers import SendMessageRequest
+from regulus.wire.headers import NotificationRequest, PopMessageRequest, PullMessageRequest, SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 HOST = "127.0.0.1"
@@ -134,6 +135,47 @@ async def test_a_disabled_user_stops_at_once(broker):
     assert (await send(broker)).remark == "User:alice is disabled."
     assert await update(broker, userStatus="enable") == 0
     assert (await send(broker)).code == 0
+
+
+LONG_MS = 300_000
+HELD = {
+    "pull": (Code.PULL_MESSAGE, PullMessageRequest("readers", "orders", 0, 0, sys_flag=6, subscription="*",
+                                                   suspend_timeout_millis=LONG_MS)),
+    "pop": (Code.POP_MESSAGE, PopMessageRequest(consumer_group="readers", topic="orders", queue_id=-1, max_msg_nums=1,
+                                                invisible_time=60_000, poll_time=LONG_MS, born_time=0, init_mode=0)),
+    "notification": (Code.NOTIFICATION, NotificationRequest(consumer_group="readers", topic="orders", queue_id=-1,
+                                                            poll_time=LONG_MS, born_time=0))}
+
+
+@pytest.mark.parametrize("how", HELD)
+@pytest.mark.parametrize("change", ["deleted", "disabled", "other secret", "policy gone"])
+async def test_who_may_no_longer_read_waits_for_nothing_more(server, broker, how, change):
+    """However long the client wants to wait: it could have been held for five minutes, and brought a message then."""
+    await create(broker)
+    assert await allow(broker, "Topic:orders", "Pub", "Sub") == 0
+    assert await allow(broker, "Group:readers", "Sub") == 0
+    assert (await send(broker)).code == 0
+    code, header = HELD[how]
+    ext = header.ext()
+    if "bornTime" in ext:
+        ext["bornTime"] = str(int(time.time() * 1000))
+    if how == "pull":
+        ext["queueOffset"] = "1"        # behind what is there
+    else:
+        drained = await ask(broker, Code.POP_MESSAGE, {**HELD["pop"][1].ext(), "pollTime": "0"}, by=ALICE)
+        assert drained.code == 0
+    held = asyncio.ensure_future(ask(broker, code, ext, by=ALICE))
+    await wait_for(lambda: len(server.broker_server.broker.held_requests) == 1)
+    if change == "deleted":
+        assert (await ask(broker, Code.AUTH_DELETE_USER, {"username": "alice"})).code == 0
+    elif change == "policy gone":
+        gone = {"subject": "User:alice", "resource": "Topic:orders"}
+        assert (await ask(broker, Code.AUTH_DELETE_ACL, gone)).code == 0
+    else:
+        fields = {"userStatus": "disable"} if change == "disabled" else {"password": "another-secret"}
+        assert await update(broker, **fields) == 0
+    async with asyncio.timeout(10):
+        assert (await held).code == NO_PERMISSION
 
 
 async def test_policies_go_with_their_user(broker):

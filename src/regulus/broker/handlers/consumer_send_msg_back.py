@@ -47,7 +47,7 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     if failed.topic in NEVER_CONSUMED_TOPICS:
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the message at {header.offset} is of {failed.topic}, which no group consumes")
-    if broker.is_guarded and header.origin_topic and not _is_of(failed, header.origin_topic):
+    if broker.guard is not None and header.origin_topic and not _is_of(failed, header.origin_topic):
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the message at {header.offset} is not of {header.origin_topic}")
     message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)

@@ -21,7 +21,7 @@ def handle_get_document(request: RemotingCommand, peer: Peer, broker: BrokerStat
         return refuse(request, ResponseCode.INVALID_PARAMETER, f"this broker keeps no document {asked.name}")
     version = f"{broker.statistics.boot_timestamp}-{kept.part.changes}"
     # It has secrets: only a door knows that a broker of the cluster asks.
-    is_kept_back = kept.name == ACCESS_DOCUMENT and not broker.is_guarded
+    is_kept_back = kept.name == ACCESS_DOCUMENT and broker.guard is None
     body = b"" if version == asked.version or is_kept_back else b"".join(encoded_table.joined(kept.part.document()))
     if len(body) > DOCUMENT_SIZE_MAX:
         return refuse(request, ResponseCode.SYSTEM_ERROR,

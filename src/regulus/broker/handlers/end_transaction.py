@@ -4,6 +4,7 @@ RESUME_CHECK_HALF_MESSAGE.
 Source: EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage.
 """
 
+from regulus.access.needs import ending_needs
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
@@ -30,12 +31,16 @@ def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerS
     if half is None:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
                       f"Find prepared transaction message failed: no half message at {header.commit_log_offset}")
+    # Of the topic that the half message has, whatever the request names, or if it names none.
+    denied = broker.denial(peer, ending_needs(half.properties.get(names.REAL_TOPIC, "")))
+    if denied is not None:
+        return refuse(request, denied.code, denied.remark)
     immunity_ms = broker.transactions.immunity_ms(half)
     if immunity_ms is not None and not header.from_transaction_check and now_ms - half.born_timestamp > immunity_ms:
         return refuse(request, ResponseCode.ILLEGAL_OPERATION,
                       f"the message is older than its {names.CHECK_IMMUNITY_TIME}, so only the answer to a check ends "
                       "its transaction")
-    fault = _fault(header, half, is_guarded=broker.is_guarded)
+    fault = _fault(header, half, is_guarded=broker.guard is not None)
     if fault is not None:
         return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
     is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
@@ -61,9 +66,8 @@ def _fault(header: EndTransactionRequest, half: MessageExt, *, is_guarded: bool)
 
 
 def _foreign(header: EndTransactionRequest, half: MessageExt) -> str | None:
-    """Whether its sender, who may send to the topic that the request names, ends a half message of another topic, or
-    one that somebody else sent: places in the log are soon guessed, and its unique key is not. Clients of 4.9 name no
-    topic."""
+    """Whether its sender ends a half message of another topic than he says, or one that somebody else sent: places in
+    the log are soon guessed, and its unique key is not. Clients of 4.9 name no topic."""
     topic = header.real_topic
     if topic is not None and topic != half.properties.get(names.REAL_TOPIC):
         return f"The topic wrong: the half message is not of {topic}"

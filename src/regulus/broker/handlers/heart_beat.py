@@ -1,8 +1,8 @@
 """Clients come and go: HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
-from regulus.broker.clients import Client
+from regulus.broker.clients import PRODUCER_GROUPS_MAX, Client
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named, named_body
 from regulus.broker.long_answers import Steps
@@ -14,11 +14,13 @@ from regulus.errors import HeaderError
 from regulus.model.peer import Peer
 from regulus.model.topics import retry_topic
 from regulus.wire import fastjson
-from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData
+from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import HeartBeatResponse, UnregisterClientRequest
 from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
+
+PRODUCERS_A_STEP = 256
 
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -31,7 +33,7 @@ def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState,
 def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
     heartbeat = yield from from_value_in_steps(HeartbeatData, fastjson.loads(body))
     client = Client(peer.channel, heartbeat.client_id, request.language, request.version, peer.remote_text, now_ms,
-                    broker.steady_ms)
+                    broker.steady_ms, peer.user)
     fingerprint = heartbeat.heartbeat_fingerprint or 0
     is_sub_change = fingerprint == 0
     for consumer in heartbeat.consumer_data_set:
@@ -40,10 +42,25 @@ def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerStat
         if group is not None and group.heartbeat_fingerprint != fingerprint:
             group.heartbeat_fingerprint = fingerprint
             is_sub_change = True
-    for producer in heartbeat.producer_data_set:
-        broker.clients.register_producer(producer.group_name, client)
+    if not (yield from _register_producers(heartbeat.producer_data_set, client, broker)):
+        return request.response(ResponseCode.SYSTEM_ERROR,
+                                f"the connection produces for {PRODUCER_GROUPS_MAX} groups, and for no more that is no "
+                                "topic to which it may send: let other connections produce for the others")
     header = HeartBeatResponse(is_support_heart_beat_v2=True, is_sub_change=is_sub_change)
     return request.response(ResponseCode.SUCCESS, ext=header.ext())
+
+
+def _register_producers(producers: Sequence[ProducerData], client: Client,
+                        broker: BrokerState) -> Generator[None, None, bool]:
+    """False when there are too many of them; those before count."""
+    for number, producer in enumerate(producers, 1):
+        group = producer.group_name
+        is_own_topic = group in broker.topics and broker.may_end(client, group)
+        if not broker.clients.register_producer(group, client, is_own_topic=is_own_topic):
+            return False
+        if number % PRODUCERS_A_STEP == 0:
+            yield
+    return True
 
 
 def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker: BrokerState,

@@ -46,7 +46,7 @@ def handle_notification(request: RemotingCommand, peer: Peer, broker: BrokerStat
     places = (Place(header.topic, max(header.queue_id, ANY_QUEUE)),
               *(Place(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
     broker.held_requests.hold(HeldRequest(
-        peer.channel, places, EVERYTHING, broker.steady_ms + left_ms,
+        request, peer, places, EVERYTHING, broker.steady_ms + left_ms,
         lambda later_ms: told(_has_message(header, topic, broker, later_ms))))
     return HOLD
 

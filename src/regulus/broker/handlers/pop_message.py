@@ -140,7 +140,7 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
         return request.response(ResponseCode.POLLING_TIMEOUT, "no message was found")
 
     def hold() -> None:
-        held.hold(HeldRequest(peer.channel, places, pop.message_filter, deadline_ms, resume), is_ready=pop.is_behind)
+        held.hold(HeldRequest(request, peer, places, pop.message_filter, deadline_ms, resume), is_ready=pop.is_behind)
 
     hold()
     return HOLD

@@ -14,6 +14,7 @@ from regulus.model.message import MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
+from regulus.model.topics import reply_topic
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import PushReplyMessageToClientRequest, SendMessageRequest
 from regulus.wire.headers.send_message import send_message_response
@@ -32,6 +33,11 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
                            f"topic[{header.topic}] not exist, apply first please!")
     if topic.refusal_code:
         return refuse_send(request, facts, topic.refusal_code, topic.refusal_remark)
+    # Whoever may send to any topic could send any client what looks like an answer. RocketMQ takes them all.
+    if header.topic != reply_topic(broker.config.broker_cluster_name):
+        return refuse_send(request, facts, ResponseCode.NO_PERMISSION,
+                           f"topic[{header.topic}] takes no replies: they go to "
+                           f"{reply_topic(broker.config.broker_cluster_name)}")
     if header.queue_id >= topic.queue_nums_max:
         return refuse_send(request, facts, ResponseCode.INVALID_PARAMETER,
                            f"request queueId[{header.queue_id}] is illegal, topic [{header.topic}] has "

@@ -147,13 +147,14 @@ def test_a_copy_that_never_fits_is_refused_for_good(rig, delay_level):
     (False, "TopicB", ResponseCode.SUCCESS)])
 def test_with_access_control_a_message_is_of_the_topic_that_is_named(rig, is_guarded, topic, code):
     """The door has let the sender at that topic; the position may be any."""
-    rig.broker.is_guarded = is_guarded
+    if is_guarded:
+        rig.be_guarded(alice="")
     assert rig.send_back(first(rig).physical_offset, origin_topic=topic).code == code
     assert bool(rig.stored(SCHEDULE, 2)) is (code == ResponseCode.SUCCESS)
 
 
 def test_with_access_control_a_retry_is_of_its_first_topic_and_of_its_retry_topic(rig):
-    rig.broker.is_guarded = True
+    rig.be_guarded(alice="")
     rig.send_back(first(rig).physical_offset, origin_topic="TopicA")
     rig.run(10_000)
     (retry,) = rig.stored("%RETRY%CG")

@@ -66,7 +66,8 @@ def test_how_a_transaction_ended_long_ago_is_looked_for_in_a_few_steps_only(rig,
     (True, "TopicB", ResponseCode.SYSTEM_ERROR), (True, "TopicA", ResponseCode.SUCCESS),
     (True, None, ResponseCode.SUCCESS), (False, "TopicB", ResponseCode.SUCCESS)])
 def test_with_access_control_a_half_message_is_of_the_topic_that_is_named(rig, is_guarded, topic, code):
-    rig.broker.is_guarded = is_guarded
+    if is_guarded:
+        rig.be_guarded(alice="TopicA=PUB,TopicB=PUB")
     end = replace(half_of(rig), topic=topic)
     assert rig.ask(RequestCode.END_TRANSACTION, end.ext()).code == code
     assert len(rig.stored("TopicA")) == (code == ResponseCode.SUCCESS)
@@ -83,6 +84,29 @@ def test_with_access_control_who_ends_it_must_know_the_unique_key(rig, is_guarde
     """Group and places are soon guessed, and any account could commit what another has not decided yet, or any that may
     send to the topic."""
     end = half_of(rig)
-    rig.broker.is_guarded = is_guarded
+    if is_guarded:
+        rig.be_guarded(alice="TopicA=PUB")
     assert rig.ask(RequestCode.END_TRANSACTION, replace(end, topic=named, **ids).ext()).code == code
     assert len(rig.stored("TopicA")) == (code == ResponseCode.SUCCESS)
+
+
+@pytest.mark.parametrize("named", [None, "", "TopicA", "TopicB"])
+@pytest.mark.parametrize("how", [8, 12])
+@pytest.mark.parametrize("topics", ["", "TopicB=PUB", "TopicA=SUB", "TopicA=DENY,TopicB=PUB"])
+def test_who_may_not_send_to_the_topic_ends_none_of_its_transactions(rig, named, how, topics):
+    """With all that he was told or has guessed: group, places and unique key; and with a topic of his own, or none."""
+    end = half_of(rig)
+    rig.be_guarded(mallory=topics, alice="TopicA=PUB")
+    refused = rig.ask(RequestCode.END_TRANSACTION, replace(end, topic=named, commit_or_rollback=how).ext())
+    assert (refused.code, "TopicA" in refused.remark) == (ResponseCode.SYSTEM_ERROR, True)
+    assert (rig.stored("TopicA"), rig.stored("RMQ_SYS_TRANS_OP_HALF_TOPIC")) == ([], [])
+    owner = rig.peer.of_user("alice")
+    assert rig.ask(RequestCode.END_TRANSACTION, end.ext(), peer=owner).code == ResponseCode.SUCCESS
+    assert len(rig.stored("TopicA")) == 1
+
+
+def test_nobody_without_a_name_ends_a_transaction(rig):
+    end = half_of(rig)
+    rig.be_guarded(alice="TopicA=PUB")
+    assert rig.ask(RequestCode.END_TRANSACTION, end.ext(), peer=rig.peer.of_user("")).code == ResponseCode.SYSTEM_ERROR
+    assert rig.stored("TopicA") == []

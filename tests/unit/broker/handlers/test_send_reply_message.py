@@ -79,6 +79,11 @@ def test_a_one_way_reply_is_pushed_without_waiting(rig):
 def test_replies_that_are_refused(rig):
     assert reply(rig, topic="Nothing").answer.code == ResponseCode.TOPIC_NOT_EXIST
     assert reply(rig, topic="SELF_TEST_TOPIC").answer.code == ResponseCode.NO_PERMISSION
+    rig.send("TopicA")
+    refused = reply(rig, topic="TopicA").answer
+    assert (refused.code, refused.remark) == (
+        ResponseCode.NO_PERMISSION, f"topic[TopicA] takes no replies: they go to {TOPIC}")
+    assert len(rig.stored("TopicA")) == 1
     assert reply(rig, queue_id=5).answer.code == ResponseCode.INVALID_PARAMETER
 
 
