@@ -32,9 +32,9 @@ def archived_rows(archive: Path, *columns: str, cores: int = 2, **options: objec
 
 
 def files_of(archive: Path) -> dict[str, bytes]:
-    """Path and bytes of each file that lies there, the lock left out."""
+    """Path and bytes of each file that lies there, lock and identity left out."""
     return {str(path.relative_to(archive)): path.read_bytes()
-            for path in sorted(archive.rglob("*")) if path.is_file() and path.name != "_lock"}
+            for path in sorted(archive.rglob("*")) if path.is_file() and path.name not in ("_lock", "_identity")}
 
 
 def manifests_of(archive: Path) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ class Broker:
         self.flushed_offset = flushed_offset
         self.archived_offset = 0
 
-    def archived(self, physical_offset: int) -> None:
+    def archived(self, physical_offset: int, identity: str) -> None:
         self.archived_offset = physical_offset
 
 

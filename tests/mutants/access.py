@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(name="a heartbeat needs no group", path=_TABLE,
            old="        found[group_need(consumer.group_name, SUB)] = None\n", new="", tests=_OF_TABLE),
     Mutant(name="a message sent back may be anybody's", path="regulus/broker/handlers/consumer_send_msg_back.py",
-           old="if broker.is_guarded and header.origin_topic", new="if False and header.origin_topic",
+           old="if broker.guard is not None and header.origin_topic", new="if False and header.origin_topic",
            tests=("tests/unit/broker/handlers/test_consumer_send_msg_back.py",)),
     Mutant(name="a transaction is ended by who guesses its place",
            path="regulus/broker/handlers/end_transaction.py", old="    if half.message_id not in",

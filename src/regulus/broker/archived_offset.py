@@ -1,7 +1,10 @@
-"""Up to which physical offset the log stands in an archive outside of the broker.
+"""Up to which physical offset the log stands in an archive outside of the broker, and in which.
 
 Whoever writes the archive tells it; retention with the archive gate never passes it. It is saved now and then: after a
 crash the broker may remember an older one, which only keeps files longer, and the archive tells it again.
+
+An archive has an identity, which lies in it. Only what the one tells that the broker's settings name opens the gate:
+one that was written to a place that nobody meant is no reason to delete the log.
 """
 
 from regulus.errors import HeaderError
@@ -11,23 +14,33 @@ from regulus.wire.encoded_table import Pieces
 NONE = -1
 
 _KEY = "archivedPhysicalOffset"
+_IDENTITY_KEY = "archiveIdentity"
+IDENTITY_SIZE_MAX = 128
 
 
 class ArchivedOffset:
     def __init__(self) -> None:
         self.physical_offset = NONE
+        self.identity = ""
         self.changes = 0
 
-    def advance(self, physical_offset: int, flushed_offset: int) -> str:
-        """Take over what an archive tells; why not, or an empty text. The same offset again is fine."""
-        if physical_offset < self.physical_offset or physical_offset < 0:
+    def trusted(self, identity: str) -> int:
+        """Up to where the archive with this identity has the log; NONE when it has told nothing, or none is named."""
+        return self.physical_offset if identity and identity == self.identity else NONE
+
+    def advance(self, physical_offset: int, flushed_offset: int, identity: str = "") -> str:
+        """Take over what an archive tells; why not, or an empty text. The same offset again is fine. What another
+        archive told before counts no more."""
+        if len(identity) > IDENTITY_SIZE_MAX:
+            return f"the archive's identity has {len(identity)} characters; {IDENTITY_SIZE_MAX} are the most"
+        if (identity == self.identity and physical_offset < self.physical_offset) or physical_offset < 0:
             return (f"archivedPhysicalOffset {physical_offset} is behind {self.physical_offset}, up to where the log "
                     "is archived: ask for the log's state and go on from there")
         if physical_offset > flushed_offset:
             return (f"archivedPhysicalOffset {physical_offset} is beyond {flushed_offset}, up to where the log is on "
                     "disk: this archive belongs to another broker, or to a log that was lost")
-        if physical_offset != self.physical_offset:
-            self.physical_offset = physical_offset
+        if (physical_offset, identity) != (self.physical_offset, self.identity):
+            self.physical_offset, self.identity = physical_offset, identity
             self.changes += 1
         return ""
 
@@ -36,7 +49,7 @@ class ArchivedOffset:
         return NONE if self.physical_offset == NONE else log_end - max(self.physical_offset, log_start)
 
     def document(self) -> Pieces:
-        return encoded_table.document({_KEY: self.physical_offset})
+        return encoded_table.document({_KEY: self.physical_offset, _IDENTITY_KEY: self.identity})
 
     def load(self, text: str, log_end: int) -> None:
         """Take over what was saved. Behind the end of the log nothing is archived: what will be written there is new.
@@ -45,10 +58,13 @@ class ArchivedOffset:
         offset = value.get(_KEY) if isinstance(value, dict) else None
         if not isinstance(offset, int):
             raise HeaderError(f"the document of the archived offset has no number {_KEY}")
-        self.physical_offset = min(offset, log_end)
+        identity = value.get(_IDENTITY_KEY, "")
+        if not isinstance(identity, str):
+            raise HeaderError(f"the document of the archived offset has a {_IDENTITY_KEY} that is no text")
+        self.physical_offset, self.identity = min(offset, log_end), identity
 
     def follow(self, text: str, log_end: int) -> None:
         """Take over what a master knows. Raises HeaderError."""
-        before = self.physical_offset
+        before = self.physical_offset, self.identity
         self.load(text, log_end)
-        self.changes += self.physical_offset != before
+        self.changes += (self.physical_offset, self.identity) != before

@@ -31,8 +31,8 @@ IDS_KEPT_MAX = 256
 """Client ids without a connection that are kept for one user; of more, the first ones are anybody's."""
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
-STRANGERS = ("a client id that belongs to another user, so that replies to it are not sent here; give each client an id "
-             "of its own")
+STRANGERS = ("a client id that belongs to another user, so that replies to it are not sent here; give each client "
+             "an id of its own")
 NAMESAKES = ("two consumers with one client id, so that both get the same messages; give each an instance name of "
              "its own, or none")
 

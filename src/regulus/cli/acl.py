@@ -9,6 +9,7 @@ from regulus.access.needs import group_need, topic_need
 from regulus.access.user_rules import Switches, UserRules
 from regulus.broker.state import ACCESS_DOCUMENT
 from regulus.broker.users import parse_users
+from regulus.cli.options import LocalPath
 from regulus.cli.output import print_facts, print_json, with_output
 from regulus.errors import ConfigError, HeaderError
 from regulus.server.access_files import accounts_of
@@ -29,9 +30,9 @@ def acl() -> None:
 @click.argument("action", type=click.Choice(list(_ACTIONS), case_sensitive=False))
 @click.option("--group", "is_group", is_flag=True, help="TOPIC is the name of a group.")
 @click.option("--source", default=_LOCAL, show_default=True, help="Address of the client.")
-@click.option("--home", type=click.Path(file_okay=False, path_type=Path), envvar="ROCKETMQ_HOME", show_envvar=True,
+@click.option("--home", type=LocalPath(file_okay=False), envvar="ROCKETMQ_HOME", show_envvar=True,
               help="The broker's rocketmqHome: its conf/plain_acl.yml is read (aclEnable).")
-@click.option("--store", type=click.Path(file_okay=False, path_type=Path),
+@click.option("--store", type=LocalPath(file_okay=False),
               help="The broker's store: its users and policies are read (authenticationEnabled).")
 @with_output
 def explain(user: str, name: str, action: str, is_group: bool, source: str, home: Path | None, store: Path | None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from regulus.cli.connection import tls_of, tls_option
-from regulus.cli.options import CORES_MAX, LIMIT
+from regulus.cli.options import CORES_MAX, LIMIT, LocalPath
 from regulus.cli.output import print_json, print_table, time_text, with_output
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_session, spark_refusals
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regulus.pipeline.archive_files import Step
     from regulus.pipeline.archive_iceberg import IcebergCatalog
 
-_ARCHIVE = click.option("--archive", "archive_path", required=True, type=click.Path(file_okay=False, path_type=Path),
+_ARCHIVE = click.option("--archive", "archive_path", required=True, type=LocalPath(file_okay=False),
                         help="Directory of the archive.")
 _CORES = click.option("--cores", type=click.IntRange(0, CORES_MAX), default=os.cpu_count() or 1, show_default=True,
                       help="Tasks at a time; 0 works in this process, without Spark.")
@@ -50,7 +50,7 @@ def archive() -> None:
 
 
 @archive.command()
-@click.option("--store", "store_path", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--store", "store_path", required=True, type=LocalPath(exists=True, file_okay=False),
               help="Directory of a broker's store: ours, Apache RocketMQ's, or a backup.")
 @_ARCHIVE
 @click.option("--broker-name", default=DEFAULT_BROKER_NAME, show_default=True, help="The name under which it is kept.")
@@ -86,6 +86,8 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
             report = run_archive(tasks, config, uuid.uuid4().hex, gate, catalog, _steps_of(progress), progress.say)
         progress.end()
         click.echo(report)
+    if gate is not None and gate.fault:
+        raise OptionError(gate.fault)
 
 
 @archive.command()
@@ -123,15 +125,16 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
 def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
     """Say how much of each broker's log is archived."""
     require_extra("spark", "an archive")
-    from regulus.pipeline.archive_files import verify
+    from regulus.pipeline.archive_files import identity_of, verify
     from regulus.pipeline.archive_status import broker_states
     from regulus.spark import archive_manifest
 
     manifests = archive_manifest.load(archive_path)
-    states = broker_states(manifests)
+    states, identity = broker_states(manifests), identity_of(archive_path)
     if json_output:
-        print_json([state.as_dict() for state in states])
+        print_json([{**state.as_dict(), "archive_identity": identity} for state in states])
     else:
+        click.echo(f"archiveIdentity={identity or '(none before the next run)'}")
         print_table(("broker", "from", "to", "gaps", "ranges", "files", "rows", "rejected", "bytes", "newest message"),
                     [(state.broker_name, state.start, state.end, state.gaps, state.ranges, state.files, state.rows,
                       state.rejected, state.size, time_text(state.newest_ms)) for state in states])

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec
 import click
 
 from regulus.cli.config_file import load
+from regulus.cli.options import LocalPath
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import ConfigError
@@ -39,7 +40,7 @@ class Server:
 
 
 tls_option = click.option("--tls-config", "tls_path", envvar="REGULUS_TLS_CONFIG", show_envvar=True,
-                          type=click.Path(dir_okay=False, path_type=Path),
+                          type=LocalPath(dir_okay=False),
                           help="Speak TLS, by the tls.client.* keys of this file (docs/tls.md).")
 
 
@@ -59,7 +60,7 @@ def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[...,
                   help="Sign requests as this user.")
     @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", show_envvar=True,
                   help="The user's secret. As an option others on this machine see it: better in the environment.")
-    @click.option("--secret-key-file", type=click.Path(dir_okay=False, path_type=Path),
+    @click.option("--secret-key-file", type=LocalPath(dir_okay=False),
                   envvar="REGULUS_SECRET_KEY_FILE", show_envvar=True, help="A file whose first line is the secret.")
     @tls_option
     @wraps(command)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from regulus.cli.archive import size_of, tasks_of
-from regulus.cli.options import CORES_MAX, COUNT, INT_MAX
+from regulus.cli.options import CORES_MAX, COUNT, INT_MAX, LocalPath
 from regulus.cli.progress import Progress
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.spark.extras import require_extra
@@ -17,9 +17,9 @@ def index() -> None:
 
 
 @index.command()
-@click.option("--store", "store_path", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--store", "store_path", required=True, type=LocalPath(exists=True, file_okay=False),
               help="Directory of a stopped broker's store, or a copy.")
-@click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path),
+@click.option("--output", required=True, type=LocalPath(file_okay=False),
               help="A new directory for `consumequeue` and `index`.")
 @click.option("--delay-levels", default=DEFAULT_LADDER, show_default=True, help="messageDelayLevel of the broker.")
 @click.option("--queue-file-size", type=COUNT, default=6_000_000, show_default=True,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from regulus.cli.connection import Server, with_server
-from regulus.cli.options import LIMIT
+from regulus.cli.options import LIMIT, LocalPath
 from regulus.cli.output import counted, print_rows, time_text, with_output
 from regulus.client.client_instance import now_ms
 from regulus.client.config import ProducerConfig
@@ -29,7 +29,7 @@ def kept() -> None:
 
 
 def _of_file(command: Callable[..., Any]) -> Callable[..., Any]:
-    @click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+    @click.argument("path", metavar="FILE", type=LocalPath(exists=True, dir_okay=False))
     @wraps(command)
     def call(*args: Any, **kwargs: Any) -> Any:
         return command(*args, **kwargs)

@@ -11,7 +11,7 @@ import click
 from regulus.cli.connection import ComingMoment, Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
 from regulus.cli.kept import kept
-from regulus.cli.options import COUNT, OFFSET, Duration, renamed
+from regulus.cli.options import COUNT, OFFSET, Duration, LocalPath, renamed
 from regulus.cli.output import print_facts, print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
@@ -53,7 +53,7 @@ async def _producer(server: Server) -> AsyncIterator[Producer]:
 @message.command()
 @click.argument("topic")
 @click.argument("body", required=False)
-@click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+@click.option("--file", "path", type=LocalPath(exists=True, dir_okay=False),
               help="The body is a file.")
 @click.option("-t", "--tag", default="", help="The message's tag.")
 @renamed("-k", "--key", "keys", old="--keys", multiple=True, help="A key to find the message by; may be repeated.")

@@ -1,13 +1,16 @@
 """The numbers that options take, and options that had another name before: the old one works, and no help shows it."""
 
+import os
 from collections.abc import Callable, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import click
 
 from regulus.errors import ConfigError
 from regulus.model.delay_level import parse_ladder
+from regulus.model.local_path import address_fault
 from regulus.wire.ext_fields import LONG_MAX
 
 INT_MAX = (1 << 31) - 1
@@ -24,6 +27,18 @@ PORT = click.IntRange(0, 65535)
 def names(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
     """The value of an option that takes several, with commas between them: a callback."""
     return tuple(name for name in map(str.strip, (text or "").split(",")) if name)
+
+
+class LocalPath(click.Path):
+    """A path of this machine. An address is refused: as a path it would be a folder where the command is started."""
+
+    def __init__(self, *, path_type: type[Any] | None = Path, **attributes: Any) -> None:
+        super().__init__(path_type=path_type, **attributes)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if fault := address_fault(os.fsdecode(value)):
+            self.fail(fault, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Duration(click.ParamType[int]):

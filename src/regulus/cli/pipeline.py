@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from regulus.cli.options import CORES_MAX, renamed
+from regulus.cli.options import CORES_MAX, LocalPath, renamed
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_java
 from regulus.errors import ClientError
@@ -32,9 +32,9 @@ def pipeline() -> None:
 
 
 @pipeline.command()
-@click.option("--spec", "spec_path", type=click.Path(path_type=Path),
+@click.option("--spec", "spec_path", type=LocalPath(),
               help="spark-pipeline.yml, or the directory with it.  [default: the message ledger]")
-@click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--store", "store_path", type=LocalPath(exists=True, file_okay=False),
               help="Read a broker's store directory.")
 @renamed("-n", "--namesrv", "name_server", old="--name-server", help="Name servers of brokers to read.")
 @click.option("--topic", "topics", multiple=True, help="May be repeated.")
@@ -117,8 +117,8 @@ def run_shown(progress: Progress) -> "Iterator[Hearer]":
 
 
 @pipeline.command()
-@click.option("--storage", type=click.Path(path_type=Path), help="Directory of the pipeline.  [default: the ledger's]")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="[default: report.html in the storage]")
+@click.option("--storage", type=LocalPath(), help="Directory of the pipeline.  [default: the ledger's]")
+@click.option("-o", "--output", type=LocalPath(), help="[default: report.html in the storage]")
 @click.option("--title", default="Message ledger", show_default=True)
 @click.option("--tag-word", default="tag", show_default=True, help="What the messages' tags are.")
 def report(storage: Path | None, output: Path | None, title: str, tag_word: str) -> None:

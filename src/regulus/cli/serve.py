@@ -15,6 +15,7 @@ import click
 
 from regulus.cli.config_file import LoadedConfigs, apply, read_values
 from regulus.cli.interrupts import end_at_an_interrupt
+from regulus.cli.options import LocalPath
 from regulus.errors import ConfigError, RegulusError
 from regulus.server import logging_setup
 from regulus.transport import event_loop
@@ -40,7 +41,7 @@ class Server(Protocol):
     async def stop(self) -> None: ...
 
 
-config_option = click.option("-c", "--config", "config_path", type=click.Path(path_type=Path, dir_okay=False),
+config_option = click.option("-c", "--config", "config_path", type=LocalPath(dir_okay=False),
                              help="RocketMQ .conf (key=value) or TOML file.")
 store_option = click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")
 flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),

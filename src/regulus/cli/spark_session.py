@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from regulus.cli.options import LocalPath
 from regulus.cli.progress import Progress
+from regulus.model.local_path import address_fault
 from regulus.spark import class_archive
 from regulus.spark.extras import require_extra
 from regulus.spark.java import Java, JavaPlaces, find_java
@@ -40,15 +42,17 @@ _JAVA_ENDS_S = 300
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-class SparkDirectory(click.Path):
+class SparkDirectory(LocalPath):
     """A directory that Spark reads, with its whole path. It must be there, unless a Spark Connect server reads it: that
     sees other disks, and says itself what it does not find."""
 
     def __init__(self) -> None:
-        super().__init__(exists=True, file_okay=False, resolve_path=True)
+        super().__init__(exists=True, file_okay=False, resolve_path=True, path_type=None)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if os.environ.get("SPARK_REMOTE"):
+            if fault := address_fault(value):
+                self.fail(fault, param, ctx)
             return str(Path(value).absolute())
         return os.fsdecode(super().convert(value, param, ctx))
 

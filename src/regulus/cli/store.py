@@ -6,7 +6,7 @@ import click
 
 from regulus.broker.config import BrokerConfig
 from regulus.cli.connection import Address
-from regulus.cli.options import PORT
+from regulus.cli.options import PORT, LocalPath
 from regulus.cli.serve import config_option, load_configs
 from regulus.errors import StoreNotWritable
 from regulus.server.ha_client import HA_PORT_OFFSET
@@ -28,7 +28,7 @@ def store() -> None:
 
 
 @store.command()
-@click.argument("store_path", metavar="STORE", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("store_path", metavar="STORE", type=LocalPath(exists=True, file_okay=False))
 @click.option("--master", required=True, type=Address(), metavar="HOST:PORT",
               help="The living master, at its address for clients.")
 @click.option("--ha-port", type=PORT, help="The master's haListenPort [the one after its port].")

@@ -32,12 +32,13 @@ class LogAdmin(AdminBase):
         """From where to where the log reaches, and up to where it is on disk and archived."""
         return GetLogStateResponse.decode(await self._request(broker_address, RequestCode.GET_LOG_STATE))
 
-    async def update_archived_offset(self, broker_address: str, physical_offset: int) -> None:
-        """Tell that everything below the offset is archived; with the archive gate on, the broker may delete it.
+    async def update_archived_offset(self, broker_address: str, physical_offset: int,
+                                     archive_identity: str = "") -> None:
+        """Tell that everything below the offset is in this archive; with the archive gate on, the broker may delete it.
 
-        Raises BrokerRefused when that goes back, or beyond what is on disk.
+        Raises BrokerRefused when that goes back, or beyond what is on disk, or the gate waits for another archive.
         """
-        header = UpdateArchivedOffsetRequest(physical_offset)
+        header = UpdateArchivedOffsetRequest(physical_offset, archive_identity)
         await self._request(broker_address, RequestCode.UPDATE_ARCHIVED_OFFSET, header.ext())
 
     async def read_commit_log(self, broker_address: str, physical_offset: int,

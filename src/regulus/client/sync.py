@@ -468,12 +468,12 @@ class Admin(shared_loop.Blocking):
         """From where to where the log reaches, and up to where it is on disk and archived."""
         return shared_loop.run(self._client.log_state(broker_address))
 
-    def update_archived_offset(self, broker_address: str, physical_offset: int) -> None:
-        """Tell that everything below the offset is archived; with the archive gate on, the broker may delete it.
+    def update_archived_offset(self, broker_address: str, physical_offset: int, archive_identity: str = "") -> None:
+        """Tell that everything below the offset is in this archive; with the archive gate on, the broker may delete it.
 
-        Raises BrokerRefused when that goes back, or beyond what is on disk.
+        Raises BrokerRefused when that goes back, or beyond what is on disk, or the gate waits for another archive.
         """
-        shared_loop.run(self._client.update_archived_offset(broker_address, physical_offset))
+        shared_loop.run(self._client.update_archived_offset(broker_address, physical_offset, archive_identity))
 
     def read_commit_log(self, broker_address: str, physical_offset: int, size_max: int = LOG_READ_SIZE) -> LogRead:
         """Whole records from the offset on, which is where one begins; no bytes at the end of what is on disk.

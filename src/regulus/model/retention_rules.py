@@ -1,6 +1,6 @@
 """When a broker deletes its oldest files, and what it does when it may not.
 
-Names are RocketMQ's keys in snake_case; `archive_gate` and `archive_gate_policy` are ours.
+Names are RocketMQ's keys in snake_case; those of `archive_...` are ours.
 
 Source: MessageStoreConfig, DefaultMessageStore.CleanCommitLogService.
 """
@@ -46,6 +46,7 @@ class RetentionRules:
 
     archive_gate: ArchiveGate = ArchiveGate.off
     archive_gate_policy: ArchiveGatePolicy = ArchiveGatePolicy.refuse_sends
+    archive_identity: str = ""                          # of the archive that opens the gate; empty: none does
 
     def __post_init__(self) -> None:
         for key, number in (("fileReservedTime", self.file_reserved_time),
@@ -66,13 +67,16 @@ class RetentionRules:
                 raise ConfigError(f"{key} is {number}: write a percentage, 0 to 100")
         _hours(self.delete_when)
 
-    def ratio_warnings(self) -> list[str]:
-        """A sentence for each percentage that does not hold as it was written."""
+    def warnings(self) -> list[str]:
+        """A sentence for each percentage that does not hold as it was written, and for a gate that nothing opens."""
         bounds = (("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, self.expired_ratio),
                   ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, self.forced_ratio),
                   ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, self.full_ratio))
         found = [f"{key} is {number}, and {round(ratio * 100)} holds: as in RocketMQ, it is kept within bounds"
                  for key, number, ratio in bounds if number != round(ratio * 100)]
+        if self.archive_gate is ArchiveGate.on and not self.archive_identity:
+            found.append("archiveGate is on and archiveIdentity is empty: no archive opens the gate, and no file of "
+                         "the log is deleted; `regulus archive status` tells the identity of an archive")
         if self.expired_ratio >= self.forced_ratio and self.clean_file_forcibly_enable:
             found.append(f"diskMaxUsedSpaceRatio is {self.disk_max_used_space_ratio} and never matters: above "
                          f"{round(self.forced_ratio * 100)} % (diskSpaceCleanForciblyRatio) the oldest files go, "

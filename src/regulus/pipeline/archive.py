@@ -44,8 +44,8 @@ class Gate(Protocol):
     @property
     def message_delay_level(self) -> str: ...
 
-    def archived(self, physical_offset: int) -> None:
-        """Tell that the log is archived up to there."""
+    def archived(self, physical_offset: int, identity: str) -> None:
+        """Tell that the log is archived up to there, in the archive with this identity."""
 
 
 class Catalog(Protocol):
@@ -99,7 +99,8 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
         with disk_errors(archive):
             check_shared(tasks, archive_files.staging_of(archive, run))
         (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
-        job = _Run(tasks, config, run, gate, catalog, step, say)
+        identity = archive_files.identity_of(archive) or archive_files.make_identity(archive, run)
+        job = _Run(tasks, config, run, identity, gate, catalog, step, say)
         job.report.swept = len(swept)
         try:
             job.tell_again()
@@ -111,11 +112,12 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
 
 
 class _Run:
-    def __init__(self, tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None, catalog: Catalog | None,
-                 step: Step, say: Say) -> None:
+    def __init__(self, tasks: Tasks, config: ArchiveConfig, run: str, identity: str, gate: Gate | None,
+                 catalog: Catalog | None, step: Step, say: Say) -> None:
         self._tasks = tasks
         self._config = config
         self._run = run
+        self._identity = identity
         self._gate = gate
         self._catalog = catalog
         self._step = step
@@ -175,7 +177,7 @@ class _Run:
             self._catalog.show([*self._others, *self._manifests])
         if self._gate is not None:
             self._step("gate")
-            self._gate.archived(self._manifests[-1].range.end)
+            self._gate.archived(self._manifests[-1].range.end, self._identity)
 
     def archive(self) -> None:
         start = self.report.start

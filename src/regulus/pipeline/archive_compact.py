@@ -98,7 +98,7 @@ class CompactReport:
 def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog: Catalog | None,
             step: Step, say: Say = say_nothing) -> CompactReport:
     """Raises ArchiveLocked, ArchiveFailed, OptionError."""
-    archive = Path(config.archive_path)
+    archive = archive_manifest.place(config.archive_path)
     archive_manifest.load(archive)
     report = CompactReport()
     with ArchiveLock(archive, archive_files.owner_text("archive compact")):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from regulus.errors import ConfigError
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
+from regulus.model.local_path import address_fault
 from regulus.spark.options import DEFAULT_BROKER_NAME
 from regulus.transport.tls import PLAIN, TlsConfig
 
@@ -37,6 +38,9 @@ class ArchiveConfig:
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
+        for path in (self.store_path, self.archive_path):
+            if fault := address_fault(path):
+                raise ConfigError(fault)
         if self.range_size < RANGE_SIZE_MIN:
             raise ConfigError(f"a range of the log has {self.range_size} bytes: it must have {RANGE_SIZE_MIN} or more")
         if not self.broker_name:

@@ -11,7 +11,9 @@ there.
 import fcntl
 import hashlib
 import os
+import re
 import shutil
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +32,8 @@ from regulus.spark.archive_manifest import (
     RejectFile,
     manifest_path,
 )
+
+IDENTITY = "_identity"
 
 Step: TypeAlias = Callable[[str], None]
 
@@ -103,6 +107,32 @@ def commit(archive: Path, manifest: Manifest, moves: Sequence[tuple[str, str]], 
         for folder in sorted(_folders_of(archive, path)):
             _sync_folder(folder)
     step("committed")
+
+
+def identity_of(archive: Path) -> str:
+    """Which archive this is; empty when it has no name yet. Raises ArchiveFailed for one that cannot be read."""
+    path = archive / IDENTITY
+    with disk_errors(archive):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+    if not re.fullmatch(r"[0-9a-f]{32}", text):
+        raise ArchiveFailed(f"{path} has no identity: it is one line of 32 hexadecimal digits, by which a broker knows "
+                            "the archive that it trusts; bring it back from a backup")
+    return text
+
+
+def make_identity(archive: Path, run: str) -> str:
+    """Give the archive the name that it keeps. The caller holds the lock; `run` is the one of all runs of this name."""
+    identity = uuid.uuid4().hex
+    with disk_errors(archive):
+        draft = staging_of(archive, run) / IDENTITY
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        _write_synced(draft, f"{identity}\n".encode())
+        draft.replace(archive / IDENTITY)
+        _sync_folder(archive)
+    return identity
 
 
 def sweep(archive: Path) -> list[str]:

@@ -1,10 +1,15 @@
-"""The running broker, as the archive job meets it: how far its log is on disk, and telling it what is archived."""
+"""The running broker, as the archive job meets it: how far its log is on disk, and telling it what is archived.
+
+A broker whose archive gate is on hears the archive alone that its settings name. Another one is written all the same,
+and the gate stays shut: `fault` says so.
+"""
 
 from regulus.client import shared_loop
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import BrokerRefused, OptionError
 from regulus.model.delay_level import DEFAULT_LADDER
+from regulus.model.retention_rules import ArchiveGate
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import GetLogStateResponse
@@ -16,15 +21,22 @@ class BrokerGate:
     def __init__(self, config: ArchiveConfig) -> None:
         """Raises OptionError when the cluster has no such broker or it is not a Regulus broker, ClientError."""
         self._config = config
+        self.fault = ""
         self.address, self.state, self.message_delay_level = shared_loop.run(self._ask())
 
     @property
     def flushed_offset(self) -> int:
         return self.state.flushed_physical_offset
 
-    def archived(self, physical_offset: int) -> None:
-        if physical_offset > self.state.archived_physical_offset:
-            shared_loop.run(self._tell(physical_offset))
+    def archived(self, physical_offset: int, identity: str) -> None:
+        state = self.state
+        if state.archive_gate == ArchiveGate.on and state.archive_identity != identity:
+            trusted = f"trusts the archive {state.archive_identity}" if state.archive_identity else "trusts no archive"
+            self.fault = (f"the log is archived, and {self._config.broker_name} will not delete it: its archiveGate is "
+                          f"on and {trusted}, and this one is {identity}. If this is the archive that it shall wait "
+                          f"for, set archiveIdentity={identity} on the broker, and run this again")
+            return
+        shared_loop.run(self._tell(physical_offset, identity))
 
     def _admin(self) -> Admin:
         return Admin(self._config.name_server, ClientConfig(access_key=self._config.access_key,
@@ -50,6 +62,6 @@ class BrokerGate:
             levels = (await admin.broker_config(address)).get("messageDelayLevel", DEFAULT_LADDER)
             return address, state, levels
 
-    async def _tell(self, physical_offset: int) -> None:
+    async def _tell(self, physical_offset: int, identity: str) -> None:
         async with self._admin() as admin:
-            await admin.update_archived_offset(self.address, physical_offset)
+            await admin.update_archived_offset(self.address, physical_offset, identity)

@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 from regulus.errors import ArchiveFailed, ConfigError, HeaderError, OptionError, StoreDamaged
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
+from regulus.model.local_path import address_fault
 from regulus.pipeline import log_ranges
 from regulus.pipeline.archive_task import disk_errors
 from regulus.pipeline.index_task import (
@@ -68,6 +69,9 @@ class RebuildConfig:
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
+        for path in (self.store_path, self.output):
+            if fault := address_fault(path):
+                raise ConfigError(fault)
         if self.mapped_file_size_consume_queue <= 0 or self.mapped_file_size_consume_queue % UNIT_SIZE:
             raise ConfigError(f"mappedFileSizeConsumeQueue is {self.mapped_file_size_consume_queue}: it must be a "
                               f"multiple of {UNIT_SIZE}")

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -164,7 +163,8 @@ def _topics_of_a_store(store: Look, attempt: str) -> set[str]:
 
 
 def _topics_of_an_archive(archive: Look, attempt: str) -> set[str]:
-    return {file.topic for manifest in archive_manifest.load(Path(archive.path)) for file in manifest.files}
+    manifests = archive_manifest.load(archive_manifest.place(archive.path))
+    return {file.topic for manifest in manifests for file in manifest.files}
 
 
 def _empty(spark: SparkSession, schema: str) -> DataFrame:

@@ -278,7 +278,7 @@ class BrokerServer:
     def _load_documents(self) -> None:
         documents = {name: self.store.load_config(name) for name in [kept.name for kept in self.broker.kept_parts]}
         for warning in (*self.store.configs.warnings, *self._missing_documents(documents),
-                        *self._config.ratio_warnings()):
+                        *self._config.warnings()):
             _log.warning("%s", warning)
         try:
             self.broker.load_documents({name: text for name, text in documents.items() if text is not None})

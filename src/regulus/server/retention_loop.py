@@ -114,7 +114,7 @@ class RetentionLoop:
         """Look at disk and files, refuse or take sends accordingly, and delete what may go."""
         rules: RetentionRules = self._broker.config
         seen = await self._in_worker(self._store.old_files.look, rules.delete_file_batch_max)
-        facts = replace(seen, archived_offset=self._broker.archived_offset.physical_offset,
+        facts = replace(seen, archived_offset=self._broker.archived_offset.trusted(rules.archive_identity),
                         copied_offset=self._copied_offset())
         plan = decide(rules, facts, was_full=self._is_full, is_ordered=self._ordered_passes > 0, now_ms=now_ms)
         self._refuse_or_take(plan, rules, facts)

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 from regulus.errors import OptionError, StoreDamaged, StoreNewer
+from regulus.model.local_path import address_fault
 
 DATA = "data"
 MANIFESTS = "_manifest"
@@ -209,6 +210,13 @@ def effective(found: Iterable[Range]) -> list[Range]:
         if not (kept and kept[-1].contains(part)):
             kept.append(part)
     return kept
+
+
+def place(text: str) -> Path:
+    """The archive's folder. Raises OptionError for what is no path of this machine."""
+    if fault := address_fault(text):
+        raise OptionError(f"the archive {fault}")
+    return Path(text)
 
 
 def load(archive: Path, known: Iterable[Manifest] = ()) -> list[Manifest]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from regulus.errors import DataLoss
@@ -61,7 +60,7 @@ class ArchivePlace:
     def __init__(self, options: ReadOptions, *, with_past: bool = False) -> None:
         self._options = options
         self._with_past = with_past
-        self._path = Path(options.archive_path)
+        self._path = archive_manifest.place(options.archive_path)
         self._manifests: list[Manifest] = []
         self._bounds: dict[MessageQueue, QueueBounds] = {}
         self.look_again()

@@ -155,7 +155,8 @@ def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
 
 def ends(archive_path: str) -> dict[MessageQueue, int]:
     """For each queue in the archive the offset behind its last row. Raises OptionError when there is no archive."""
-    return {queue: each.behind for queue, each in bounds(archive_manifest.load(Path(archive_path))).items()}
+    manifests = archive_manifest.load(archive_manifest.place(archive_path))
+    return {queue: each.behind for queue, each in bounds(manifests).items()}
 
 
 # --- what is missing -------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from regulus.errors import ConfigError, OptionError
+from regulus.model.local_path import address_fault
 from regulus.model.topics import TRACE_TOPIC
 from regulus.spark import option_values
 from regulus.spark.kafka_partitions import DEFAULT_BROKER_NAME as DEFAULT_BROKER_NAME
@@ -299,6 +300,9 @@ def _check_together(read: ReadOptions, values: Values) -> None:
     if not (read.store_path or read.name_server or read.archive_path):
         raise OptionError("nothing says where to read: give option 'nameServer' (running brokers), 'storePath' (the "
                           "directory of a broker's store, which holds 'commitlog') or 'archivePath'")
+    for name, path in (("storePath", read.store_path), ("archivePath", read.archive_path)):
+        if fault := address_fault(path):
+            raise OptionError(f"option {name!r}: {fault}")
     if bool(read.access_key) != bool(read.secret_key):
         raise OptionError("options 'accessKey' and 'secretKey' belong together: give both, or option 'credentials'")
     if read.credentials and read.access_key:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regulus.errors import ConfigError
+from regulus.model.local_path import address_fault
 from regulus.record.consume_queue_unit import UNIT_SIZE
 
 _FILE_SIZE_MAX = 0x7FFFFFFF
@@ -41,6 +42,9 @@ class MessageStoreConfig:
     mapped_files_max: int = 4096                    # more are unmapped, the longest unused first
 
     def __post_init__(self) -> None:
+        for path in (self.store_path_root_dir, self.store_path_commit_log):
+            if fault := address_fault(path):
+                raise ConfigError(fault)
         if "," in self.store_path_commit_log:
             raise ConfigError(f"storePathCommitLog is {self.store_path_commit_log!r}: here a commit log lies in one "
                               "directory; move its files into one")

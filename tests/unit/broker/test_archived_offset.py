@@ -38,7 +38,31 @@ def test_it_is_remembered_but_not_beyond_the_end_of_the_log() -> None:
     assert again.physical_offset == 60
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"archivedPhysicalOffset":"7"}'])
+def test_whose_it_is_is_remembered() -> None:
+    archived, again, old = ArchivedOffset(), ArchivedOffset(), ArchivedOffset()
+    archived.advance(100, 100, "mine")
+    again.load(encoded_table.text(archived.document()), 100)
+    assert (again.trusted("mine"), again.trusted("another"), again.trusted("")) == (100, NONE, NONE)
+    again.follow(encoded_table.text(archived.document()), 100)
+    assert again.changes == 0
+    archived.advance(100, 100, "another")
+    again.follow(encoded_table.text(archived.document()), 100)
+    assert (again.identity, again.changes) == ("another", 1)
+    old.load('{"archivedPhysicalOffset": 7}', 100)
+    assert (old.physical_offset, old.trusted("")) == (7, NONE)
+
+
+def test_another_archive_begins_where_it_is() -> None:
+    archived = ArchivedOffset()
+    archived.advance(100, 100, "mine")
+    assert archived.advance(50, 100, "another") == ""
+    assert (archived.trusted("another"), archived.trusted("mine"), archived.changes) == (50, NONE, 2)
+    assert "is behind 50" in archived.advance(49, 100, "another")
+    assert "are the most" in archived.advance(60, 100, "x" * 129)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"archivedPhysicalOffset":"7"}',
+                                  '{"archivedPhysicalOffset":7,"archiveIdentity":7}'])
 def test_a_damaged_document_is_refused(text: str) -> None:
     with pytest.raises(HeaderError):
         ArchivedOffset().load(text, 100)

@@ -42,12 +42,12 @@ def test_a_wrong_rule_is_named(settings: dict[str, Any], key: str) -> None:
 
 
 def test_a_percentage_that_does_not_hold_as_written_is_told() -> None:
-    assert RetentionRules().ratio_warnings() == []
-    assert RetentionRules(disk_max_used_space_ratio=84).ratio_warnings() == []
-    clamped, useless = RetentionRules(disk_max_used_space_ratio=99).ratio_warnings()
+    assert RetentionRules().warnings() == []
+    assert RetentionRules(disk_max_used_space_ratio=84).warnings() == []
+    clamped, useless = RetentionRules(disk_max_used_space_ratio=99).warnings()
     assert clamped == "diskMaxUsedSpaceRatio is 99, and 95 holds: as in RocketMQ, it is kept within bounds"
     assert useless == ("diskMaxUsedSpaceRatio is 99 and never matters: above 85 % (diskSpaceCleanForciblyRatio) the "
                        "oldest files go, expired or not")
-    assert RetentionRules(disk_max_used_space_ratio=90, clean_file_forcibly_enable=False).ratio_warnings() == []
-    (warning,) = RetentionRules(disk_space_warning_level_ratio=98).ratio_warnings()
+    assert RetentionRules(disk_max_used_space_ratio=90, clean_file_forcibly_enable=False).warnings() == []
+    (warning,) = RetentionRules(disk_space_warning_level_ratio=98).warnings()
     assert "98, and 90 holds" in warning

@@ -4,8 +4,9 @@ import pytest
 
 from regulus.client import shared_loop, sync
 from regulus.client.admin import Admin
-from regulus.errors import OptionError
+from regulus.errors import ArchiveFailed, BrokerRefused, OptionError
 from regulus.model.message import Message
+from regulus.pipeline import archive_files
 from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_gate import BrokerGate
@@ -81,3 +82,53 @@ def test_a_gate_that_was_not_told_is_told_at_the_next_start(regulus_server, tmp_
 def test_a_broker_that_is_not_there_is_named(regulus_server, tmp_path):
     with pytest.raises(OptionError, match="no master 'broker-x' is registered"):
         BrokerGate(config_for(regulus_server, tmp_path / "archive", broker_name="broker-x"))
+
+
+def identity(archive) -> str:
+    return archive_files.identity_of(archive)
+
+
+def test_a_gate_that_is_on_stays_shut_for_an_archive_that_nobody_named(make_broker_process, tmp_path):
+    """It may be the wrong place: then the log would be deleted, and the archive be nowhere."""
+    settings = tmp_path / "broker.conf"
+    settings.write_text("archiveGate=on\n")
+    server = make_broker_process("-c", str(settings), store=tmp_path / "store")
+    send(server, 3)
+    state = flushed(server)
+    config = config_for(server, tmp_path / "archive", broker_name=state.broker_name)
+    gate = BrokerGate(config)
+    report = run_archive(LocalTasks(), config, "run", gate, None, nothing)
+    assert report.end == state.max_physical_offset
+    name = identity(tmp_path / "archive")
+    assert gate.fault == (f"the log is archived, and {state.broker_name} will not delete it: its archiveGate is on and "
+                          f"trusts no archive, and this one is {name}. If this is the archive that it shall wait for, "
+                          f"set archiveIdentity={name} on the broker, and run this again")
+    assert state_of(server).archived_physical_offset == -1
+    with pytest.raises(BrokerRefused, match="archiveIdentity"), sync.Admin(server.name_server_address) as admin:
+        admin.update_archived_offset(server.address, 0, name)
+    server.stop()
+    settings.write_text(f"archiveGate=on\narchiveIdentity={name}\n")
+    again = make_broker_process("-c", str(settings), store=tmp_path / "store")
+    config = config_for(again, tmp_path / "archive", broker_name=state.broker_name)
+    gate = BrokerGate(config)
+    run_archive(LocalTasks(), config, "run", gate, None, nothing)
+    assert gate.fault == ""
+    assert state_of(again).archived_physical_offset == report.end
+    other = config_for(again, tmp_path / "other", broker_name=state.broker_name)
+    gate = BrokerGate(other)
+    run_archive(LocalTasks(), other, "run", gate, None, nothing)
+    assert f"trusts the archive {name}, and this one is {identity(tmp_path / 'other')}" in gate.fault
+
+
+def test_an_archive_keeps_its_identity(regulus_server, tmp_path):
+    send(regulus_server, 3)
+    state = flushed(regulus_server)
+    config = config_for(regulus_server, tmp_path / "archive", broker_name=state.broker_name)
+    names = set()
+    for _ in range(2):
+        run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)
+        names.add(identity(tmp_path / "archive"))
+    assert len(names) == 1
+    (tmp_path / "archive" / "_identity").write_text("prod\n")
+    with pytest.raises(ArchiveFailed, match="_identity has no identity"):
+        run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)

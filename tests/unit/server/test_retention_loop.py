@@ -249,10 +249,12 @@ async def test_a_hanging_file_is_tried_again_outside_of_passes(rig: Rig) -> None
 
 async def test_the_gate_waits_for_the_archive(rig: Rig, ratio: dict[str, float],
                                               caplog: pytest.LogCaptureFixture) -> None:
-    rig.set(archive_gate=ArchiveGate.on, delete_file_batch_max=1000)
+    rig.set(archive_gate=ArchiveGate.on, archive_identity="mine", delete_file_batch_max=1000)
     ratio["used"] = 0.80
     assert await rig.passes() == 0
-    assert rig.broker.archived_offset.advance(7 * FILE + 5, rig.store.flushed_offset) == ""
+    assert rig.broker.archived_offset.advance(rig.store.flushed_offset, rig.store.flushed_offset, "another") == ""
+    assert await rig.passes() == 0
+    assert rig.broker.archived_offset.advance(7 * FILE + 5, rig.store.flushed_offset, "mine") == ""
     assert await rig.passes() == 7
     ratio["used"] = 0.95
     for _ in range(3):
@@ -262,7 +264,7 @@ async def test_the_gate_waits_for_the_archive(rig: Rig, ratio: dict[str, float],
     assert f"up to {7 * FILE + 5}" in remark
     assert "wait for the archive" in rig.broker.retention_report["archiveGateReport"]
     assert len([record for record in caplog.records if "run the archive" in record.message]) == 1
-    assert rig.broker.archived_offset.advance(rig.store.flushed_offset, rig.store.flushed_offset) == ""
+    assert rig.broker.archived_offset.advance(rig.store.flushed_offset, rig.store.flushed_offset, "mine") == ""
     assert await rig.passes() == 92
     assert rig.broker.retention_report["archiveGateReport"] == ""
     assert rig.broker.retention_report["archiveDroppedBytes"] == "0"
@@ -271,8 +273,8 @@ async def test_the_gate_waits_for_the_archive(rig: Rig, ratio: dict[str, float],
 async def test_the_gate_opens_and_says_what_was_lost(rig: Rig, ratio: dict[str, float],
                                                      caplog: pytest.LogCaptureFixture) -> None:
     rig.set(archive_gate=ArchiveGate.on, archive_gate_policy=ArchiveGatePolicy.drop_and_report,
-            delete_file_batch_max=3)
-    assert rig.broker.archived_offset.advance(FILE + 96, rig.store.flushed_offset) == ""
+            archive_identity="mine", delete_file_batch_max=3)
+    assert rig.broker.archived_offset.advance(FILE + 96, rig.store.flushed_offset, "mine") == ""
     ratio["used"] = 0.80
     assert await rig.passes() == 1
     ratio["used"] = 0.86

@@ -161,6 +161,7 @@ def _retention(broker: BrokerState) -> dict[str, str]:
     behind = broker.archived_offset.behind_bytes(store.commit_log_min_offset(), store.commit_log_max_offset())
     return {"fileReservedTime": str(config.file_reserved_time), "deleteWhen": config.delete_when,
             "archiveGate": config.archive_gate, "archiveGatePolicy": config.archive_gate_policy,
+            "archiveIdentity": config.archive_identity, "archivedIn": broker.archived_offset.identity,
             "archivedPhysicalOffset": str(broker.archived_offset.physical_offset),
             "archiveBehindBytes": str(behind), **broker.retention_report}
 

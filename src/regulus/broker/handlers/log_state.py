@@ -3,10 +3,12 @@
 A read is answered with a slice of the log, undecoded, that ends behind a whole record.
 """
 
+from regulus.broker.archived_offset import IDENTITY_SIZE_MAX
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
+from regulus.model.retention_rules import ArchiveGate
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
     GetLogStateResponse,
@@ -26,13 +28,19 @@ def handle_get_log_state(request: RemotingCommand, peer: Peer, broker: BrokerSta
         broker_name=broker.config.broker_name, min_physical_offset=store.commit_log_min_offset(),
         max_physical_offset=store.commit_log_max_offset(), flushed_physical_offset=store.flushed_offset,
         archived_physical_offset=broker.archived_offset.physical_offset,
-        archive_gate=broker.config.archive_gate).ext())
+        archive_gate=broker.config.archive_gate, archive_identity=broker.config.archive_identity).ext())
 
 
 def handle_update_archived_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Never back, and never past what is on disk."""
+    """Never back, and never past what is on disk. Where the gate waits for an archive, only that one is heard."""
     header = UpdateArchivedOffsetRequest.decode(request)
-    fault = broker.archived_offset.advance(header.archived_physical_offset, broker.store.flushed_offset)
+    trusted = broker.config.archive_identity
+    if broker.config.archive_gate is ArchiveGate.on and (not trusted or header.archive_identity != trusted):
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"archiveGate is on and opens for the archive {trusted or '(none)'} alone (archiveIdentity), and "
+                      f"this one is {header.archive_identity[:IDENTITY_SIZE_MAX] or '(without an identity)'}")
+    fault = broker.archived_offset.advance(header.archived_physical_offset, broker.store.flushed_offset,
+                                           header.archive_identity)
     if fault:
         return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
     return succeed(request)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL
-from regulus.cli.options import PORT
+from regulus.cli.options import PORT, LocalPath
 from regulus.cli.progress import Progress
 from regulus.spark.extras import require_extra
 
@@ -26,7 +26,7 @@ REPORT_NAME = "report.html"
 @click.command("demo")
 @click.option(
     "--directory",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     default=Path("demo-run"),
     show_default=True,
     help="Made anew: databases, store, ledger, report page.",

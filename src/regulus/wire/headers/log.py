@@ -12,7 +12,8 @@ from regulus.wire.ext_fields import Header, Long
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetLogStateResponse(Header):
     """Physical offsets: of the first byte kept, behind the last one written, behind the last one on disk, and up to
-    where the log is archived (-1: nowhere). `archive_gate` is `on` or `off`."""
+    where the log is archived (-1: nowhere). `archive_gate` is `on` or `off`; `archive_identity` is that of the archive
+    which opens it."""
 
     broker_name: str
     min_physical_offset: Long
@@ -20,13 +21,15 @@ class GetLogStateResponse(Header):
     flushed_physical_offset: Long
     archived_physical_offset: Long
     archive_gate: str
+    archive_identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateArchivedOffsetRequest(Header):
-    """Everything below the offset is in the archive."""
+    """Everything below the offset is in the archive that has this identity."""
 
     archived_physical_offset: Long
+    archive_identity: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,12 @@ def asked(rig, name, version=""):
 def test_a_document_comes_with_its_version_and_once(rig):
     rig.broker.archived_offset.advance(100, 200)
     version, body = asked(rig, "regulusArchive")
-    assert json.loads(body) == {"archivedPhysicalOffset": 100}
+    assert json.loads(body) == {"archivedPhysicalOffset": 100, "archiveIdentity": ""}
     assert asked(rig, "regulusArchive", version) == (version, b"")
     rig.broker.archived_offset.advance(150, 200)
     later, body = asked(rig, "regulusArchive", version)
     assert later != version
-    assert json.loads(body) == {"archivedPhysicalOffset": 150}
+    assert json.loads(body) == {"archivedPhysicalOffset": 150, "archiveIdentity": ""}
 
 
 def test_a_broker_that_was_started_anew_has_other_versions(rig, make_rig):

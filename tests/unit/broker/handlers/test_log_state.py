@@ -25,7 +25,8 @@ def test_the_state_of_the_log(make_rig):
     rig.send()
     end = str(rig.store.commit_log_max_offset())
     assert state(rig) == {"brokerName": "broker-a", "minPhysicalOffset": "0", "maxPhysicalOffset": end,
-                          "flushedPhysicalOffset": end, "archivedPhysicalOffset": "-1", "archiveGate": "on"}
+                          "flushedPhysicalOffset": end, "archivedPhysicalOffset": "-1", "archiveGate": "on",
+                          "archiveIdentity": ""}
 
 
 def test_the_archived_offset_goes_forward_and_is_saved(rig, make_rig):
@@ -43,6 +44,46 @@ def test_the_archived_offset_goes_forward_and_is_saved(rig, make_rig):
     later.send()
     later.broker.load_documents({ARCHIVE_DOCUMENT: saved})
     assert state(later)["archivedPhysicalOffset"] == str(end)
+
+
+MINE, ANOTHER = "a" * 32, "b" * 32
+
+
+def tell(rig, offset, identity):
+    ext = {"archivedPhysicalOffset": str(offset), "archiveIdentity": identity}
+    return rig.ask(RequestCode.UPDATE_ARCHIVED_OFFSET, ext if identity else {"archivedPhysicalOffset": str(offset)})
+
+
+@pytest.mark.parametrize(("trusted", "teller"), [(MINE, ANOTHER), (MINE, ""), ("", MINE), ("", "")])
+def test_a_gate_that_is_on_hears_no_archive_that_the_settings_do_not_name(make_rig, trusted, teller):
+    """One that was written into a folder that nobody meant would have the log deleted."""
+    rig = make_rig(archive_gate=ArchiveGate.on, archive_identity=trusted)
+    rig.send()
+    refused = tell(rig, 1, teller)
+    assert refused.code == ResponseCode.NO_PERMISSION
+    assert refused.remark == (f"archiveGate is on and opens for the archive {trusted or '(none)'} alone "
+                              f"(archiveIdentity), and this one is {teller or '(without an identity)'}")
+    assert state(rig)["archivedPhysicalOffset"] == "-1"
+
+
+def test_a_gate_that_is_on_hears_the_archive_that_it_trusts(make_rig):
+    rig = make_rig(archive_gate=ArchiveGate.on, archive_identity=MINE)
+    rig.send()
+    assert tell(rig, 1, MINE).code == ResponseCode.SUCCESS
+    assert (state(rig)["archivedPhysicalOffset"], state(rig)["archiveIdentity"]) == ("1", MINE)
+    assert rig.broker.archived_offset.trusted(MINE) == 1
+
+
+def test_what_another_archive_told_counts_for_no_gate(rig):
+    """While the gate is off any archive may tell; when it is switched on, only what the trusted one told counts."""
+    rig.send()
+    end = rig.store.commit_log_max_offset()
+    assert tell(rig, end, ANOTHER).code == ResponseCode.SUCCESS
+    archived = rig.broker.archived_offset
+    assert (archived.trusted(ANOTHER), archived.trusted(MINE), archived.trusted("")) == (end, -1, -1)
+    assert tell(rig, 1, MINE).code == ResponseCode.SUCCESS
+    assert (archived.trusted(ANOTHER), archived.trusted(MINE)) == (-1, 1)
+    assert tell(rig, 1, "c" * 129).code == ResponseCode.INVALID_PARAMETER
 
 
 def test_a_read_gives_whole_records(rig):
