@@ -4,11 +4,12 @@ GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET, QUERY_CORRECTION_OFFSET, CLONE_GR
 """
 
 from regulus.broker.handlers.answer import succeed
+from regulus.broker.handlers.stepped import document_in_steps
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import name_fault
-from regulus.wire import encoded_table
 from regulus.wire.bodies import QueryCorrectionOffsetBody
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
@@ -17,7 +18,10 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_get_all_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    return succeed(request, b"".join(encoded_table.compact(broker.consumer_offsets.document())))
+    def steps() -> Steps:
+        body = yield from document_in_steps((broker.consumer_offsets.encoded,), broker.consumer_offsets.document)
+        return request.response(ResponseCode.SUCCESS, body=body)
+    return broker.long_answers.begin(request, peer, steps())
 
 
 def handle_get_all_delay_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

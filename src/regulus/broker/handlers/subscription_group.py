@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import decode_named, named_body
+from regulus.broker.handlers.named_body import named_body
+from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import SubscriptionGroupConfig, name_fault
-from regulus.wire import encoded_table
+from regulus.wire import fastjson
 from regulus.wire.bodies import (
     GroupForbidden,
     SubscriptionGroupList,
@@ -26,17 +28,19 @@ from regulus.wire.headers import (
     GetSubscriptiongroupConfigRequest,
     UpdateAndGetGroupForbiddenRequest,
 )
+from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_update_and_create_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                now_ms: int) -> Outcome:
-    return _put_groups(request, [decode_subscription_group_config(named_body(request))], broker, now_ms)
+    config = decode_subscription_group_config(named_body(request))
+    return broker.long_answers.begin(request, peer, _put_groups(request, [config], broker, now_ms))
 
 
 def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                     now_ms: int) -> Outcome:
-    return _put_groups(request, decode_named(SubscriptionGroupList, request).group_config_list, broker, now_ms)
+    return broker.long_answers.begin(request, peer, _put_listed(request, named_body(request), broker, now_ms))
 
 
 def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -53,7 +57,11 @@ def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                             now_ms: int) -> Outcome:
     """Everything in one page: a client that asks for pages stops when the total is not told."""
-    return succeed(request, body=b"".join(encoded_table.compact(broker.subscription_groups.document())))
+    def steps() -> Steps:
+        groups = broker.subscription_groups
+        body = yield from document_in_steps((groups.encoded,), groups.document)
+        return request.response(ResponseCode.SUCCESS, body=body)
+    return broker.long_answers.begin(request, peer, steps())
 
 
 def handle_get_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -80,18 +88,29 @@ def handle_update_and_get_group_forbidden(request: RemotingCommand, peer: Peer, 
     return succeed(request, body=body.encode())
 
 
+def _put_listed(request: RemotingCommand, body: bytes, broker: BrokerState, now_ms: int) -> Steps:
+    listed = yield from from_value_in_steps(SubscriptionGroupList, fastjson.loads(body))
+    return (yield from _put_groups(request, listed.group_config_list, broker, now_ms))
+
+
 def _put_groups(request: RemotingCommand, configs: list[SubscriptionGroupConfig], broker: BrokerState,
-                now_ms: int) -> Outcome:
-    """All or none."""
+                now_ms: int) -> Steps:
+    """All or none: they are made in the last step."""
     groups = broker.subscription_groups
-    for config in configs:
-        fault = name_fault(config.group_name, "group")
+    changed = []
+    for number, given in enumerate(configs, 1):
+        fault = name_fault(given.group_name, "group")
         if fault is not None:
-            return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
-    for config in [_with_altered_attributes(config, broker) for config in configs]:
+            return request.response(ResponseCode.INVALID_PARAMETER, fault)
+        config = _with_altered_attributes(given, broker)
         if config != groups.get(config.group_name):
-            groups.put(config, now_ms)
-    return succeed(request)
+            changed.append(config)
+        if number % MEMBERS_A_STEP == 0:
+            yield
+    for config in changed:
+        groups.put(config, now_ms)
+    broker.settings.use_all()
+    return request.response(ResponseCode.SUCCESS)
 
 
 def _with_altered_attributes(config: SubscriptionGroupConfig, broker: BrokerState) -> SubscriptionGroupConfig:

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import decode_named
+from regulus.broker.handlers.named_body import named_body
+from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.model.topics import QUEUE_NUMS_MAX, RETRY_PREFIX, TopicConfig, name_fault
-from regulus.wire import encoded_table
+from regulus.model.topics import QUEUE_NUMS_MAX, TopicConfig, name_fault
+from regulus.wire import fastjson, receipt_handle
 from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
@@ -22,6 +23,7 @@ from regulus.wire.headers import (
     GetTopicConfigRequest,
     UpdateAndCreateTopicRequest,
 )
+from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
 
 TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
@@ -48,16 +50,26 @@ def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker:
 def handle_update_and_create_topic_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                         now_ms: int) -> Outcome:
     """All or none: one bad topic refuses the list."""
-    configs = [_with_altered_attributes(config, broker)
-               for config in decode_named(CreateTopicListRequestBody, request).topic_config_list]
-    for config in configs:
+    return broker.long_answers.begin(request, peer, _created(request, named_body(request), broker, now_ms))
+
+
+def _created(request: RemotingCommand, body: bytes, broker: BrokerState, now_ms: int) -> Steps:
+    """They are made in the last step, all at once."""
+    listed = (yield from from_value_in_steps(CreateTopicListRequestBody, fastjson.loads(body))).topic_config_list
+    changed = []
+    for number, given in enumerate(listed, 1):
+        config = _with_altered_attributes(given, broker)
         fault = _fault(config, broker)
         if fault is not None:
-            return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
-    changed = [config for config in configs if config != broker.topics.get(config.topic_name)]
+            return request.response(ResponseCode.INVALID_PARAMETER, fault)
+        if config != broker.topics.get(config.topic_name):
+            changed.append(config)
+        if number % MEMBERS_A_STEP == 0:
+            yield
     if changed:
         broker.topics.put_all(changed, now_ms)
-    return succeed(request)
+    broker.settings.use_all()
+    return request.response(ResponseCode.SUCCESS)
 
 
 def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -75,19 +87,25 @@ def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: 
 
 def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: int) -> Steps:
     """The topic goes first, in one turn: what is made under its name in a later one is another."""
-    retries = [f"{RETRY_PREFIX}{group}_{topic}" for group in broker.consumer_offsets.groups_of(topic)]
+    groups = broker.consumer_offsets.groups_of(topic)
     _delete_topic(broker, topic, now_ms)
-    for retry in retries:
-        if retry in broker.topics or broker.store.queue_ids(retry):
-            yield       # what goes from the disk takes its time
-            _delete_topic(broker, retry, now_ms)
+    for number, group in enumerate(groups, 1):
+        for retry in (receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group)):
+            if retry in broker.topics or broker.store.queue_ids(retry):
+                yield       # what goes from the disk takes its time
+                _delete_topic(broker, retry, now_ms)
+        if number % MEMBERS_A_STEP == 0:
+            yield
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
 
 
 def handle_get_all_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Everything in one page: a client that asks for pages stops when the total is not told."""
-    return succeed(request, body=b"".join(encoded_table.compact(broker.topics.document())))
+    def steps() -> Steps:
+        body = yield from document_in_steps((broker.topics.encoded,), broker.topics.document)
+        return request.response(ResponseCode.SUCCESS, body=body)
+    return broker.long_answers.begin(request, peer, steps())
 
 
 def handle_get_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -105,10 +123,16 @@ def handle_get_system_topic_list_from_broker(request: RemotingCommand, peer: Pee
 
 def handle_clean_unused_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Drop the queues of topics that have no configuration any more."""
-    for topic in {topic for topic, _ in broker.store.queues()}:
+    return broker.long_answers.begin(request, peer, _cleaned(request, broker), is_deed=True)
+
+
+def _cleaned(request: RemotingCommand, broker: BrokerState) -> Steps:
+    """One topic in each step: what goes from the disk takes its time. A topic that is made meanwhile stays."""
+    for topic in {topic for topic, _ in broker.store.queues() if topic not in broker.topics}:
         if topic not in broker.topics and not broker.topics.is_system(topic):
+            yield
             broker.store.delete_topic(topic)
-    return succeed(request)
+    return request.response(ResponseCode.SUCCESS)
 
 
 def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
