@@ -71,9 +71,10 @@ COMPILED_MODULES = (
     "regulus.wire.remoting_command",
 )
 
+# Bounds are checked everywhere: these modules read what strangers send, and it costs nothing that could be measured.
 _DIRECTIVES = {
     "language_level": 3,
-    "boundscheck": False,
+    "boundscheck": True,
     "wraparound": False,
     "cdivision": True,
     "infer_types": True,

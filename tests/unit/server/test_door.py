@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -30,8 +31,9 @@ from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.wire import message_batch
+from regulus.wire.bodies import HeartbeatData, ProducerData
 from regulus.wire.codes import RequestCode as Code
-from regulus.wire.headers import SendMessageRequest
+from regulus.wire.headers import CheckTransactionStateRequest, EndTransactionRequest, SendMessageRequest
 from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
 
 HOST = "127.0.0.1"
@@ -132,6 +134,47 @@ async def test_a_batch_is_checked_as_a_send_is(server, broker):
         assert (await broker.request(batch(topic, by), 60_000)).code == 1
     assert stored(server) == 0
     assert (await broker.request(batch("orders", BILLING), 60_000)).code == 0
+
+
+async def test_others_half_messages_are_shown_to_nobody_and_ended_by_nobody(tmp_path):
+    """Mallory may sign and has no right at all. She says that the producer group is hers, and names in her request what
+    she has guessed or heard."""
+    mallory = Credentials("mallory", "secret-of-mallory")
+    text = f"{ACCOUNTS}- accessKey: mallory\n  secretKey: secret-of-mallory\n"
+    config = BrokerConfig(listen_port=0, acl_enable=True, rocketmq_home=home(tmp_path, text), transaction_time_out=0,
+                          transaction_check_interval=50)
+    server = Regulus(config, store_config(tmp_path), NamesrvConfig(listen_port=0, bind_address=HOST),
+                     transport_config=TransportConfig(bind_address=HOST))
+    await server.start()
+    asked: dict[str, list[RemotingCommand]] = {"mallory": [], "billing": []}
+    hers = await connect(HOST, server.broker_server.port, lambda _, commands: asked["mallory"].extend(commands))
+    ours = await connect(HOST, server.broker_server.port, lambda _, commands: asked["billing"].extend(commands))
+    try:
+        for connection, by, group in ((hers, mallory, "PG"), (hers, mallory, "orders"), (ours, BILLING, "PG")):
+            heard = HeartbeatData(client_id=by.access_key, producer_data_set=[ProducerData(group_name=group)])
+            answer = await connection.request(request(Code.HEART_BEAT, body=heard.encode(), by=by), 60_000)
+            assert answer.code == 0
+        for group in ("PG", "orders"):     # clients of RocketMQ 5 send halves under the name of their topic
+            header = SendMessageRequest(
+                group, "orders", queue_id=0, sys_flag=4, born_timestamp=int(time.time() * 1000),
+                properties={"TRAN_MSG": "true", "PGROUP": group, "UNIQ_KEY": f"K-{group}"})
+            sent = await ours.request(request(Code.SEND_MESSAGE_V2, header.ext(), b"private", by=BILLING), 60_000)
+            assert sent.code == 0
+        async with asyncio.timeout(60):
+            while len(asked["billing"]) < 3:
+                await asyncio.sleep(0.01)
+        question = CheckTransactionStateRequest.decode(asked["billing"][-1])
+        end = EndTransactionRequest(
+            producer_group="PG", tran_state_table_offset=question.tran_state_table_offset, msg_id=question.msg_id,
+            commit_log_offset=question.commit_log_offset, commit_or_rollback=12, from_transaction_check=True)
+        assert (await hers.request(request(Code.END_TRANSACTION, end.ext(), by=mallory), 60_000)).code == 1
+        assert (await ours.request(request(Code.END_TRANSACTION, end.ext(), by=BILLING), 60_000)).code == 0
+        assert {command.code for command in asked["billing"]} == {Code.CHECK_TRANSACTION_STATE}
+        assert asked["mallory"] == []
+    finally:
+        hers.close()
+        ours.close()
+        await server.stop()
 
 
 async def test_a_one_way_request_that_is_denied_is_dropped_and_told(server, broker, caplog):

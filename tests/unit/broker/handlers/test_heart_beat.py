@@ -2,10 +2,11 @@
 
 import pytest
 
+from regulus.broker.clients import PRODUCER_GROUPS_MAX
 from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire import json_fields
-from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, SubscriptionData
+from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import UnregisterClientRequest
 
@@ -244,3 +245,32 @@ def test_who_waits_is_not_woken_by_a_heartbeat_that_says_what_is_known(rig):
     assert rig.pull_outcome(queue_offset=1) is HOLD
     rig.heartbeat("CG", "TopicA", expression="A", sub_version=2)
     assert not rig.broker.held_requests.has_ready
+
+
+def many_producers(*groups):
+    named = [ProducerData(group_name=group) for group in groups]
+    return HeartbeatData(client_id="c1", producer_data_set=named).encode()
+
+
+def test_a_connection_does_not_produce_for_any_number_of_groups(rig):
+    """Each is kept as long as the connection is, and nobody has to have a right on a producer group."""
+    names = [f"PG{number}" for number in range(PRODUCER_GROUPS_MAX + 1)]
+    refused = rig.ask(RequestCode.HEART_BEAT, body=many_producers(*names))
+    assert (refused.code, f"produces for {PRODUCER_GROUPS_MAX} groups" in refused.remark) == (1, True)
+    assert len(rig.broker.clients.producer_groups()) == PRODUCER_GROUPS_MAX
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*names[:5])).code == 0
+
+
+def test_a_front_produces_for_each_topic_to_which_it_may_send(rig):
+    topics = [f"T{number}" for number in range(PRODUCER_GROUPS_MAX + 50)]
+    rig.broker.topics.put_all([TopicConfig(topic_name=topic) for topic in topics], rig.now_ms)
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*topics)).code == 0
+    assert len(rig.broker.clients.producer_groups()) == len(topics)
+
+
+def test_the_names_of_others_topics_are_no_reason_to_produce_for_more_groups(rig):
+    topics = [f"T{number}" for number in range(PRODUCER_GROUPS_MAX + 50)]
+    rig.broker.topics.put_all([TopicConfig(topic_name=topic) for topic in topics], rig.now_ms)
+    rig.be_guarded(mallory="T1=PUB")
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*topics)).code == 1
+    assert len(rig.broker.clients.producer_groups()) == PRODUCER_GROUPS_MAX
