@@ -49,6 +49,8 @@ class Claims(Protocol):
 
     def win(self, message_id: str) -> str | None: ...
 
+    def is_done(self, message_id: str) -> bool: ...
+
     def release(self, message_id: str, token: str) -> None: ...
 
     def finish(self, message_id: str, token: str) -> None: ...
@@ -115,11 +117,12 @@ class Applying:
     # --- claims and confirmations ----------------------------------------------------------------------------------
 
     def _win(self, delivery: Delivery) -> str | bool | None:
-        """Our token; None when the claim is another's; True when the database alone decides."""
+        """Our token; None when another holds the claim; True when the database alone decides, as about what is said to
+        be done: it may have lost that."""
         if self._claims is None or not delivery.message_id:
             return True
         try:
-            token = self._claims.win(delivery.message_id)
+            token = self._claims.win(delivery.message_id) or self._claims.is_done(delivery.message_id) or None
         except ClaimUnavailable as error:
             if not self._are_claims_away:
                 _log.warning("the database alone decides about message %s, and about all others until the claims "

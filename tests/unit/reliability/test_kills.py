@@ -27,6 +27,17 @@ def at(*names):
     return pytest.mark.parametrize("point", [named(name) for name in names], ids=str)
 
 
+@pytest.fixture
+def own(tmp_path):
+    """A database of the consumer's own."""
+    own = create_engine(f"sqlite:///{tmp_path / 'own.sqlite'}")
+    with own.begin() as connection:
+        tables.create(connection)
+        shop.create_all(connection)
+    yield own
+    own.dispose()
+
+
 def check(engine, effects=None):
     check_once(engine, ["1", BEHIND], booked(effects or engine).count, effects_engine=effects)
 
@@ -59,16 +70,21 @@ def test_killed_while_an_effect_fails_it_is_tried_again_and_booked_once(engine, 
 @pytest.mark.parametrize(("point", "tells_by_message"), [
     *[pytest.param(named(name), False, id=f"{name}, over a connection") for name in TOLD],
     *[pytest.param(named(name), True, id=f"{name}, by a message") for name in TOLD if not name.endswith("C6")]])
-def test_with_two_databases_a_confirmation_that_died_is_made_again(engine, setting, tmp_path, point, tells_by_message):
-    own = create_engine(f"sqlite:///{tmp_path / 'own.sqlite'}")
-    with own.begin() as connection:
-        tables.create(connection)
-        shop.create_all(connection)
+def test_with_two_databases_a_confirmation_that_died_is_made_again(engine, setting, own, point, tells_by_message):
     setting = replace(setting, own_database=str(own.url), tells_by_message=tells_by_message)
     kill_at(point, work, setting, message_id="1")
     run(finish, setting)
     check(engine, own)
-    own.dispose()
+
+
+@at(*CLAIMED, "before TELL", "after TELL")
+def test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept(engine, setting, own, claims_address,
+                                                                             point):
+    """The one that died has its claim still when the next copy comes."""
+    setting = replace(setting, own_database=str(own.url), claims=claims_address, lease_ms=500)
+    kill_at(point, work, setting, message_id="1")
+    run(finish, setting)
+    check(engine, own)
 
 
 @at(*PARKING)

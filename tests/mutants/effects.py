@@ -1,0 +1,45 @@
+"""Faults around effects: done by hearsay, one effect for many messages, audits and tables that hide what is missing."""
+
+from tests.mutants import Mutant
+
+_APPLYING = "regulus/reliability/applying.py"
+_CLAIMS = "regulus/reliability/claims.py"
+_INBOX = "regulus/reliability/inbox.py"
+_JUDGES = "regulus/reliability/judges.py"
+
+_TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
+_ASYNC_TESTS = ("tests/unit/reliability/test_inbox_async.py",)
+_CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
+_REDIS_TESTS = ("tests/interop/test_redis_claims.py",)
+_KILLED_HOLDER = ("tests/unit/reliability/test_kills.py::"
+                  "test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept"
+                  "[sqlite-a file-during C5]")
+
+MUTANTS = [
+    Mutant(name="an effect without a row of the inbox is done", path=_JUDGES,
+           old="        if applied is None:\n            return Outcome.BUSY", new="        if applied is None:\n"
+               "            return Outcome.DONE", tests=_TABLE_TESTS),
+    Mutant(name="a holder that was killed is done, with two databases", path=_JUDGES,
+           old="        if applied is None:\n            return Outcome.BUSY", new="        if applied is None:\n"
+               "            return Outcome.DONE", tests=(_KILLED_HOLDER,)),
+    Mutant(name="rows of the inbox without a digest are of other messages", path=_JUDGES,
+           old="applied.digest not in (None, _digest(delivery))", new="applied.digest != _digest(delivery)",
+           tests=_CONFIRMS_TESTS),
+    Mutant(name="done in Redis is held", path=_APPLYING,
+           old=" or self._claims.is_done(delivery.message_id) or None", new="", tests=_TABLE_TESTS),
+    Mutant(name="held in Redis is done", path=_CLAIMS,
+           old="self._client.eval, _IS_DONE, 1, self._prefix + message_id, _DONE) == 1",
+           new="self._client.exists, self._prefix + message_id) == 1", tests=_REDIS_TESTS),
+    Mutant(name="the key of what is done stays a holder's", path=_CLAIMS,
+           old="redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])", new="redis.call('PEXPIRE', KEYS[1], ARGV[3])",
+           tests=_REDIS_TESTS),
+    Mutant(name="another's claim is called done", path=_CLAIMS,
+           old="if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET'",
+           new="if redis.call('GET', KEYS[1]) then redis.call('SET'", tests=_REDIS_TESTS),
+    Mutant(name="a copy whose claim is another's tells the stub's database nothing", path=_INBOX,
+           old="        if outcome in SETTLED:\n            self._confirm(delivery)",
+           new="        if token and outcome in SETTLED:\n            self._confirm(delivery)", tests=_TABLE_TESTS),
+    Mutant(name="a coroutine whose claim is another's makes the effect", path=_INBOX,
+           old="call_here(_in_place_async, self._decide if token else self._see, delivery, begun)",
+           new="call_here(_in_place_async, self._decide, delivery, begun)", tests=_ASYNC_TESTS),
+]
