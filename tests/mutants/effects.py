@@ -7,6 +7,11 @@ _CLAIMS = "regulus/reliability/claims.py"
 _INBOX = "regulus/reliability/inbox.py"
 _JUDGES = "regulus/reliability/judges.py"
 
+_SEND = "regulus/broker/handlers/send_message.py"
+_DUPLICATES = "regulus/pipeline/steps/duplicates.py"
+_RETRIES = "regulus/pipeline/steps/retries.py"
+_LOG = "regulus/reliability/delivery_log.py"
+
 _TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
 _ASYNC_TESTS = ("tests/unit/reliability/test_inbox_async.py",)
 _CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
@@ -42,4 +47,25 @@ MUTANTS = [
     Mutant(name="a coroutine whose claim is another's makes the effect", path=_INBOX,
            old="call_here(_in_place_async, self._decide if token else self._see, delivery, begun)",
            new="call_here(_in_place_async, self._decide, delivery, begun)", tests=_ASYNC_TESTS),
+    # --- batches of Java --------------------------------------------------------------------------------------------
+    Mutant(name="all messages of a batch are stored by the key of the batch", path=_SEND,
+           old="        properties[_UNIQUE_KEY] = own_key\n", new="", tests=("tests/golden/test_batches.py",)),
+    Mutant(name="a batch is one message by its unique key", path=_LOG,
+           old="    message_id = message.properties.get(names.BUSINESS_ID, \"\")",
+           new="    message_id = message.properties.get(names.UNIQUE_KEY, \"\")",
+           tests=("tests/unit/reliability/test_java_batches.py",)),
+    Mutant(name="what has no business id goes by its unique key", path=_LOG,
+           old="    message_id = message.properties.get(names.BUSINESS_ID, \"\")",
+           new="    message_id = message.properties.get(names.BUSINESS_ID, message.message_id)",
+           tests=("tests/unit/reliability/test_java_batches.py",)),
+    Mutant(name="a batch is one message that was sent again and again", path=_DUPLICATES,
+           old=".groupBy(\"topic\", \"message_id\", \"nth\")",
+           new=".withColumn(\"nth\", F.lit(1)).groupBy(\"topic\", \"message_id\", \"nth\")",
+           tests=("tests/unit/pipeline/steps/test_duplicates.py",)),
+    Mutant(name="of a batch that failed one message is counted", path=_RETRIES,
+           old=".groupBy(*of_id, \"first_copy\")", new=".groupBy(*of_id)",
+           tests=("tests/unit/pipeline/steps/test_retries.py",)),
+    Mutant(name="the dead letter of what was popped is another message", path=_RETRIES,
+           old="F.when(all_say, F.col(\"origin\"))", new="F.col(\"origin\")",
+           tests=("tests/unit/pipeline/steps/test_retries.py",)),
 ]
