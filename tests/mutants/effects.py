@@ -12,6 +12,10 @@ _DUPLICATES = "regulus/pipeline/steps/duplicates.py"
 _RETRIES = "regulus/pipeline/steps/retries.py"
 _LOG = "regulus/reliability/delivery_log.py"
 
+_SETTLED = "regulus/reliability/settled.py"
+_LEDGER = "regulus/reliability/ledger.py"
+
+_SETTLED_TESTS = ("tests/unit/reliability/test_settled.py",)
 _TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
 _ASYNC_TESTS = ("tests/unit/reliability/test_inbox_async.py",)
 _CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
@@ -68,4 +72,22 @@ MUTANTS = [
     Mutant(name="the dead letter of what was popped is another message", path=_RETRIES,
            old="F.when(all_say, F.col(\"origin\"))", new="F.col(\"origin\")",
            tests=("tests/unit/pipeline/steps/test_retries.py",)),
+    # --- audits -----------------------------------------------------------------------------------------------------
+    Mutant(name="an audit ends at the present, whoever writes", path=_SETTLED,
+           old="    if since is None or since >= latest:", new="    if True:", tests=_SETTLED_TESTS),
+    Mutant(name="an audit reads on where it said that it ended", path=_LEDGER,
+           old="    until_ms = found.until_ms\n", new="", tests=_SETTLED_TESTS),
+    Mutant(name="who may not be seen is not told", path=_SETTLED,
+           old="_unknown_writers(writers.unknown, table) if writers.unknown else \"\")", new="\"\")", tests=_SETTLED_TESTS),
+    Mutant(name="an audit does not wait for SQLite's writer", path=_SETTLED,
+           old="exec_driver_sql(\"BEGIN IMMEDIATE\")", new="exec_driver_sql(\"BEGIN\")", tests=_SETTLED_TESTS),
+    Mutant(name="effects that come late are in no audit", path=_LEDGER,
+           old="[] if effects is None else [settled(effects, inbox)]", new="[]", tests=_SETTLED_TESTS),
+    Mutant(name="an audit asks by the connection that reads", path=_SETTLED,
+           old="    with connection.engine.connect() as own:\n",
+           new="    from contextlib import nullcontext\n    with nullcontext(connection) as own:\n",
+           tests=_SETTLED_TESTS),
+    Mutant(name="who reads holds an audit back", path=_SETTLED,
+           old="held.mode = 'RowExclusiveLock'", new="held.mode IN ('RowExclusiveLock', 'AccessShareLock')",
+           tests=_SETTLED_TESTS),
 ]

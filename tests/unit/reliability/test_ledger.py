@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, create_engine, delete, insert, update
+from sqlalchemy import Engine, create_engine, delete, insert, select, update
 
 from regulus.reliability import ledger, tables
 from regulus.reliability.inbox_purge import purge_inbox
 from regulus.reliability.retry_policy import BROKER_KEEPS_MS, KEEP_MS, RETRIES_MS
+from regulus.reliability.settled import settled
 from regulus.reliability.stub_purge import purge_stubs
 
 from .shop import make_due, place_orders, set_stub
@@ -55,7 +56,17 @@ def name_groups(engine, message_id, **status):
             {"message_id": message_id, "consumer_group": group, "status": each} for group, each in status.items()])
 
 
+def settle(*databases):
+    """Until all that was written so far is behind what an audit sees."""
+    for engine in databases:
+        with engine.connect() as connection:
+            now = connection.execute(select(tables.now_ms())).scalar_one()
+            while settled(connection, tables.stubs).time_ms <= now:
+                pass
+
+
 def audited(engine, effects=None, since=EVER[0], until=EVER[1]):
+    settle(*filter(None, (engine, effects)))
     with engine.connect() as connection:
         if effects is None:
             return ledger.audit(connection, since, until)
