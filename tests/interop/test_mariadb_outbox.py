@@ -7,7 +7,7 @@ import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.exc import DBAPIError
-from tests.unit.reliability.conftest import claims_address, setting
+from tests.unit.reliability.conftest import claims_address, own, setting
 from tests.unit.reliability.deliveries import context, message, rows
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
 
@@ -41,7 +41,7 @@ from regulus.reliability.outbox_table import Position
 from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.settled import settled
 
-__all__ = ["claims_address", "setting"]
+__all__ = ["claims_address", "own", "setting"]
 
 NEVER_USED = "tell-nobody"
 

@@ -13,6 +13,9 @@ _RETRIES = "regulus/pipeline/steps/retries.py"
 _LOG = "regulus/reliability/delivery_log.py"
 
 _SETTLED = "regulus/reliability/settled.py"
+_TABLES = "regulus/reliability/tables.py"
+_MIGRATIONS = "regulus/reliability/migrations/__init__.py"
+_STEPS = "regulus/reliability/migrations/steps.py"
 _LEDGER = "regulus/reliability/ledger.py"
 
 _SETTLED_TESTS = ("tests/unit/reliability/test_settled.py",)
@@ -91,4 +94,20 @@ MUTANTS = [
     Mutant(name="who reads holds an audit back", path=_SETTLED,
            old="held.mode = 'RowExclusiveLock'", new="held.mode IN ('RowExclusiveLock', 'AccessShareLock')",
            tests=_SETTLED_TESTS),
+    # --- tables -----------------------------------------------------------------------------------------------------
+    Mutant(name="tables are made in the server's default engine", path=_TABLES,
+           old=", \"mysql_engine\": \"InnoDB\"", new="", tests=("tests/unit/reliability/test_tables.py",)),
+    Mutant(name="an engine that keeps what is rolled back will do", path=_TABLES,
+           old="    if loose is not None:", new="    if False:", tests=("tests/interop/test_mariadb_engines.py",)),
+    Mutant(name="migrations make tables in the server's default engine", path=_STEPS,
+           old=", **_TRANSACTIONAL)", new=")", tests=("tests/interop/test_mariadb_engines.py",)),
+    Mutant(name="a migration that was cut short cannot be begun again", path=_STEPS,
+           old="    if not _found().has_table(name):", new="    if True:",
+           tests=("tests/unit/reliability/test_migrations.py",)),
+    Mutant(name="tables that an earlier call did not come to are never made", path=_MIGRATIONS,
+           old="all(map(found.has_table, tables.metadata.tables))", new="found.has_table(\"regulus_alarm\")",
+           tests=("tests/unit/reliability/test_migrations.py",)),
+    Mutant(name="an index that was not come to is never made", path=_TABLES,
+           old="    metadata.create_all(connection)\n    create_indexes(connection)",
+           new="    metadata.create_all(connection)", tests=("tests/unit/reliability/test_migrations.py",)),
 ]

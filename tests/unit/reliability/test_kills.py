@@ -6,13 +6,12 @@ docs/crash_points.md says which window each point shows.
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine
 
 from regulus.reliability import operator, tables
 from regulus.testing.crash_points import POINTS, check_once, kill_at, named, of_steps, run
 
 from .deliveries import rows
-from .shop import booked, shop, stub
+from .shop import booked, stub
 from .worker import BEHIND, finish, work
 
 STEPS = of_steps("P1", "P2", "P3", "P4", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "OFFSET")
@@ -25,17 +24,6 @@ RESENT = ("after P2", "during P3", "after P3", "during P4")
 
 def at(*names):
     return pytest.mark.parametrize("point", [named(name) for name in names], ids=str)
-
-
-@pytest.fixture
-def own(tmp_path):
-    """A database of the consumer's own."""
-    own = create_engine(f"sqlite:///{tmp_path / 'own.sqlite'}")
-    with own.begin() as connection:
-        tables.create(connection)
-        shop.create_all(connection)
-    yield own
-    own.dispose()
 
 
 def check(engine, effects=None):
