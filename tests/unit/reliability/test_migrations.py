@@ -78,9 +78,9 @@ def test_a_stub_that_was_sent_has_its_commit_for_its_first_send(empty):
 ROW = {"message_id": "1", "consumer_group": "billing", "topic": "orders", "tags": "", "body": b"1", "properties": "",
        "flag": 0, "status": "UNCONFIRMED", "send_count": 1, "resend_time": 7, "create_time": 5, "is_manual": False,
        "version": 1, "broker_name": "broker-a", "queue_id": 3, "queue_offset": 70, "apply_time": 8,
-       "reconsume_times": 2, "receive_time": 9, "queue_offset_max": 71, "move_time": 10, "kind": "SEND", "number": 1, "begin_time": 11,
-       "end_time": 12, "outcome": "STORED", "action": "RETRY", "operator": "ann", "reason": "why", "action_time": 13,
-       "subject": "1", "detail": "d", "raise_time": 14, "open_key": "SEND 1"}
+       "reconsume_times": 2, "receive_time": 9, "queue_offset_max": 71, "move_time": 10, "kind": "SEND", "number": 1,
+       "begin_time": 11, "end_time": 12, "outcome": "STORED", "action": "RETRY", "operator": "ann",
+       "reason": "why", "action_time": 13, "subject": "1", "detail": "d", "raise_time": 14, "open_key": "SEND 1"}
 """What a table's columns are filled with, where it has them."""
 
 

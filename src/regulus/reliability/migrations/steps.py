@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-_TRANSACTIONAL = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
+_TRANSACTIONAL: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
 """The default engine may be one that keeps what is rolled back."""
 
 
