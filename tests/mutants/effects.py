@@ -16,6 +16,8 @@ _SETTLED = "regulus/reliability/settled.py"
 _TABLES = "regulus/reliability/tables.py"
 _MIGRATIONS = "regulus/reliability/migrations/__init__.py"
 _STEPS = "regulus/reliability/migrations/steps.py"
+_DEAD_LETTERS = "regulus/reliability/dead_letters.py"
+_INBOX_PURGE = "regulus/reliability/inbox_purge.py"
 _LEDGER = "regulus/reliability/ledger.py"
 
 _SETTLED_TESTS = ("tests/unit/reliability/test_settled.py",)
@@ -110,4 +112,15 @@ MUTANTS = [
     Mutant(name="an index that was not come to is never made", path=_TABLES,
            old="    metadata.create_all(connection)\n    create_indexes(connection)",
            new="    metadata.create_all(connection)", tests=("tests/unit/reliability/test_migrations.py",)),
+    # --- what is mended or removed ----------------------------------------------------------------------------------
+    Mutant(name="a dead letter that was mended takes its stub from the relays again", path=_DEAD_LETTERS,
+           old="not _is_mended(connection, business_id(message), told) and park(", new="park(",
+           tests=("tests/unit/reliability/test_dead_letters.py",)),
+    Mutant(name="what a human sent again is mended whatever becomes of it", path=_DEAD_LETTERS,
+           old=" alarms.c.detail == told,", new="", tests=("tests/unit/reliability/test_dead_letters.py",)),
+    Mutant(name="what is removed while an audit reads is lost", path=_LEDGER,
+           old="            if stub.message_id not in left:\n                continue ",
+           new="            if False:\n                continue ", tests=("tests/unit/reliability/test_ledger.py",)),
+    Mutant(name="the inbox takes the proofs of a service's own stubs", path=_INBOX_PURGE,
+           old="    if has_stubs:", new="    if False:", tests=("tests/unit/reliability/test_inbox_purge.py",)),
 ]

@@ -168,7 +168,10 @@ def audit(business: Connection, since_ms: int, until_ms: int, effects: Connectio
         by_hand = set(business.execute(select(actions.c.message_id).where(
             actions.c.message_id.in_(ids), actions.c.action == "CONFIRM")).scalars())
         groups = _groups(business, ids)
+        left = _known(business, ids)
         for stub in page:
+            if stub.message_id not in left:
+                continue    # it was removed meanwhile, and its proofs with it
             _judge(found, stub, now, groups.get(stub.message_id, {}), proofs.get(stub.message_id, Counter()),
                    is_by_hand=stub.message_id in by_hand)
     if effects is not None:
@@ -252,9 +255,13 @@ def _unmade(business: Connection, effects: Connection, since_ms: int, until_ms: 
             .where(inbox.c.apply_time >= last[0], inbox.c.apply_time < until_ms, place > last)
             .order_by(inbox.c.apply_time, inbox.c.message_id, inbox.c.consumer_group).limit(_PAGE)).all():
         ids = [row.message_id for row in page]
-        known = set(business.execute(select(stubs.c.message_id).where(stubs.c.message_id.in_(ids))).scalars())
+        known = _known(business, ids)
         yield from (message_id for message_id in ids if message_id not in known)
         last = tuple(page[-1])
+
+
+def _known(business: Connection, ids: Sequence[str]) -> set[str]:
+    return set(business.execute(select(stubs.c.message_id).where(stubs.c.message_id.in_(ids))).scalars())
 
 
 def _databases(business: Connection, effects: Connection | None) -> tuple[Connection, ...]:

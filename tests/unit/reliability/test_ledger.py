@@ -240,6 +240,26 @@ def test_proofs_outlive_the_stubs_whose_copies_go_on(engine, effects):
     assert audited(engine, effects).verdict() == "1 committed = 1 applied, 0 lost, 0 doubled"
 
 
+def test_what_is_removed_while_an_audit_reads_is_not_lost(engine):
+    """Its proofs went with it, between the page of stubs and theirs."""
+    place_orders(engine, "1", "2")
+    for each in "12":
+        set_stub(engine, each, status=tables.CONFIRMED)
+        delivered(engine, each)
+    set_stub(engine, "1", create_time=NOW - KEEP_MS - HOUR_MS, resend_time=NOW - KEEP_MS - HOUR_MS)
+    settle(engine)
+    read = ledger._proofs
+
+    def purged_before(databases, ids):
+        assert purge_stubs(engine).stubs == 1
+        return read(databases, ids)
+
+    with engine.execution_options(isolation_level="READ COMMITTED" if engine.dialect.name != "sqlite" else
+                                  "SERIALIZABLE").connect() as connection, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "_proofs", purged_before)
+        assert ledger.audit(connection, *EVER).verdict() == "1 committed = 1 applied, 0 lost, 0 doubled"
+
+
 def test_all_pages_of_an_inbox_are_looked_at(engine, effects):
     with effects.begin() as connection:
         connection.execute(insert(tables.inbox), [

@@ -72,6 +72,22 @@ def test_audits_from_end_to_end_miss_nothing_that_was_committed_late(engine):
     assert second.until_ms > first.until_ms
 
 
+def test_what_is_written_behind_the_end_is_for_the_next_audit(engine, monkeypatch):
+    place_orders(engine, "early")
+    settle(engine)
+
+    def and_then_one_is_written(connection, table):
+        found = settled(connection, table)
+        place_orders(engine, "behind")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "settled", and_then_one_is_written)
+        first = audited(engine, 0)
+    settle(engine)
+    assert (first.committed, audited(engine, first.until_ms).committed) == (1, 1)
+
+
 def test_an_audit_waits_for_the_one_writer_of_sqlite(engine):
     if engine.dialect.name != "sqlite":
         pytest.skip("others have many writers")
