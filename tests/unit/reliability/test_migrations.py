@@ -150,11 +150,21 @@ def test_what_was_cut_short_at_any_step_is_completed(empty, make):
     number = 1
     while cut_at(empty, number, make):
         with empty.begin() as connection:
-            (migrations.upgrade if number % 2 else make)(connection)
+            (migrations.upgrade if number % 3 else make)(connection)
             assert differences(connection) == [], number
         drop_all(empty)
         number += 1
     assert number > 8
+
+
+@pytest.mark.parametrize("lacking", ["regulus_inbox", "regulus_watermark"])
+def test_migrations_make_what_an_earlier_call_did_not_come_to(empty, lacking):
+    with empty.begin() as connection:
+        tables.create(connection)
+        tables.metadata.tables[lacking].drop(connection)
+    with empty.begin() as connection:
+        migrations.upgrade(connection)
+        assert differences(connection) == []
 
 
 def test_an_index_that_a_table_lacks_beside_newer_ones_is_made(empty):
