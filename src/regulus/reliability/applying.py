@@ -1,6 +1,6 @@
 """What blocking and asynchronous listeners of an inbox have in common: all but who waits.
 
-    gate        a claim, so that copies do not even ask the database
+    gate        a claim, so that a copy leaves alone what another works on
     receipt     in a transaction of its own, before anything is done
     judge       in the effect's transaction; then the effect, which may not end it, its row of the ledger, and the
                 receipt goes
