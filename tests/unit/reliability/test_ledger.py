@@ -56,17 +56,33 @@ def name_groups(engine, message_id, **status):
             {"message_id": message_id, "consumer_group": group, "status": each} for group, each in status.items()])
 
 
-def settle(*databases):
-    """Until all that was written so far is behind what an audit sees."""
+def clock(*databases):
+    """The latest of their times."""
+    times = []
     for engine in databases:
         with engine.connect() as connection:
-            now, deadline = connection.execute(select(tables.now_ms())).scalar_one(), time.monotonic() + 60
-            while settled(connection, tables.stubs).time_ms <= now:
+            times.append(connection.execute(select(tables.now_ms())).scalar_one())
+    return max(times)
+
+
+def settle(*databases):
+    """Until all that was written so far is behind what an audit sees."""
+    written, deadline = clock(*databases), time.monotonic() + 60
+    for engine in databases:
+        with engine.connect() as connection:
+            while settled(connection, tables.stubs).time_ms <= written:
                 assert time.monotonic() < deadline
 
 
 def audited(engine, effects=None, since=EVER[0], until=EVER[1]):
-    settle(*filter(None, (engine, effects)))
+    """An audit that saw all that was written before: a statement that somebody carries out holds one back, too."""
+    written, deadline = clock(*filter(None, (engine, effects))), time.monotonic() + 60
+    while (found := audited_now(engine, effects, since, until)).until_ms <= min(written, until - 1):
+        assert time.monotonic() < deadline
+    return found
+
+
+def audited_now(engine, effects=None, since=EVER[0], until=EVER[1]):
     with engine.connect() as connection:
         if effects is None:
             return ledger.audit(connection, since, until)

@@ -11,21 +11,8 @@ from regulus.reliability import ledger, tables
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.settled import settled
 
-from .shop import orders, place_orders
-from .test_ledger import EVER, settle, take_in
-
-
-def now(engine):
-    with engine.connect() as connection:
-        return connection.execute(select(tables.now_ms())).scalar_one()
-
-
-def audited(engine, since, effects=None):
-    with engine.connect() as connection:
-        if effects is None:
-            return ledger.audit(connection, since, EVER[1])
-        with effects.connect() as other:
-            return ledger.audit(connection, since, EVER[1], other)
+from .shop import orders, place_orders, set_stub
+from .test_ledger import audited, audited_now, settle
 
 
 def place(connection, order):
@@ -36,7 +23,7 @@ def place(connection, order):
 def held_back(engine, effects=None):
     """The audit that an open transaction holds back, as soon as its beginning is in the past."""
     deadline = time.monotonic() + 60
-    while not (found := audited(engine, 0, effects)).is_held_back:
+    while not (found := audited_now(engine, effects)).is_held_back:
         assert time.monotonic() < deadline
     return found
 
@@ -55,26 +42,25 @@ def engine(engine):
 def test_audits_from_end_to_end_miss_nothing_that_was_committed_late(engine):
     """SQLite cannot tell since when its one writer writes: the audit says that it is there."""
     place_orders(engine, "early")
-    settle(engine)
+    set_stub(engine, "early", create_time=5_000)
     with engine.connect() as late:
         with late.begin():
             place(late, "late")
             if engine.dialect.name == "sqlite":
-                first = audited(engine, 0)
+                first = audited_now(engine)
                 assert (first.is_held_back, first.unseen) == (False, ["a transaction that is open: database is locked"])
                 return
             first = held_back(engine)
             assert (first.committed, first.unseen) == (1, [])
-            assert audited(engine, first.until_ms).committed == 0
-        settle(engine)
-        second = audited(engine, first.until_ms)
+            assert audited_now(engine, since=first.until_ms).committed == 0
+        second = audited(engine, since=first.until_ms)
     assert (second.committed, second.is_held_back, second.unseen) == (1, False, [])
     assert second.until_ms > first.until_ms
 
 
 def test_what_is_written_behind_the_end_is_for_the_next_audit(engine, monkeypatch):
     place_orders(engine, "early")
-    settle(engine)
+    set_stub(engine, "early", create_time=5_000)
 
     def and_then_one_is_written(connection, table):
         found = settled(connection, table)
@@ -83,9 +69,8 @@ def test_what_is_written_behind_the_end_is_for_the_next_audit(engine, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "settled", and_then_one_is_written)
-        first = audited(engine, 0)
-    settle(engine)
-    assert (first.committed, audited(engine, first.until_ms).committed) == (1, 1)
+        first = audited_now(engine)
+    assert (first.committed, audited(engine, since=first.until_ms).committed) == (1, 1)
 
 
 def test_an_audit_waits_for_the_one_writer_of_sqlite(engine):
@@ -96,12 +81,11 @@ def test_an_audit_waits_for_the_one_writer_of_sqlite(engine):
     with engine.connect() as late:
         with late.begin():
             place(late, "late")
-            settling = threading.Thread(target=lambda: found.append(audited(patient, 0)))
+            settling = threading.Thread(target=lambda: found.append(audited_now(patient)))
             settling.start()
         settling.join(60)
     assert found[0].unseen == []
-    settle(engine)
-    assert audited(patient, 0).committed == 1
+    assert audited(patient).committed == 1
     patient.dispose()
 
 
@@ -110,10 +94,7 @@ def test_who_only_reads_holds_nothing_back(engine):
     settle(engine)
     with engine.connect() as reader, reader.begin():
         reader.execute(select(tables.stubs.c.message_id)).all()
-        read = now(engine)
-        while (found := audited(engine, 0)).until_ms <= read:
-            pass
-        assert found.is_held_back is False
+        assert audited(engine).is_held_back is False
 
 
 def test_an_end_that_is_given_is_kept_unless_something_is_open_before_it(engine):
@@ -140,9 +121,7 @@ def test_effects_that_are_committed_late_hold_an_audit_back(engine, tmp_path):
                                                      queue_id=0, queue_offset=0, apply_time=tables.now_ms()))
             first = held_back(business, engine)
             assert first.unmade.count == 0
-        settle(engine)
-        assert audited(business, first.until_ms, engine).unmade.names == ["stray"]
-    take_in(engine, "other")
+        assert audited(business, engine, first.until_ms).unmade.names == ["stray"]
     business.dispose()
 
 
@@ -158,12 +137,11 @@ def test_what_a_user_may_not_see_is_said(engine):
     try:
         with engine.connect() as late, late.begin():
             place(late, "late")
-            found = audited(auditing, 0)
+            found = audited(auditing)
         assert found.is_held_back is False
         [unseen] = found.unseen
         assert unseen.startswith("since when 1 transactions write to regulus_stub, prepared ones or another user's: ")
-        settle(engine)
-        assert audited(auditing, 0).unseen == []
+        assert audited(auditing).unseen == []
     finally:
         auditing.dispose()
         with engine.begin() as connection:
