@@ -7,7 +7,7 @@ import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.exc import DBAPIError
-from tests.unit.reliability.conftest import claims_address, setting
+from tests.unit.reliability.conftest import claims_address, own, setting
 from tests.unit.reliability.deliveries import context, message, rows
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
 
@@ -26,6 +26,7 @@ from tests.unit.reliability.test_ledger import *  # noqa: F403
 from tests.unit.reliability.test_migrations import *  # noqa: F403
 from tests.unit.reliability.test_operator import *  # noqa: F403
 from tests.unit.reliability.test_review import *  # noqa: F403
+from tests.unit.reliability.test_settled import *  # noqa: F403
 from tests.unit.reliability.test_stub_purge import *  # noqa: F403
 from tests.unit.reliability.test_windows import *  # noqa: F403
 
@@ -38,8 +39,9 @@ from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Position
 from regulus.reliability.relay import DueStubs, RelayConfig
+from regulus.reliability.settled import settled
 
-__all__ = ["claims_address", "setting"]
+__all__ = ["claims_address", "own", "setting"]
 
 NEVER_USED = "tell-nobody"
 
@@ -130,3 +132,11 @@ def test_a_connection_that_commits_each_statement_is_refused(engine: Engine) -> 
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection, \
             pytest.raises(ReliabilityRefused, match="commits each statement by itself"):
         Outbox().add(connection, Message("orders", b"x"))
+
+
+def test_what_a_user_without_process_may_not_see_is_said(server: mariadb.Server, engine: Engine) -> None:
+    auditing = create_engine(f"mysql+pymysql://{mariadb.USER}:{NEVER_USED}@127.0.0.1:{server.port}/shop")
+    with auditing.connect() as connection:
+        assert settled(connection, tables.stubs).unseen == (
+            "the transactions of others, which the privilege PROCESS shows")
+    auditing.dispose()

@@ -8,12 +8,12 @@ from tests.unit.reliability import test_claims as claims_tests
 from tests.unit.reliability import test_decision_table as decision_tests
 from tests.unit.reliability import test_kills as kill_tests
 from tests.unit.reliability import test_windows as window_tests
-from tests.unit.reliability.conftest import claims_address, engine, postgresql_address, setting
+from tests.unit.reliability.conftest import claims_address, engine, own, postgresql_address, setting
 from tests.unit.reliability.test_claims import claims, server
 from tests.unit.reliability.test_decision_table import gate
 from toolchain import redis_server
 
-__all__ = ["claims", "claims_address", "engine", "gate", "postgresql_address", "server", "setting"]
+__all__ = ["claims", "claims_address", "engine", "gate", "own", "postgresql_address", "server", "setting"]
 
 globals().update({name: test for module in (claims_tests, decision_tests) for name, test in vars(module).items()
                   if name.startswith("test_")})

@@ -1,6 +1,5 @@
 """`regulus ledger`: the account of a business id, and of all that was committed."""
 
-import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from regulus.reliability.ledger import Account, Audit
 
+_EVER = (1 << 63) - 1
 _EFFECTS = click.option("--effects", "effects_address", envvar=EFFECTS_VARIABLE, show_envvar=True, metavar="URL",
                         help="The consumer's database, where it has one of its own.")
 
@@ -82,20 +82,28 @@ def _print_account(found: "Account") -> None:
 @with_database
 def audit_all(connection: "Connection", since: int, until: int | None, kept_days: int, effects_address: str | None,
               json_output: bool) -> None:
-    """Whether each commit has its one effect. Fails with 1 when one is lost, doubled, unmade or has no relay."""
+    """Whether each commit has its one effect. Fails with 1 when one is lost, doubled, unmade or has no relay.
+
+    It goes no further than no transaction that is open can add to, and says so: the next one begins there.
+    """
     from regulus.reliability.ledger import audit
 
-    until_ms = until if until is not None else int(time.time() * 1000)
     with connected(effects_address, option="--effects") if effects_address else nullcontext() as effects:
-        found = audit(connection, since, until_ms, effects, keep_ms=kept_days * 86_400_000)
+        found = audit(connection, since, _EVER if until is None else until, effects, keep_ms=kept_days * 86_400_000)
     exceptions = {"parked": found.parked, "overdue": found.overdue, "lost": found.lost, "doubled": found.doubled,
                   "unmade": found.unmade}
     if json_output:
         print_json({"committed": found.committed, "applied": found.applied, "voided": found.voided,
-                    "underWay": found.under_way,
+                    "underWay": found.under_way, "until": found.until_ms, "isHeldBack": found.is_held_back,
+                    "unseen": found.unseen,
                     **{name: {"count": each.count, "ids": each.names} for name, each in exceptions.items()}})
     else:
         _print_audit(found)
+    if found.is_held_back:
+        click.echo(f"regulus: a transaction has been open since {time_text(found.until_ms)}, and all before is in the "
+                   f"sums: begin the next audit there (--since {found.until_ms})", err=True)
+    for what in found.unseen:
+        click.echo(f"regulus: not seen: {what}", err=True)
     if found.lost.count and not effects_address:
         click.echo("regulus: proofs were looked for in this database alone; if a consumer has one of its own, name it "
                    "by --effects", err=True)

@@ -1,6 +1,6 @@
 """What blocking and asynchronous listeners of an inbox have in common: all but who waits.
 
-    gate        a claim, so that copies do not even ask the database
+    gate        a claim, so that a copy leaves alone what another works on
     receipt     in a transaction of its own, before anything is done
     judge       in the effect's transaction; then the effect, which may not end it, its row of the ledger, and the
                 receipt goes
@@ -48,6 +48,8 @@ class Claims(Protocol):
     def check(self) -> None: ...
 
     def win(self, message_id: str) -> str | None: ...
+
+    def is_done(self, message_id: str) -> bool: ...
 
     def release(self, message_id: str, token: str) -> None: ...
 
@@ -115,11 +117,12 @@ class Applying:
     # --- claims and confirmations ----------------------------------------------------------------------------------
 
     def _win(self, delivery: Delivery) -> str | bool | None:
-        """Our token; None when the claim is another's; True when the database alone decides."""
+        """Our token; None when another holds the claim; True when the database alone decides, as about what is said to
+        be done: it may have lost that."""
         if self._claims is None or not delivery.message_id:
             return True
         try:
-            token = self._claims.win(delivery.message_id)
+            token = self._claims.win(delivery.message_id) or self._claims.is_done(delivery.message_id) or None
         except ClaimUnavailable as error:
             if not self._are_claims_away:
                 _log.warning("the database alone decides about message %s, and about all others until the claims "

@@ -1,10 +1,11 @@
-"""The first gate before an effect: a key in Redis for each message, so that copies do not even ask the database.
+"""The first gate before an effect: a key in Redis for each message, so that copies do not disturb who works on it.
 
     free  --SET NX-->  held by a token, for the lease  --effect committed-->  done, until no resend can follow
     held  --effect failed, and the token is ours-->  free            held  --the lease ends-->  free
 
 It saves work and decides nothing: a key that is lost, or a lease that ends too early, lets a second worker begin, and
-the database lets one of them commit. Needs the extra `redis`.
+the database lets one of them commit. Done is what a database said that may have lost it since, in a crash or a
+fail-over: it is asked again. Needs the extra `redis`.
 """
 
 import secrets
@@ -16,12 +17,18 @@ from regulus.errors import ClaimUnavailable, ConfigError
 from regulus.reliability.retry_policy import ResendPolicy
 
 _PREFIX = "regulus:claim:"
+_DONE = "done"
+"""No token: those are numbers of 32 digits."""
 _FREE_IF_OURS = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
 """
-_KEEP_IF_OURS = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+_DONE_IF_OURS = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
+return 0
+"""
+_IS_DONE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return 0
 """
 
@@ -55,13 +62,17 @@ class RedisClaims:
         is_won = self._ask(self._client.set, self._prefix + message_id, token, nx=True, px=self.lease_ms)
         return token if is_won else None
 
+    def is_done(self, message_id: str) -> bool:
+        """Whether somebody finished it, which only the database knows for certain. Raises ClaimUnavailable."""
+        return self._ask(self._client.eval, _IS_DONE, 1, self._prefix + message_id, _DONE) == 1
+
     def release(self, message_id: str, token: str) -> None:
         """Let others try, unless the lease ended and somebody else holds the claim. Raises ClaimUnavailable."""
         self._ask(self._client.eval, _FREE_IF_OURS, 1, self._prefix + message_id, token)
 
     def finish(self, message_id: str, token: str) -> None:
-        """Keep the key as long as copies may come. Raises ClaimUnavailable."""
-        self._ask(self._client.eval, _KEEP_IF_OURS, 1, self._prefix + message_id, token, self._done_ms)
+        """Remember as long as copies may come that it is done. Raises ClaimUnavailable."""
+        self._ask(self._client.eval, _DONE_IF_OURS, 1, self._prefix + message_id, token, _DONE, self._done_ms)
 
     def _ask(self, command: Callable[..., object], *arguments: object, **options: object) -> object:
         try:

@@ -97,10 +97,7 @@ class ApplyOnce(Applying):
         """Raises what the effect and the database raise; nothing is changed then."""
         begun = time.monotonic()
         token = self._win(delivery)
-        if token is None:
-            with self._engine.begin() as connection:
-                return self._look(connection, delivery, begun)
-        decided, error = call(_in_place, self._decide, delivery, begun)
+        decided, error = call(_in_place, self._decide if token else self._see, delivery, begun)
         outcome = decided if isinstance(decided, Outcome) else Outcome.FAILED
         self._settle(delivery, token, outcome, begun)
         if error is not None:
@@ -122,6 +119,9 @@ class ApplyOnce(Applying):
                     self._effect(connection, delivery.message)
                 self._conclude(connection, delivery, taken, begun)
                 return Outcome.APPLIED
+        return self._see(delivery, begun)
+
+    def _see(self, delivery: Delivery, begun: float) -> Outcome:
         with self._engine.begin() as connection:
             return self._look(connection, delivery, begun)
 
@@ -172,12 +172,9 @@ class ApplyOnceAsync(Applying):
         """As of `ApplyOnce`; a cancellation rolls back, too."""
         begun = time.monotonic()
         token = await asyncio.to_thread(self._win, delivery) if self._claims is not None else True
-        if token is None:
-            async with self._engine.begin() as connection:
-                return await connection.run_sync(self._look, delivery, begun)
         outcome = Outcome.FAILED
         try:
-            decided, error = await call_here(_in_place_async, self._decide, delivery, begun)
+            decided, error = await call_here(_in_place_async, self._decide if token else self._see, delivery, begun)
             outcome = decided if isinstance(decided, Outcome) else outcome
         finally:
             if self._claims is not None:
@@ -202,6 +199,9 @@ class ApplyOnceAsync(Applying):
                     await self._effect(connection, delivery.message)
                 await connection.run_sync(self._conclude, delivery, taken, begun)
                 return Outcome.APPLIED
+        return await self._see(delivery, begun)
+
+    async def _see(self, delivery: Delivery, begun: float) -> Outcome:
         async with self._engine.begin() as connection:
             return await connection.run_sync(self._look, delivery, begun)
 

@@ -105,8 +105,10 @@ class InboxJudge:
         if not delivery.message_id:
             return Outcome.MISSING
         applied = connection.execute(_applied(), {"its_id": delivery.message_id,
-                                                  "its_group": delivery.consumer_group}).scalar_one_or_none()
-        if applied is not None and applied != _digest(delivery):
+                                                  "its_group": delivery.consumer_group}).one_or_none()
+        if applied is None:
+            return Outcome.BUSY
+        if applied.digest not in (None, _digest(delivery)):
             raise ReliabilityRefused(
                 f"group {delivery.consumer_group} applied another message of the business id {delivery.message_id}, of "
                 "another topic or body; this one is not applied and not confirmed: ids have to be unique among all "

@@ -6,6 +6,9 @@ A stub that is confirmed needs the proof of each of its groups: a delivery with 
 the effect's transaction, a row of the inbox, or an operator's CONFIRM. One without is *lost*; a group with more than
 one such delivery is *doubled*; an inbox row whose stub nobody knows is *unmade*. Effects are read from a database of
 their own where the consumer has one.
+
+A stub has the time of its statement, and is seen when its transaction is committed: an audit goes no further than no
+open transaction can add to, so that audits from one end to the next miss none (`settled`).
 """
 
 from collections import Counter
@@ -16,6 +19,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, func, select, tuple_
 
 from regulus.reliability.retry_policy import BROKER_KEEPS_MS, KEEP_MS, RETRIES_MS
+from regulus.reliability.settled import settled
 from regulus.reliability.tables import (
     APPLIED,
     CONFIRMED,
@@ -116,8 +120,15 @@ class Exceptions:
 
 @dataclass(slots=True, kw_only=True)
 class Audit:
-    """How the stubs of a time stand. `overdue` are a part of those under way."""
+    """How the stubs of a time stand. `overdue` are a part of those under way.
 
+    `until_ms`: up to and without which all was seen; the next audit begins there. `is_held_back`: by a transaction that
+    is open. `unseen`: what could not be looked at, in words.
+    """
+
+    until_ms: int = 0
+    is_held_back: bool = False
+    unseen: list[str] = field(default_factory=list)
     committed: int = 0
     applied: int = 0
     voided: int = 0
@@ -145,17 +156,22 @@ class Audit:
 
 def audit(business: Connection, since_ms: int, until_ms: int, effects: Connection | None = None, *,
           keep_ms: int = KEEP_MS) -> Audit:
-    """Of the stubs committed from `since_ms` up to and without `until_ms`, page by page. `keep_ms`: that of the removal
-    of stubs; an effect whose stub it may have taken is not called unmade."""
+    """Of the stubs written from `since_ms` up to and without `until_ms`, or without the present, page by page. Give
+    connections that have read nothing in their transactions. `keep_ms`: that of the removal of stubs; an effect whose
+    stub it may have taken is not called unmade."""
+    found = _begun(until_ms, business, effects)
+    until_ms = found.until_ms
     now = business.execute(select(now_ms())).scalar_one()
-    found = Audit()
     for page in _pages(business, since_ms, until_ms):
         ids = [stub.message_id for stub in page]
         proofs = _proofs(_databases(business, effects), ids)
         by_hand = set(business.execute(select(actions.c.message_id).where(
             actions.c.message_id.in_(ids), actions.c.action == "CONFIRM")).scalars())
         groups = _groups(business, ids)
+        left = _known(business, ids)
         for stub in page:
+            if stub.message_id not in left:
+                continue    # it was removed meanwhile, and its proofs with it
             _judge(found, stub, now, groups.get(stub.message_id, {}), proofs.get(stub.message_id, Counter()),
                    is_by_hand=stub.message_id in by_hand)
     if effects is not None:
@@ -163,6 +179,14 @@ def audit(business: Connection, since_ms: int, until_ms: int, effects: Connectio
         for message_id in _unmade(business, effects, max(since_ms, known_since), until_ms):
             found.unmade.add(message_id)
     return found
+
+
+def _begun(until_ms: int, business: Connection, effects: Connection | None) -> Audit:
+    """Without any sums."""
+    ends = [settled(business, stubs)] + ([] if effects is None else [settled(effects, inbox)])
+    first = min(ends)
+    return Audit(until_ms=min(until_ms, first.time_ms), is_held_back=first.is_held_back and first.time_ms < until_ms,
+                 unseen=[each.unseen for each in ends if each.unseen])
 
 
 def _judge(found: Audit, stub: Row[Any], now: int, groups: dict[str, str], proofs: Counter[str], *,
@@ -231,9 +255,13 @@ def _unmade(business: Connection, effects: Connection, since_ms: int, until_ms: 
             .where(inbox.c.apply_time >= last[0], inbox.c.apply_time < until_ms, place > last)
             .order_by(inbox.c.apply_time, inbox.c.message_id, inbox.c.consumer_group).limit(_PAGE)).all():
         ids = [row.message_id for row in page]
-        known = set(business.execute(select(stubs.c.message_id).where(stubs.c.message_id.in_(ids))).scalars())
+        known = _known(business, ids)
         yield from (message_id for message_id in ids if message_id not in known)
         last = tuple(page[-1])
+
+
+def _known(business: Connection, ids: Sequence[str]) -> set[str]:
+    return set(business.execute(select(stubs.c.message_id).where(stubs.c.message_id.in_(ids))).scalars())
 
 
 def _databases(business: Connection, effects: Connection | None) -> tuple[Connection, ...]:

@@ -48,6 +48,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    bindparam,
     false,
     inspect,
     text,
@@ -82,14 +83,21 @@ ALARM_SUBJECT_SIZE_MAX = 255
 ALARM_OPEN_KEY_SIZE_MAX = 300
 """Kind and subject together."""
 
-_EXACT: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin",
-                          "mariadb_charset": "utf8mb4", "mariadb_collate": "utf8mb4_bin"}
-"""The usual collations of MySQL take `a` and `A` for the same id, group or topic."""
+_EXACT: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB",
+                          "mariadb_charset": "utf8mb4", "mariadb_collate": "utf8mb4_bin", "mariadb_engine": "InnoDB"}
+"""The usual collations of MySQL take `a` and `A` for the same id, group or topic; its default engine may be one that
+keeps what is rolled back."""
 
 _ID = String(MESSAGE_ID_SIZE_MAX)
 _WAITS = "status = 'UNCONFIRMED' AND {}"
 
 _GROUP = String(CONSUMER_GROUP_SIZE_MAX)
+
+_LOOSE_TABLES = text("""
+    SELECT kept.table_name, kept.engine
+    FROM information_schema.tables AS kept JOIN information_schema.engines AS known ON known.engine = kept.engine
+    WHERE kept.table_schema = database() AND kept.table_name IN :names AND known.transactions <> 'YES'
+    """).bindparams(bindparam("names", expanding=True))
 
 metadata = MetaData()
 
@@ -263,16 +271,25 @@ def insert_new(table: Table, dialect_name: str) -> Insert:
 
 
 def create(connection: Connection) -> None:
-    """Make the tables that are not there. Raises ReliabilityRefused when one is there and older."""
+    """Make the tables and indexes that are not there: also those that an earlier call did not come to. Raises
+    ReliabilityRefused when a table is there and older, or kept by an engine without transactions."""
     names = set(inspect(connection).get_table_names())
     if present := [table for table in metadata.sorted_tables if table.name in names]:
         check(connection, *present)
     metadata.create_all(connection)
+    create_indexes(connection)
+
+
+def create_indexes(connection: Connection) -> None:
+    """Those that a table lacks. MySQL and MariaDB make a table, and its indexes behind it, one by one."""
+    for table in metadata.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
 
 
 def check(connection: Connection, *needed: Table) -> None:
-    """Raises ReliabilityRefused when one of the tables, the stub table where none is named, is missing or older than
-    this version needs it."""
+    """Raises ReliabilityRefused when one of the tables, the stub table where none is named, is missing, older than this
+    version needs it, or kept by an engine without transactions."""
     inspector = inspect(connection)
     for table in needed or (stubs,):
         try:
@@ -280,6 +297,16 @@ def check(connection: Connection, *needed: Table) -> None:
         except NoSuchTableError:
             raise missing_table(table) from None
         check_columns(columns, table)
+    if connection.dialect.name in ("mysql", "mariadb"):
+        _check_engines(connection, [table.name for table in needed or (stubs,)])
+
+
+def _check_engines(connection: Connection, names: list[str]) -> None:
+    loose = connection.execute(_LOOSE_TABLES, {"names": names}).first()
+    if loose is not None:
+        raise ReliabilityRefused(f"the table {loose[0]} is kept by the engine {loose[1]}, which has no transactions: "
+                                 "what is rolled back would stay, and be sent; ALTER TABLE "
+                                 f"{loose[0]} ENGINE=InnoDB")
 
 
 def check_columns(present: set[str], table: Table = stubs) -> None:

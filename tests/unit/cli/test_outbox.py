@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -13,6 +14,7 @@ from regulus.model.message import Message
 from regulus.reliability import alarms, tables
 from regulus.reliability.alarms import AlarmKind
 from regulus.reliability.outbox import Outbox
+from regulus.reliability.settled import Settled
 from tests.unit.pipeline import postgresql
 
 
@@ -106,6 +108,25 @@ def test_the_audit_ends_with_its_verdict_and_fails_with_an_exception(address):
         connection.execute(update(tables.attempts).values(outcome="DONE"))
     result = run(address, "ledger", "audit", "--output", "json")
     assert (result.exit_code, json.loads(result.stdout)["lost"]) == (1, {"count": 1, "ids": ["2"]})
+
+
+def test_an_audit_says_what_it_could_not_see(address, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        result = run(f"{address}?timeout=0", "ledger", "audit")
+    assert (result.exit_code, result.stderr) == (
+        0, "regulus: not seen: a transaction that is open: database is locked\n")
+    told = json.loads(run(address, "ledger", "audit", "--output", "json").stdout)
+    assert (told["unseen"], told["isHeldBack"]) == ([], False)
+    assert abs(told["until"] - time.time() * 1000) < 60_000
+
+
+def test_an_audit_names_the_end_that_an_open_transaction_set(address, monkeypatch):
+    end = Settled(1_800_000_000_000, is_held_back=True)
+    monkeypatch.setattr("regulus.reliability.ledger.settled", lambda connection, table: end)
+    result = run(address, "ledger", "audit")
+    assert result.stderr.startswith("regulus: a transaction has been open since 2027-01-15")
+    assert result.stderr.endswith("(--since 1800000000000)\n")
 
 
 def test_a_loss_that_the_consumers_own_database_may_deny_is_told_so(address, tmp_path):

@@ -68,3 +68,9 @@ def claims_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[s
 
     with redis_server.running() as server:
         yield f"redis://:{redis_server.PASSWORD}@127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Engine]:
+    """A database of the consumer's own, beside `engine`."""
+    yield from empty(f"sqlite:///{tmp_path / 'own.sqlite'}")

@@ -6,6 +6,8 @@ import secrets
 import time
 from pathlib import Path
 
+DONE = "done"
+
 
 class FileClaims:
     def __init__(self, path, *, lease_ms=300_000):
@@ -24,6 +26,11 @@ class FileClaims:
             keys[message_id] = token, time.time() + self.lease_ms / 1000
             return token
 
+    def is_done(self, message_id):
+        with self._keys() as keys:
+            token, ends = keys.get(message_id, ("", 0.0))
+            return token == DONE and time.time() < ends
+
     def release(self, message_id, token):
         with self._keys() as keys:
             if keys.get(message_id, ("",))[0] == token:
@@ -32,7 +39,7 @@ class FileClaims:
     def finish(self, message_id, token):
         with self._keys() as keys:
             if keys.get(message_id, ("",))[0] == token:
-                keys[message_id] = token, time.time() + 3_600
+                keys[message_id] = DONE, time.time() + 3_600
 
     def forget_all(self):
         with self._keys() as keys:

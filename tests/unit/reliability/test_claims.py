@@ -4,12 +4,13 @@ import shutil
 import time
 
 import pytest
+from sqlalchemy import delete
 
 from regulus.errors import ClaimUnavailable, ConfigError
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.retry_policy import ResendPolicy
 
-from .shop import book, booked, place_orders
+from .shop import book, booked, bookings, place_orders, set_stub
 from .test_inbox import SUCCESS, deliver
 
 redis = pytest.importorskip("redis", reason="the package redis is not installed: pip install 'regulus-mq[redis]'")
@@ -61,6 +62,32 @@ def test_w19_only_the_holder_gives_back_and_keeps(server, claims):
     horizon_ms = ResendPolicy().horizon_ms
     assert horizon_ms < server.client().pttl("regulus:claim:billing:1") <= horizon_ms + 60_000
     assert claims.win("1") is None
+
+
+def test_what_is_done_is_told_from_what_is_held_until_no_copy_may_come(server, claims):
+    assert not claims.is_done("1")
+    token = claims.win("1")
+    assert not claims.is_done("1")
+    claims.finish("1", "another")
+    assert not claims.is_done("1")
+    claims.finish("1", token)
+    assert claims.is_done("1")
+    claims.release("1", token)
+    assert (claims.is_done("1"), claims.win("1")) == (True, None)
+    server.client().flushall()
+    assert not claims.is_done("1")
+
+
+def test_what_the_database_lost_and_redis_calls_done_is_applied(engine, claims):
+    """As behind a commit that did not wait for the disk, or for the replica that is the primary now."""
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, book, claims=claims)
+    assert deliver(listener, "1") == (SUCCESS, 0)
+    set_stub(engine, "1", status="UNCONFIRMED")
+    with engine.begin() as connection:
+        connection.execute(delete(bookings))
+    assert deliver(listener, "1") == (SUCCESS, 0)
+    assert booked(engine) == ["1"]
 
 
 def test_groups_have_claims_of_their_own(server, claims):

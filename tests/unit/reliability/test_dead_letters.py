@@ -9,19 +9,26 @@ from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import dlq_topic
 from regulus.reliability import operator, tables
+from regulus.reliability.alarms import close_settled, open_alarms
 from regulus.reliability.dead_letters import DeadLetterListener
+from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.relay_loop import Relay
 
 from .consumed import FROM_FIRST, wait_until
 from .deliveries import context, message, rows
-from .shop import place_orders, set_stub, stub
+from .shop import book, booked, place_orders, set_stub, stub
 
 SUCCESS = ConsumeStatus.CONSUME_SUCCESS
 DEAD = context("outbox-dead-letters", MessageQueue(dlq_topic("billing"), "broker-a", 0))
 
 
-def give_up(engine, *ids):
-    assert DeadLetterListener(engine)([message(each, times=17) for each in ids], DEAD) is SUCCESS
+def give_up(engine, *ids, offset=0):
+    assert DeadLetterListener(engine)([message(each, offset, times=17) for each in ids], DEAD) is SUCCESS
+
+
+def retry(engine):
+    with engine.begin() as connection:
+        operator.retry(connection, "1", operator="ann", reason="the bank is back")
 
 
 def add_groups(engine, message_id, **statuses):
@@ -40,7 +47,8 @@ def test_w18_a_dead_letter_leaves_its_stub_to_a_human_and_tells_once(engine):
     give_up(engine, "1")
     give_up(engine, "1")
     assert (stub(engine, "1").is_manual, stub(engine, "2").is_manual) == (True, False)
-    assert alarms(engine) == [("DEAD_LETTER", "1", "group billing gave it up after 17 deliveries")]
+    [alarm] = alarms(engine)
+    assert alarm == ("DEAD_LETTER", "1", "group billing gave it up after 17 deliveries: dead letter broker-a/0")
 
 
 @pytest.mark.parametrize("status", ["CONFIRMED", "VOIDED"])
@@ -73,11 +81,44 @@ def test_what_no_outbox_sent_changes_nothing(engine):
 def test_a_stub_that_is_sent_again_by_hand_and_given_up_again_is_told_again(engine):
     place_orders(engine, "1")
     give_up(engine, "1")
-    with engine.begin() as connection:
-        operator.retry(connection, "1", operator="ann", reason="the bank is back")
+    retry(engine)
     assert not stub(engine, "1").is_manual
-    give_up(engine, "1")
+    give_up(engine, "1", offset=1)
     assert (stub(engine, "1").is_manual, len(alarms(engine))) == (True, 2)
+
+
+def test_a_dead_letter_that_was_mended_and_comes_again_takes_the_stub_from_nobody(engine):
+    """As when its listener died before its offset was stored, or reads from the beginning."""
+    place_orders(engine, "1")
+    give_up(engine, "1", offset=4)
+    retry(engine)
+    give_up(engine, "1", offset=4)
+    assert (stub(engine, "1").is_manual, len(alarms(engine))) == (False, 1)
+    give_up(engine, "1", offset=5)
+    retry(engine)
+    for offset in (4, 5):
+        give_up(engine, "1", offset=offset)
+    assert (stub(engine, "1").is_manual, len(alarms(engine))) == (False, 2)
+
+
+def test_a_dead_letter_that_is_sent_again_has_its_effect_and_ends_its_alarm(engine):
+    """By `job redrive`, which leaves its stub to a human; the effect says that it needs none."""
+    place_orders(engine, "1")
+    give_up(engine, "1")
+    assert ApplyOnce(engine, book)([message("1", 9)], context()) is SUCCESS
+    assert (booked(engine), stub(engine, "1").status, stub(engine, "1").is_manual) == (["1"], "CONFIRMED", False)
+    with engine.begin() as connection:
+        close_settled(connection)
+        assert open_alarms(connection, 9) == []
+    give_up(engine, "1", offset=1)      # of another copy
+    assert (stub(engine, "1").is_manual, len(alarms(engine))) == (False, 1)
+
+
+def test_a_dead_letter_that_fails_again_when_it_is_sent_again_stays_with_the_human(engine):
+    place_orders(engine, "1")
+    give_up(engine, "1")
+    give_up(engine, "1", offset=1)
+    assert (stub(engine, "1").is_manual, len(alarms(engine))) == (True, 1)
 
 
 async def test_dead_letters_of_a_broker_reach_their_stubs(engine, regulus_server):

@@ -19,7 +19,7 @@ from .shop import book, booked, place_orders, set_stub, stub
 from .test_inbox import KeptClaims
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
-OURS, THEIRS, FREE = "ours", "theirs", "free"
+OURS, THEIRS, FREE, DONE = "ours", "theirs", "free", "done"
 KEY = "regulus:claim:billing:1"
 
 
@@ -33,6 +33,9 @@ class GateInMemory:
 
     def take(self):
         self.claims.held["1"] = THEIRS
+
+    def finish(self):
+        self.claims.finish("1", self.claims.win("1"))
 
     def is_kept_beyond_resends(self):
         return "1" in self.claims.done
@@ -55,6 +58,9 @@ class GateOfRedis:
 
     def take(self):
         self._redis.set(KEY, THEIRS)
+
+    def finish(self):
+        self.claims.finish("1", self.claims.win("1"))
 
     def is_kept_beyond_resends(self):
         return self._redis.pttl(KEY) > ResendPolicy().horizon_ms
@@ -79,7 +85,7 @@ class Decision:
     """A row of the table: what is given, and what follows."""
 
     number: str
-    claim: str              # whose it becomes: OURS is won, THEIRS is lost
+    claim: str              # whose it becomes: OURS is won, THEIRS is lost; DONE: somebody finished it
     stub: str | None        # None: missing
     fails: bool = False
     reply: ConsumeStatus
@@ -144,6 +150,8 @@ def test_a_delivery_is_decided_as_the_table_says(engine, gate, row):
         commit(engine, row.stub)
     if row.claim == THEIRS:
         gate.take()
+    elif row.claim == DONE:
+        gate.finish()
     assert reply(ApplyOnce(engine, fails if row.fails else book, claims=gate.claims)) is row.reply
     assert (stub(engine, "1").status if row.stub else None) == row.then
     assert booked(engine) == ["1"] * row.effects
@@ -237,3 +245,47 @@ def test_d14_a_holder_whose_claim_ended_commits_only_what_is_unconfirmed(engine,
     assert reply(ApplyOnce(engine, book, claims=claims)) is SUCCESS
     assert (booked(engine), stub(engine, "1").status) == ([] if is_confirmed else ["1"], "CONFIRMED")
     assert gate.key() == THEIRS
+
+
+INBOX = [
+    Decision(number="D1", claim=OURS, stub=None, reply=SUCCESS, then=None, effects=1, is_received=False, key=OURS,
+             outcome="APPLIED"),
+    Decision(number="D3", claim=OURS, stub="CONFIRMED", reply=SUCCESS, then="CONFIRMED", is_received=False, key=OURS,
+             outcome="DONE"),
+    Decision(number="D7", claim=THEIRS, stub="CONFIRMED", reply=SUCCESS, then="CONFIRMED", is_received=False,
+             key=THEIRS, outcome="DONE"),
+    Decision(number="D8", claim=THEIRS, stub=None, reply=LATER, then=None, is_received=True, key=THEIRS,
+             outcome="BUSY"),
+    Decision(number="D15", claim=DONE, stub="CONFIRMED", reply=SUCCESS, then="CONFIRMED", is_received=False, key=OURS,
+             outcome="DONE"),
+    Decision(number="D16", claim=DONE, stub=None, reply=SUCCESS, then=None, effects=1, is_received=False, key=OURS,
+             outcome="APPLIED"),
+]
+"""With a database of the consumer's own. `stub`: whether its inbox has a row."""
+
+
+class Told:
+    """The way to the stub's database."""
+
+    def __init__(self):
+        self.ids = []
+
+    def confirm(self, message_id, consumer_group):
+        self.ids.append(message_id)
+
+
+@pytest.mark.parametrize("row", INBOX, ids=lambda row: row.number)
+def test_with_two_databases_a_delivery_is_decided_as_the_table_says(engine, gate, row):
+    """What is done is told to the stub's database by each copy, whoever has the claim: the first may have died."""
+    told = Told()
+    if row.stub:
+        ApplyOnce(engine, lambda connection, message: None, confirms=Told())([message("1")], context())
+    if row.claim == THEIRS:
+        gate.take()
+    elif row.claim == DONE:
+        gate.finish()
+    assert reply(ApplyOnce(engine, book, claims=gate.claims, confirms=told)) is row.reply
+    assert booked(engine) == ["1"] * row.effects
+    assert told.ids == ["1"] * (row.reply is SUCCESS)
+    before = ["APPLIED"] if row.stub else []
+    assert (is_received(engine), gate.key(), outcomes(engine)) == (row.is_received, row.key, [*before, row.outcome])

@@ -24,6 +24,9 @@ def order(message_id):
         cursor.execute("INSERT INTO orders(id) VALUES (%%s)", [message_id])
     outbox.add(connection, Message("orders", b"one tea", "new"), message_id=message_id)
 
+def order_without_django(message_id):
+    outbox.add(connection, Message("orders", b"one tea", "new"), message_id=message_id)
+
 with transaction.atomic():
     order("kept")
     with transaction.atomic():
@@ -42,6 +45,16 @@ with transaction.atomic():
             raise RuntimeError
     except RuntimeError:
         pass
+try:
+    with transaction.atomic(durable=True):
+        order("beside-what-broke")
+        try:
+            with transaction.atomic(savepoint=False):
+                raise RuntimeError
+        except RuntimeError:
+            order_without_django("behind-what-broke")
+except transaction.TransactionManagementError:
+    pass
 try:
     outbox.add(connection, Message("orders", b"one tea"))
 except ReliabilityRefused as error:

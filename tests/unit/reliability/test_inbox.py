@@ -62,6 +62,10 @@ class KeptClaims:
         self.held[message_id] = "ours"
         return "ours"
 
+    def is_done(self, message_id):
+        self._answer()
+        return message_id in self.done
+
     def release(self, message_id, token):
         self._answer()
         if self.held.get(message_id) == token:

@@ -13,6 +13,7 @@ from regulus.reliability.inbox import apply_once_async
 
 from .deliveries import context, message, rows
 from .shop import booked, bookings, place_orders, set_stub, stub
+from .test_decision_table import Told
 from .test_inbox import KeptClaims
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
@@ -71,6 +72,19 @@ async def test_a_claim_that_is_anothers_is_left_alone(engine, asynchronous):
     set_stub(engine, "1", status="VOIDED")
     assert await listener([message("1")], context()) is SUCCESS
     assert booked(engine) == []
+
+
+async def test_with_two_databases_a_claim_is_no_effect_and_what_is_done_is_told_again(engine, asynchronous):
+    told, claims = Told(), KeptClaims({"1": "theirs"})
+    listener = apply_once_async(asynchronous, claims=claims, confirms=told)(book)
+    assert await listener([message("1")], context()) is LATER
+    assert (booked(engine), told.ids) == ([], [])
+    claims.done.add("1")        # says Redis, and no row
+    assert await listener([message("1")], context()) is SUCCESS
+    claims.done.clear()
+    assert await listener([message("1")], context()) is SUCCESS
+    assert (booked(engine), told.ids) == (["1"], ["1", "1"])
+    assert rows(engine, tables.attempts, "attempt_id", "outcome")[-1][1] == "DONE"
 
 
 async def test_what_nobody_committed_is_parked(asynchronous):

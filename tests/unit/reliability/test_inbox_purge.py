@@ -9,6 +9,7 @@ from regulus.reliability.inbox_purge import INBOX_KEEP_MS, purge_inbox
 from regulus.reliability.retry_policy import ResendPolicy
 
 from .deliveries import rows
+from .shop import place_orders, set_stub
 
 DAY_MS = 86_400_000
 PLACE = {"broker_name": "broker-a", "queue_id": 0, "queue_offset": 7}
@@ -42,6 +43,23 @@ def test_what_one_group_applied_lately_stays_though_another_did_long_ago(engine)
     assert purge_inbox(engine) == 1
     for table in (tables.inbox, tables.message_log):
         assert rows(engine, table, "consumer_group") == [("stock",)]
+
+
+def test_the_proofs_of_a_services_own_stubs_stay_as_long_as_these(engine):
+    """Its stubs are kept longer than the inbox of what it consumes."""
+    place_orders(engine, "own")
+    set_stub(engine, "own", status="CONFIRMED")
+    for message_id in ("own", "another's"):
+        apply(engine, message_id, INBOX_KEEP_MS + 60_000)
+    assert purge_inbox(engine) == 2
+    assert rows(engine, tables.attempts, "message_id") == [("own",)]
+
+
+def test_a_database_without_an_outbox_is_purged(engine):
+    apply(engine, "1", INBOX_KEEP_MS + 60_000)
+    tables.stubs.drop(engine)
+    assert purge_inbox(engine) == 1
+    assert rows(engine, tables.attempts, "message_id") == []
 
 
 def test_what_copies_may_still_come_of_is_not_removed(engine):

@@ -6,13 +6,12 @@ docs/crash_points.md says which window each point shows.
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine
 
 from regulus.reliability import operator, tables
 from regulus.testing.crash_points import POINTS, check_once, kill_at, named, of_steps, run
 
 from .deliveries import rows
-from .shop import booked, shop, stub
+from .shop import booked, stub
 from .worker import BEHIND, finish, work
 
 STEPS = of_steps("P1", "P2", "P3", "P4", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "OFFSET")
@@ -59,16 +58,21 @@ def test_killed_while_an_effect_fails_it_is_tried_again_and_booked_once(engine, 
 @pytest.mark.parametrize(("point", "tells_by_message"), [
     *[pytest.param(named(name), False, id=f"{name}, over a connection") for name in TOLD],
     *[pytest.param(named(name), True, id=f"{name}, by a message") for name in TOLD if not name.endswith("C6")]])
-def test_with_two_databases_a_confirmation_that_died_is_made_again(engine, setting, tmp_path, point, tells_by_message):
-    own = create_engine(f"sqlite:///{tmp_path / 'own.sqlite'}")
-    with own.begin() as connection:
-        tables.create(connection)
-        shop.create_all(connection)
+def test_with_two_databases_a_confirmation_that_died_is_made_again(engine, setting, own, point, tells_by_message):
     setting = replace(setting, own_database=str(own.url), tells_by_message=tells_by_message)
     kill_at(point, work, setting, message_id="1")
     run(finish, setting)
     check(engine, own)
-    own.dispose()
+
+
+@at(*CLAIMED, "before TELL", "after TELL")
+def test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept(engine, setting, own, claims_address,
+                                                                             point):
+    """The one that died has its claim still when the next copy comes."""
+    setting = replace(setting, own_database=str(own.url), claims=claims_address, lease_ms=500)
+    kill_at(point, work, setting, message_id="1")
+    run(finish, setting)
+    check(engine, own)
 
 
 @at(*PARKING)

@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, create_engine, delete, insert, update
+from sqlalchemy import Engine, create_engine, delete, insert, select, update
 
 from regulus.reliability import ledger, tables
 from regulus.reliability.inbox_purge import purge_inbox
 from regulus.reliability.retry_policy import BROKER_KEEPS_MS, KEEP_MS, RETRIES_MS
+from regulus.reliability.settled import settled
 from regulus.reliability.stub_purge import purge_stubs
 
 from .shop import make_due, place_orders, set_stub
@@ -55,7 +56,33 @@ def name_groups(engine, message_id, **status):
             {"message_id": message_id, "consumer_group": group, "status": each} for group, each in status.items()])
 
 
+def clock(*databases):
+    """The latest of their times."""
+    times = []
+    for engine in databases:
+        with engine.connect() as connection:
+            times.append(connection.execute(select(tables.now_ms())).scalar_one())
+    return max(times)
+
+
+def settle(*databases):
+    """Until all that was written so far is behind what an audit sees."""
+    written, deadline = clock(*databases), time.monotonic() + 60
+    for engine in databases:
+        with engine.connect() as connection:
+            while settled(connection, tables.stubs).time_ms <= written:
+                assert time.monotonic() < deadline
+
+
 def audited(engine, effects=None, since=EVER[0], until=EVER[1]):
+    """An audit that saw all that was written before: a statement that somebody carries out holds one back, too."""
+    written, deadline = clock(*filter(None, (engine, effects))), time.monotonic() + 60
+    while (found := audited_now(engine, effects, since, until)).until_ms <= min(written, until - 1):
+        assert time.monotonic() < deadline
+    return found
+
+
+def audited_now(engine, effects=None, since=EVER[0], until=EVER[1]):
     with engine.connect() as connection:
         if effects is None:
             return ledger.audit(connection, since, until)
@@ -227,6 +254,26 @@ def test_proofs_outlive_the_stubs_whose_copies_go_on(engine, effects):
     purge_stubs(engine)
     purge_inbox(effects)
     assert audited(engine, effects).verdict() == "1 committed = 1 applied, 0 lost, 0 doubled"
+
+
+def test_what_is_removed_while_an_audit_reads_is_not_lost(engine):
+    """Its proofs went with it, between the page of stubs and theirs."""
+    place_orders(engine, "1", "2")
+    for each in "12":
+        set_stub(engine, each, status=tables.CONFIRMED)
+        delivered(engine, each)
+    set_stub(engine, "1", create_time=NOW - KEEP_MS - HOUR_MS, resend_time=NOW - KEEP_MS - HOUR_MS)
+    settle(engine)
+    read = ledger._proofs
+
+    def purged_before(databases, ids):
+        assert purge_stubs(engine).stubs == 1
+        return read(databases, ids)
+
+    with engine.execution_options(isolation_level="READ COMMITTED" if engine.dialect.name != "sqlite" else
+                                  "SERIALIZABLE").connect() as connection, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "_proofs", purged_before)
+        assert ledger.audit(connection, *EVER).verdict() == "1 committed = 1 applied, 0 lost, 0 doubled"
 
 
 def test_all_pages_of_an_inbox_are_looked_at(engine, effects):

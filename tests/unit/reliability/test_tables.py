@@ -66,9 +66,9 @@ def test_each_look_at_what_is_due_uses_its_index(engine, which, index):
 
 
 @pytest.mark.parametrize("table", tables.metadata.sorted_tables, ids=str)
-def test_mysql_tells_letters_apart_in_every_table(table):
+def test_mysql_tells_letters_apart_and_keeps_transactions_in_every_table(table):
     assert str(CreateTable(table).compile(dialect=mysql.dialect())).strip().endswith(
-        ")CHARSET=utf8mb4 COLLATE utf8mb4_bin")
+        ")CHARSET=utf8mb4 ENGINE=InnoDB COLLATE utf8mb4_bin")
 
 
 def test_mysql_gets_room_for_bodies():

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import delete, text
 
 from regulus.client.admin import Admin
 from regulus.client.listener import ConsumeStatus
@@ -16,7 +16,7 @@ from regulus.testing.crash_points import check_once, held_at, kill_at, named, ru
 
 from .consumed import wait_until
 from .deliveries import context, message, rows
-from .shop import book, booked, place_orders, stub
+from .shop import book, booked, bookings, place_orders, set_stub, stub
 from .test_kills import at, check
 from .worker import BEHIND, GROUP, claims_of, finish, work
 
@@ -154,6 +154,19 @@ def test_w24_a_retry_that_dies_moves_no_watermark(engine, setting, point):
     run(finish, setting)
     check(engine)
     assert [topic for topic, in rows(engine, tables.watermarks, "topic")] == ["orders"]
+
+
+def test_w25_what_the_database_lost_and_the_claims_call_done_is_applied_again(engine, setting, claims_address):
+    """As behind a commit that did not wait for the disk, or for the replica that is the primary now."""
+    setting = replace(setting, claims=claims_address)
+    run(finish, setting)
+    assert claims_of(setting).is_done("1")
+    with engine.begin() as connection:
+        connection.execute(delete(bookings).where(bookings.c.order_id == "1"))
+        connection.execute(delete(tables.attempts).where(tables.attempts.c.message_id == "1"))
+    set_stub(engine, "1", status="UNCONFIRMED", resend_time=0)
+    run(finish, setting)
+    check(engine)
 
 
 @at("during P2", "during P4", "during C2", "during C5", "before C6")

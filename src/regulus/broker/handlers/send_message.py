@@ -172,8 +172,11 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
             return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, MARKED_IN_BATCH)
         if _UNIQUE_KEY not in properties:
             properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
+        own_key = properties[_UNIQUE_KEY]
         properties.update(header.properties)
         properties.update(facts.stamp)
+        # The batch of a Java client has a key, too, by which RocketMQ makes all its messages known for one.
+        properties[_UNIQUE_KEY] = own_key
         message = _message(header, topic, body, properties, queue_id, flag, peer.remote, store_host)
         messages.append(message)
     if not messages:

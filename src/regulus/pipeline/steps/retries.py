@@ -6,9 +6,10 @@ try under `%DLQ%group`. All copies keep the message's id and carry in RETRY_TOPI
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from regulus.model import message_properties as names
 from regulus.model.topics import DLQ_PREFIX, SCHEDULE_TOPIC
 from regulus.pipeline.steps.message_facts import also, business_key, group_of, home_topic, milliseconds, percentiles
 
@@ -34,9 +35,9 @@ def failed_copies(messages: DataFrame, cause_properties: Sequence[str] = CAUSE_P
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, tags, properties, born_time, store_time,
     reconsume_times, origin_topic, origin_message_id`, of the topics `%RETRY%group`, `%DLQ%group` and, so that what
     waits is seen, `SCHEDULE_TOPIC_XXXX`; other rows are passed over.
-    Returns `consumer_group, topic` (where the message first was), `identity` (its id, else its first copy's),
-    `key, tags, tries int, kind` (`retry`, `parked`, `dead letter`), `cause` (null when no property says it),
-    `born_time, store_time, broker_name, stored_in, queue_id, queue_offset`.
+    Returns `consumer_group, topic` (where the message first was), `identity` (its id, else its first copy's), `origin`
+    (its first copy's place, null of what was popped), `key, tags, tries int, kind` (`retry`, `parked`, `dead letter`),
+    `cause` (null when no property says it), `born_time, store_time, broker_name, stored_in, queue_id, queue_offset`.
     """
     home = home_topic()
     kind = F.when(F.col("topic") == SCHEDULE_TOPIC, "parked").when(home.startswith(DLQ_PREFIX), DEAD).otherwise("retry")
@@ -44,6 +45,7 @@ def failed_copies(messages: DataFrame, cause_properties: Sequence[str] = CAUSE_P
         group_of(home).alias("consumer_group"),
         F.coalesce("origin_topic", home).alias("topic"),
         F.coalesce("message_id", "origin_message_id", "keys").alias("identity"),
+        F.col("properties")[names.ORIGIN_MESSAGE_ID].alias("origin"),
         business_key().alias("key"), "tags",
         F.col("reconsume_times").alias("tries"), kind.alias("kind"), stated_cause(cause_properties).alias("cause"),
         "born_time", "store_time", "broker_name", F.col("topic").alias("stored_in"), "queue_id", "queue_offset")
@@ -127,11 +129,17 @@ def _with_reached(copies: DataFrame, progress: DataFrame | None) -> DataFrame:
 
 
 def _by_message(copies: DataFrame) -> DataFrame:
-    """One row per group and message. `tries` of a dead letter counts the last failure, which no retry followed."""
+    """One row per group and message. `tries` of a dead letter counts the last failure, which no retry followed.
+
+    The messages of a batch of Java's client 5 have one id where RocketMQ stored them. Their keys tell them apart, and
+    where their first copies were, if all copies say that: of what was popped only a dead letter names one.
+    """
     dead, retry, parked = (F.col("kind") == kind for kind in (DEAD, "retry", "parked"))
     last_cause = F.max_by("cause", F.when(F.col("cause").isNotNull(), F.col("store_time")))
-    return copies.groupBy("consumer_group", "topic", "identity").agg(
-        F.first("key", ignorenulls=True).alias("key"),
+    of_id = ["consumer_group", "topic", "identity", "key"]
+    all_say = F.count("origin").over(Window.partitionBy(of_id)) == F.count("*").over(Window.partitionBy(of_id))
+    first_copy = F.when(all_say, F.col("origin")).alias("first_copy")
+    return also(copies, first_copy).groupBy(*of_id, "first_copy").agg(
         F.first("tags", ignorenulls=True).alias("tags"),
         F.coalesce(F.max(F.when(dead, F.col("tries") - 1)), F.max("tries")).alias("tries"),
         F.coalesce(F.max(F.when(retry, F.col("tries"))), F.lit(0)).alias("tries_delivered"),

@@ -17,7 +17,7 @@ from regulus.reliability import tables
 VERSION_TABLE = "regulus_version"
 _BROUGHT: tuple[tuple[str, Callable[[Inspector], bool]], ...] = (
     ("0001", lambda found: found.has_table("regulus_stub")),
-    ("0002", lambda found: found.has_table("regulus_alarm")),
+    ("0002", lambda found: all(map(found.has_table, tables.metadata.tables))),
     ("0003", lambda found: _has_column(found, "regulus_alarm", "due_time")),
     ("0004", lambda found: any(index["name"] == "regulus_stub_new" for index in found.get_indexes("regulus_stub"))),
     ("0005", lambda found: _has_column(found, "regulus_stub", "first_send_time")),
@@ -38,8 +38,7 @@ def upgrade(connection: Connection) -> tuple[str | None, str]:
     if before is None and (present := _made_without_versions(connection)) is not None:
         command.stamp(config, present)
     command.upgrade(config, "head")
-    for index in tables.stubs.indexes:      # of a table that was there when `tables.create` made the others
-        index.create(connection, checkfirst=True)
+    tables.create_indexes(connection)       # of a table that was there when `tables.create` made the others
     tables.check(connection, *tables.metadata.sorted_tables)
     now = _version(connection)
     assert now is not None

@@ -42,6 +42,29 @@ def test_a_message_ends_as_dead_letter_or_applied_or_is_not_known(spark: "SparkS
         (70, None), (None, 30)]
 
 
+def test_the_messages_of_a_java_batch_are_counted_each(spark: "SparkSession") -> None:
+    """They have one id, and here no keys either."""
+    from regulus.pipeline.steps.retries import retry_outcomes
+
+    def of_batch(topic: str, number: int, tries: int, **more: Any) -> dict[str, Any]:
+        return copy(topic, "batch", tries, keys=None, properties={"ORIGIN_MESSAGE_ID": f"place-{number}"}, **more)
+
+    messages = table(spark, [*[of_batch("%RETRY%g", number, 1) for number in range(3)], of_batch("%DLQ%g", 0, 2),
+                             of_batch("%DLQ%g", 1, 2)])
+    assert outcomes(retry_outcomes(messages)) == [
+        ("g", "t", "batch", 1, "dead letter", "given up after retries"),
+        ("g", "t", "batch", 1, "dead letter", "given up after retries"), ("g", "t", "batch", 1, "unknown", None)]
+
+
+def test_a_dead_letter_of_what_was_popped_is_its_retries_message(spark: "SparkSession") -> None:
+    """Only when it is given up is it noted where its last copy was."""
+    from regulus.pipeline.steps.retries import retry_outcomes
+
+    messages = table(spark, [copy("%RETRY%g", "m", 1), copy("%RETRY%g", "m", 2),
+                             copy("%DLQ%g", "m", 3, properties={"ORIGIN_MESSAGE_ID": "of the second retry"})])
+    assert outcomes(retry_outcomes(messages)) == [("g", "t", "m", 2, "dead letter", "given up after retries")]
+
+
 @pytest.mark.parametrize("limit", [3, None])
 def test_what_ended_before_the_groups_limit_has_not_used_up_its_retries(spark: "SparkSession",
                                                                         limit: int | None) -> None:

@@ -4,6 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from regulus.reliability.migrations import steps
+
 revision = "0001"
 down_revision = None
 
@@ -11,7 +13,7 @@ _ID = sa.String(128).with_variant(mysql.VARCHAR(128, charset="utf8mb4", collatio
 
 
 def upgrade() -> None:
-    op.create_table(
+    steps.create_table(
         "regulus_stub",
         sa.Column("message_id", _ID, primary_key=True),
         sa.Column("topic", sa.String(127), nullable=False),
@@ -30,7 +32,7 @@ def upgrade() -> None:
         sa.Column("is_manual", sa.Boolean, nullable=False, server_default=sa.false()),
         sa.Column("version", sa.Integer, nullable=False),
         sa.CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_stub_status"))
-    op.create_index("regulus_stub_due", "regulus_stub", ["status", "resend_time"],
+    steps.create_index("regulus_stub_due", "regulus_stub", ["status", "resend_time"],
                     postgresql_where=sa.text("status = 'UNCONFIRMED' AND NOT is_manual"),
                     sqlite_where=sa.text("status = 'UNCONFIRMED' AND is_manual = 0"))
 

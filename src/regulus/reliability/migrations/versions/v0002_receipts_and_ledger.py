@@ -4,6 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from regulus.reliability.migrations import steps
+
 revision = "0002"
 down_revision = "0001"
 
@@ -15,22 +17,22 @@ _TABLES = ("regulus_alarm", "regulus_action", "regulus_attempt", "regulus_waterm
 
 
 def upgrade() -> None:
-    op.create_index("regulus_stub_time", "regulus_stub", ["create_time", "message_id"])
-    op.create_table(
+    steps.create_index("regulus_stub_time", "regulus_stub", ["create_time", "message_id"])
+    steps.create_table(
         "regulus_confirmation",
         sa.Column("message_id", _ID, primary_key=True),
         sa.Column("consumer_group", _GROUP, primary_key=True),
         sa.Column("status", sa.String(11), nullable=False),
         sa.Column("confirm_time", sa.BigInteger),
         sa.CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_confirmation_status"))
-    op.create_table(
+    steps.create_table(
         "regulus_inbox",
         sa.Column("message_id", _ID, primary_key=True),
         sa.Column("consumer_group", _GROUP, primary_key=True),
         *_position(nullable=False),
         sa.Column("apply_time", sa.BigInteger, nullable=False))
-    op.create_index("regulus_inbox_time", "regulus_inbox", ["apply_time"])
-    op.create_table(
+    steps.create_index("regulus_inbox_time", "regulus_inbox", ["apply_time"])
+    steps.create_table(
         "regulus_message_log",
         sa.Column("message_id", _ID, primary_key=True),
         sa.Column("consumer_group", _GROUP, primary_key=True),
@@ -39,7 +41,7 @@ def upgrade() -> None:
         sa.Column("reconsume_times", sa.Integer, nullable=False),
         sa.Column("create_time", sa.BigInteger, nullable=False),
         sa.Column("receive_time", sa.BigInteger, nullable=False))
-    op.create_table(
+    steps.create_table(
         "regulus_watermark",
         sa.Column("consumer_group", _GROUP, primary_key=True),
         sa.Column("topic", sa.String(127), primary_key=True),
@@ -47,7 +49,7 @@ def upgrade() -> None:
         sa.Column("queue_id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("queue_offset_max", sa.BigInteger, nullable=False),
         sa.Column("move_time", sa.BigInteger, nullable=False))
-    op.create_table(
+    steps.create_table(
         "regulus_attempt",
         sa.Column("attempt_id", _NUMBERED, primary_key=True, autoincrement=True),
         sa.Column("message_id", _ID, nullable=False),
@@ -60,9 +62,9 @@ def upgrade() -> None:
         sa.Column("outcome", sa.String(16), nullable=False),
         sa.Column("detail", sa.String(500)),
         sa.CheckConstraint("kind IN ('SEND', 'DELIVERY')", name="regulus_attempt_kind"))
-    op.create_index("regulus_attempt_message", "regulus_attempt", ["message_id"])
-    op.create_index("regulus_attempt_time", "regulus_attempt", ["begin_time"])
-    op.create_table(
+    steps.create_index("regulus_attempt_message", "regulus_attempt", ["message_id"])
+    steps.create_index("regulus_attempt_time", "regulus_attempt", ["begin_time"])
+    steps.create_table(
         "regulus_action",
         sa.Column("action_id", _NUMBERED, primary_key=True, autoincrement=True),
         sa.Column("message_id", _ID, nullable=False),
@@ -71,8 +73,8 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(500), nullable=False),
         sa.Column("action_time", sa.BigInteger, nullable=False),
         sa.CheckConstraint("action IN ('RETRY', 'VOID', 'CONFIRM')", name="regulus_action_action"))
-    op.create_index("regulus_action_message", "regulus_action", ["message_id"])
-    op.create_table(
+    steps.create_index("regulus_action_message", "regulus_action", ["message_id"])
+    steps.create_table(
         "regulus_alarm",
         sa.Column("alarm_id", _NUMBERED, primary_key=True, autoincrement=True),
         sa.Column("kind", sa.String(32), nullable=False),

@@ -3,12 +3,14 @@
 import sqlalchemy as sa
 from alembic import op
 
+from regulus.reliability.migrations import steps
+
 revision = "0003"
 down_revision = "0002"
 
 
 def upgrade() -> None:
-    op.add_column("regulus_alarm", sa.Column("due_time", sa.BigInteger, nullable=False, server_default="0"))
+    steps.add_column("regulus_alarm", sa.Column("due_time", sa.BigInteger, nullable=False, server_default="0"))
 
 
 def downgrade() -> None:

@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from regulus.reliability.migrations import steps
+
 revision = "0004"
 down_revision = "0003"
 
@@ -11,7 +13,7 @@ _WAITS = {"postgresql": "status = 'UNCONFIRMED' AND NOT is_manual",
 
 
 def upgrade() -> None:
-    op.drop_index("regulus_stub_due", "regulus_stub")
+    steps.drop_index("regulus_stub_due", "regulus_stub")
     _create("regulus_stub_due", ["status", "resend_time"], " AND send_count > 0")
     _create("regulus_stub_new", ["status", "send_count", "resend_time"], " AND send_count = 0")
 
@@ -23,5 +25,5 @@ def downgrade() -> None:
 
 
 def _create(name: str, columns: list[str], and_where: str) -> None:
-    op.create_index(name, "regulus_stub", columns, postgresql_where=sa.text(_WAITS["postgresql"] + and_where),
+    steps.create_index(name, "regulus_stub", columns, postgresql_where=sa.text(_WAITS["postgresql"] + and_where),
                     sqlite_where=sa.text(_WAITS["sqlite"] + and_where))

@@ -3,12 +3,14 @@
 import sqlalchemy as sa
 from alembic import op
 
+from regulus.reliability.migrations import steps
+
 revision = "0006"
 down_revision = "0005"
 
 
 def upgrade() -> None:
-    op.add_column("regulus_inbox", sa.Column("digest", sa.String(16)))
+    steps.add_column("regulus_inbox", sa.Column("digest", sa.String(16)))
 
 
 def downgrade() -> None:

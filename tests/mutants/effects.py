@@ -1,0 +1,126 @@
+"""Faults around effects: done by hearsay, one effect for many messages, audits and tables that hide what is missing."""
+
+from tests.mutants import Mutant
+
+_APPLYING = "regulus/reliability/applying.py"
+_CLAIMS = "regulus/reliability/claims.py"
+_INBOX = "regulus/reliability/inbox.py"
+_JUDGES = "regulus/reliability/judges.py"
+
+_SEND = "regulus/broker/handlers/send_message.py"
+_DUPLICATES = "regulus/pipeline/steps/duplicates.py"
+_RETRIES = "regulus/pipeline/steps/retries.py"
+_LOG = "regulus/reliability/delivery_log.py"
+
+_SETTLED = "regulus/reliability/settled.py"
+_TABLES = "regulus/reliability/tables.py"
+_MIGRATIONS = "regulus/reliability/migrations/__init__.py"
+_STEPS = "regulus/reliability/migrations/steps.py"
+_DEAD_LETTERS = "regulus/reliability/dead_letters.py"
+_INBOX_PURGE = "regulus/reliability/inbox_purge.py"
+_LEDGER = "regulus/reliability/ledger.py"
+
+_SETTLED_TESTS = ("tests/unit/reliability/test_settled.py",)
+_TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
+_ASYNC_TESTS = ("tests/unit/reliability/test_inbox_async.py",)
+_CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
+_REDIS_TESTS = ("tests/interop/test_redis_claims.py",)
+_KILLED_HOLDER = ("tests/unit/reliability/test_kills.py::"
+                  "test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept"
+                  "[sqlite-a file-during C5]")
+
+MUTANTS = [
+    Mutant(name="an effect without a row of the inbox is done", path=_JUDGES,
+           old="        if applied is None:\n            return Outcome.BUSY", new="        if applied is None:\n"
+               "            return Outcome.DONE", tests=_TABLE_TESTS),
+    Mutant(name="a holder that was killed is done, with two databases", path=_JUDGES,
+           old="        if applied is None:\n            return Outcome.BUSY", new="        if applied is None:\n"
+               "            return Outcome.DONE", tests=(_KILLED_HOLDER,)),
+    Mutant(name="rows of the inbox without a digest are of other messages", path=_JUDGES,
+           old="applied.digest not in (None, _digest(delivery))", new="applied.digest != _digest(delivery)",
+           tests=_CONFIRMS_TESTS),
+    Mutant(name="done in Redis is held", path=_APPLYING,
+           old=" or self._claims.is_done(delivery.message_id) or None", new="", tests=_TABLE_TESTS),
+    Mutant(name="held in Redis is done", path=_CLAIMS,
+           old="self._client.eval, _IS_DONE, 1, self._prefix + message_id, _DONE) == 1",
+           new="self._client.exists, self._prefix + message_id) == 1", tests=_REDIS_TESTS),
+    Mutant(name="the key of what is done stays a holder's", path=_CLAIMS,
+           old="redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])", new="redis.call('PEXPIRE', KEYS[1], ARGV[3])",
+           tests=_REDIS_TESTS),
+    Mutant(name="another's claim is called done", path=_CLAIMS,
+           old="if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET'",
+           new="if redis.call('GET', KEYS[1]) then redis.call('SET'", tests=_REDIS_TESTS),
+    Mutant(name="a copy whose claim is another's tells the stub's database nothing", path=_INBOX,
+           old="        if outcome in SETTLED:\n            self._confirm(delivery)",
+           new="        if token and outcome in SETTLED:\n            self._confirm(delivery)", tests=_TABLE_TESTS),
+    Mutant(name="a coroutine whose claim is another's makes the effect", path=_INBOX,
+           old="call_here(_in_place_async, self._decide if token else self._see, delivery, begun)",
+           new="call_here(_in_place_async, self._decide, delivery, begun)", tests=_ASYNC_TESTS),
+    # --- batches of Java --------------------------------------------------------------------------------------------
+    Mutant(name="all messages of a batch are stored by the key of the batch", path=_SEND,
+           old="        properties[_UNIQUE_KEY] = own_key\n", new="", tests=("tests/golden/test_batches.py",)),
+    Mutant(name="a batch is one message by its unique key", path=_LOG,
+           old="    message_id = message.properties.get(names.BUSINESS_ID, \"\")",
+           new="    message_id = message.properties.get(names.UNIQUE_KEY, \"\")",
+           tests=("tests/unit/reliability/test_java_batches.py",)),
+    Mutant(name="what has no business id goes by its unique key", path=_LOG,
+           old="    message_id = message.properties.get(names.BUSINESS_ID, \"\")",
+           new="    message_id = message.properties.get(names.BUSINESS_ID, message.message_id)",
+           tests=("tests/unit/reliability/test_java_batches.py",)),
+    Mutant(name="a batch is one message that was sent again and again", path=_DUPLICATES,
+           old=".groupBy(\"topic\", \"message_id\", \"nth\")",
+           new=".withColumn(\"nth\", F.lit(1)).groupBy(\"topic\", \"message_id\", \"nth\")",
+           tests=("tests/unit/pipeline/steps/test_duplicates.py",)),
+    Mutant(name="of a batch that failed one message is counted", path=_RETRIES,
+           old=".groupBy(*of_id, \"first_copy\")", new=".groupBy(*of_id)",
+           tests=("tests/unit/pipeline/steps/test_retries.py",)),
+    Mutant(name="the dead letter of what was popped is another message", path=_RETRIES,
+           old="F.when(all_say, F.col(\"origin\"))", new="F.col(\"origin\")",
+           tests=("tests/unit/pipeline/steps/test_retries.py",)),
+    # --- audits -----------------------------------------------------------------------------------------------------
+    Mutant(name="an audit ends at the present, whoever writes", path=_SETTLED,
+           old="    if since is None or since >= latest:", new="    if True:", tests=_SETTLED_TESTS),
+    Mutant(name="an audit reads on where it said that it ended", path=_LEDGER,
+           old="    until_ms = found.until_ms\n", new="", tests=_SETTLED_TESTS),
+    Mutant(name="who may not be seen is not told", path=_SETTLED,
+           old="_unknown_writers(writers.unknown, table) if writers.unknown else \"\")", new="\"\")",
+           tests=_SETTLED_TESTS),
+    Mutant(name="an audit does not wait for SQLite's writer", path=_SETTLED,
+           old="exec_driver_sql(\"BEGIN IMMEDIATE\")", new="exec_driver_sql(\"BEGIN\")", tests=_SETTLED_TESTS),
+    Mutant(name="effects that come late are in no audit", path=_LEDGER,
+           old="[] if effects is None else [settled(effects, inbox)]", new="[]", tests=_SETTLED_TESTS),
+    Mutant(name="an audit asks by the connection that reads", path=_SETTLED,
+           old="    with connection.engine.connect() as own:\n",
+           new="    from contextlib import nullcontext\n    with nullcontext(connection) as own:\n",
+           tests=_SETTLED_TESTS),
+    Mutant(name="who reads holds an audit back", path=_SETTLED,
+           old="held.mode = 'RowExclusiveLock'", new="held.mode IN ('RowExclusiveLock', 'AccessShareLock')",
+           tests=_SETTLED_TESTS),
+    # --- tables -----------------------------------------------------------------------------------------------------
+    Mutant(name="tables are made in the server's default engine", path=_TABLES,
+           old=", \"mysql_engine\": \"InnoDB\"", new="", tests=("tests/unit/reliability/test_tables.py",)),
+    Mutant(name="an engine that keeps what is rolled back will do", path=_TABLES,
+           old="    if loose is not None:", new="    if False:", tests=("tests/interop/test_mariadb_engines.py",)),
+    Mutant(name="migrations make tables in the server's default engine", path=_STEPS,
+           old=", **_TRANSACTIONAL)", new=")", tests=("tests/interop/test_mariadb_engines.py",)),
+    Mutant(name="a migration that was cut short cannot be begun again", path=_STEPS,
+           old="    if not _found().has_table(name):", new="    if True:",
+           tests=("tests/unit/reliability/test_migrations.py",)),
+    Mutant(name="tables that an earlier call did not come to are never made", path=_MIGRATIONS,
+           old="all(map(found.has_table, tables.metadata.tables))", new="found.has_table(\"regulus_alarm\")",
+           tests=("tests/unit/reliability/test_migrations.py",)),
+    Mutant(name="an index that was not come to is never made", path=_TABLES,
+           old="    metadata.create_all(connection)\n    create_indexes(connection)",
+           new="    metadata.create_all(connection)", tests=("tests/unit/reliability/test_migrations.py",)),
+    # --- what is mended or removed ----------------------------------------------------------------------------------
+    Mutant(name="a dead letter that was mended takes its stub from the relays again", path=_DEAD_LETTERS,
+           old="not _is_mended(connection, business_id(message), told) and park(", new="park(",
+           tests=("tests/unit/reliability/test_dead_letters.py",)),
+    Mutant(name="what a human sent again is mended whatever becomes of it", path=_DEAD_LETTERS,
+           old=" alarms.c.detail == told,", new="", tests=("tests/unit/reliability/test_dead_letters.py",)),
+    Mutant(name="what is removed while an audit reads is lost", path=_LEDGER,
+           old="            if stub.message_id not in left:\n                continue ",
+           new="            if False:\n                continue ", tests=("tests/unit/reliability/test_ledger.py",)),
+    Mutant(name="the inbox takes the proofs of a service's own stubs", path=_INBOX_PURGE,
+           old="    if has_stubs:", new="    if False:", tests=("tests/unit/reliability/test_inbox_purge.py",)),
+]
