@@ -36,6 +36,7 @@ from regulus.reliability.retry_policy import ResendPolicy
 from regulus.reliability.tables import (
     ALARM_SUBJECT_SIZE_MAX,
     LAST_ERROR_SIZE_MAX,
+    MYSQL,
     SEND,
     UNCONFIRMED,
     attempts,
@@ -111,8 +112,9 @@ def add_group() -> Insert:
 
 
 def claim(connection: Connection, policy: ResendPolicy, limit: int) -> Sequence[Sent]:
-    """Count the first send of at most `limit` stubs, oldest first, that nobody else claims now."""
-    due = _due(stubs.c.send_count == _NEVER).limit(limit)
+    """Count the first send of at most `limit` stubs, oldest first, that nobody else claims now. It depends on no time:
+    a clock that is set back keeps nothing."""
+    due = _free(stubs.c.send_count == _NEVER).limit(limit)
     if connection.dialect.update_returning:
         # As a table of its own, or PostgreSQL may look for rows, and lock them, more than once.
         chosen = due.cte("due")
@@ -129,17 +131,45 @@ def review(connection: Connection, policy: ResendPolicy, limit: int) -> list[Rev
         # A writer from here on: two that look at the same rows would both send.
         connection.execute(update(stubs).where(false()).values(version=stubs.c.version))
     now = connection.execute(select(now_ms())).scalar_one()
-    facts = _facts()
-    action = case(*[(condition, then.value) for condition, then in resend_rules(facts, policy.limits(now))],
+    ids = _due_again(connection, now, limit)
+    if not ids:
+        return []
+    if connection.dialect.name == "postgresql":
+        # It would compile the facts anew each time, which takes longer than to look at a batch.
+        connection.exec_driver_sql("SET LOCAL jit = off")
+    action = case(*[(condition, then.value) for condition, then in resend_rules(_facts(), policy.limits(now))],
                   else_=ResendAction.RESEND.value)
-    found = (_due(stubs.c.send_count > _NEVER)
-             .add_columns(stubs.c.send_count, stubs.c.topic, stubs.c.broker_name, stubs.c.queue_id,
-                          stubs.c.queue_offset, action.label("action"), _received_up_to().label("received_up_to"))
-             .limit(limit))
+    found = select(stubs.c.message_id, stubs.c.send_count, stubs.c.topic, stubs.c.broker_name, stubs.c.queue_id,
+                   stubs.c.queue_offset, action.label("action"), _received_up_to().label("received_up_to")
+                   ).where(stubs.c.message_id.in_(ids)).order_by(stubs.c.resend_time)
     return [Reviewed(row.message_id, row.send_count, ResendAction(row.action), row.topic,
                      None if row.queue_offset is None else f"{row.topic}/{row.broker_name}/{row.queue_id}",
                      row.queue_offset, row.received_up_to)
             for row in connection.execute(found)]
+
+
+def _due_again(connection: Connection, now: int, limit: int) -> Sequence[str]:
+    """At most so many ids of stubs that were sent, which are locked from here on. Without partial indexes those that
+    are due lie together in one index for each count alone."""
+    due = _free(stubs.c.resend_time <= now)
+    if connection.dialect.name not in MYSQL:
+        return connection.execute(due.where(stubs.c.send_count > _NEVER).limit(limit)).scalars().all()
+    ids: list[str] = []
+    for count in _counts_due(connection, now):
+        ids += connection.execute(due.where(stubs.c.send_count == count).limit(limit - len(ids))).scalars()
+        if len(ids) == limit:
+            break
+    return ids
+
+
+def _counts_due(connection: Connection, now: int) -> Sequence[int]:
+    """Of sends of stubs that are due; first that of which one waits longest. It steps from count to count in the index,
+    because it groups by all columns up to there."""
+    first = func.min(stubs.c.resend_time)
+    return connection.execute(
+        select(stubs.c.send_count).where(*_waits(), stubs.c.send_count > _NEVER)
+        .group_by(stubs.c.status, stubs.c.is_manual, stubs.c.send_count)
+        .having(first <= now).order_by(first)).scalars().all()
 
 
 def claim_again(connection: Connection, policy: ResendPolicy, ids: Sequence[str]) -> Sequence[Sent]:
@@ -164,6 +194,20 @@ def put_off(connection: Connection, waits_ms: Mapping[str, int]) -> None:
             .values(resend_time=stubs.c.resend_time + bindparam("wait_ms"),
                     first_send_time=stubs.c.first_send_time + bindparam("wait_ms")),
             [{"its_id": message_id, "wait_ms": wait_ms} for message_id, wait_ms in waits_ms.items()])
+
+
+def give_back(connection: Connection, counts: Mapping[str, int]) -> None:
+    """Uncount the sends that claims counted, by their ids, and that nobody made: they are due at once, and a first one
+    is new again. What was claimed anew meanwhile has a higher count, and stays as it is."""
+    if counts:
+        # In this order: MySQL and MariaDB would see the new count in what is set behind it.
+        connection.execute(
+            update(stubs).where(stubs.c.send_count == bindparam("its_count"), stubs.c.message_id == bindparam("its_id"))
+            .ordered_values((stubs.c.resend_time, now_ms()),
+                            (stubs.c.first_send_time, case((stubs.c.send_count > 1, stubs.c.first_send_time))),
+                            (stubs.c.send_count, stubs.c.send_count - 1),
+                            (stubs.c.version, stubs.c.version + 1)),
+            [{"its_id": message_id, "its_count": count} for message_id, count in sorted(counts.items())])
 
 
 def give_up(connection: Connection, ids: Sequence[str]) -> None:
@@ -370,8 +414,9 @@ def _waits() -> tuple[ColumnElement[bool], ...]:
     return (stubs.c.status == literal(UNCONFIRMED, literal_execute=True), ~stubs.c.is_manual)
 
 
-def _due(count_allows: ColumnElement[bool]) -> Select[Any]:
-    return (select(stubs.c.message_id).where(*_waits(), count_allows, stubs.c.resend_time <= now_ms())
+def _free(condition: ColumnElement[bool]) -> Select[Any]:
+    """Of stubs that wait, those that nobody holds at the moment."""
+    return (select(stubs.c.message_id).where(*_waits(), condition)
             .order_by(stubs.c.resend_time).with_for_update(skip_locked=True))
 
 

@@ -86,6 +86,8 @@ _EXACT: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_
                           "mariadb_charset": "utf8mb4", "mariadb_collate": "utf8mb4_bin"}
 """The usual collations of MySQL take `a` and `A` for the same id, group or topic."""
 
+MYSQL = ("mysql", "mariadb")
+
 _ID = String(MESSAGE_ID_SIZE_MAX)
 _WAITS = "status = 'UNCONFIRMED' AND {}"
 
@@ -105,7 +107,7 @@ stubs = Table(
     Column("message_id", _ID, primary_key=True),
     Column("topic", String(TOPIC_SIZE_MAX), nullable=False),
     Column("tags", String(TAGS_SIZE_MAX), nullable=False),
-    Column("body", LargeBinary(BODY_SIZE_MAX), nullable=False),
+    Column("body", LargeBinary(BODY_SIZE_MAX), nullable=False, quote=True),     # a word of MariaDB's sql_mode=ORACLE
     Column("properties", Text, nullable=False),
     Column("flag", Integer, nullable=False),
     Column("status", String(11), nullable=False),
@@ -120,8 +122,9 @@ stubs = Table(
     CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_stub_status"),
     Index("regulus_stub_time", "create_time", "message_id"),    # for the ledger, and the removal of old ones
     # Where an index may hold a part of the rows, those that are done cost it nothing, and each other row stands in one
-    # of these: what was sent and waits for its effect does not lie before what is new.
-    Index("regulus_stub_new", "status", "send_count", "resend_time",
+    # of these: what was sent and waits for its effect does not lie before what is new. In MySQL and MariaDB the first
+    # serves both, for those that are due lie together in it among those of each count.
+    Index("regulus_stub_new", "status", "is_manual", "send_count", "resend_time",
           postgresql_where=text(_WAITS.format("NOT is_manual AND send_count = 0")),
           sqlite_where=text(_WAITS.format("is_manual = 0 AND send_count = 0"))),
     Index("regulus_stub_due", "status", "resend_time",
@@ -233,7 +236,8 @@ def storable(text: str, size_max: int) -> str:
 
 
 class now_ms(FunctionElement[int]):
-    """The database's clock, in ms since 1970; within a transaction it goes on."""
+    """The database's clock, in ms since 1970, whatever the time zone of a session: that of the beginning of the
+    statement, or conditions on a time would find no index. Within a transaction it goes on."""
 
     type = BigInteger()
     inherit_cache = True
@@ -241,7 +245,7 @@ class now_ms(FunctionElement[int]):
 
 @compiles(now_ms, "postgresql")
 def _now_of_postgresql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
-    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+    return "CAST(extract(epoch FROM statement_timestamp()) * 1000 AS BIGINT)"
 
 
 @compiles(now_ms, "sqlite")
@@ -251,7 +255,8 @@ def _now_of_sqlite(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
 
 @compiles(now_ms, "mysql", "mariadb")
 def _now_of_mysql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
-    return "CAST(unix_timestamp(sysdate(3)) * 1000 AS SIGNED)"
+    # Of local times one hour comes twice a year, and by the earlier of the two.
+    return "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
 
 
 def insert_new(table: Table, dialect_name: str) -> Insert:

@@ -4,8 +4,10 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import create_engine, insert, text
+from sqlalchemy.exc import DBAPIError
 
 from regulus.errors import ConfigError
 from regulus.model.message import Message
@@ -67,11 +69,20 @@ def test_w5_each_claim_moves_the_next_further_and_the_last_is_the_sixteenth(engi
 
 
 @pytest.mark.parametrize("values", [{"status": "CONFIRMED"}, {"status": "VOIDED"}, {"is_manual": True},
-                                    {"resend_time": 1 << 60}, {"send_count": 16}])
-def test_what_is_done_or_not_due_is_not_claimed(engine, due, values):
+                                    {"send_count": 16}])
+def test_what_is_done_or_was_sent_is_not_claimed(engine, due, values):
     place_orders(engine, "1", "2")
     set_stub(engine, "1", **values)
     assert [claimed.message_id for claimed in due.claim()] == ["2"]
+
+
+def test_a_first_send_depends_on_no_time(engine, due):
+    """The clock of the database was set back by an hour since the commit."""
+    place_orders(engine, "1", "2")
+    ahead = stub(engine, "1").create_time + 3_600_000
+    set_stub(engine, "1", resend_time=ahead, create_time=ahead)
+    assert sorted(each.message_id for each in due.claim()) == ["1", "2"]
+    assert stub(engine, "1").resend_time < ahead
 
 
 def test_a_claim_has_a_largest_size_and_the_oldest_go_first(engine):
@@ -174,18 +185,79 @@ def locked(engine, due):
 
 def test_a_place_that_had_to_wait_is_written_down_later(engine, due, locked):
     """Another relay locks the newest version of a row, before it sees that it is none of its own."""
-    due.claim()
+    due.review()
     assert stub(engine, "1").queue_offset is None
     locked.rollback()
-    due.claim()
+    due.review()
     assert (stub(engine, "1").queue_offset, due._unplaced) == (7, deque())
     assert rows(engine, attempts, "message_id", "queue_offset") == [("1", 7)]
 
 
 def test_a_place_that_waits_for_long_is_given_up(due, locked):
     for _ in range(PLACE_TRIES_MAX):
-        due.claim()
+        due.review()
     assert due._unplaced == deque()
+
+
+def test_places_that_cannot_be_written_keep_no_stub_from_being_claimed_and_are_tried_again(engine, due, locked,
+                                                                                          monkeypatch):
+    def broken(connection, positions):
+        raise OSError("the statement was ended")
+
+    place = outbox_table.place
+    monkeypatch.setattr(outbox_table, "place", broken)
+    place_orders(engine, "2")
+    assert [each.message_id for each in due.claim()] == ["2"]
+    with pytest.raises(OSError, match="was ended"):
+        due.review()
+    monkeypatch.setattr(outbox_table, "place", place)
+    locked.rollback()
+    due.review()
+    assert stub(engine, "1").queue_offset == 7
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_claim_that_is_given_back_counts_nothing_and_is_due_at_once(engine, due, count):
+    place_orders(engine, "1", "2")
+    for message_id in "12":
+        set_stub(engine, message_id, send_count=count - 1, resend_time=0,
+                 first_send_time=stub(engine, message_id).create_time if count > 1 else None)
+    before = stub(engine, "1")
+    claimed = due.claim() if count == 1 else due.review().claimed
+    set_stub(engine, "2", send_count=count + 1)     # somebody claimed it anew
+    due.give_back(claimed)
+    row = stub(engine, "1")
+    assert (row.send_count, row.first_send_time) == (count - 1, before.first_send_time)
+    assert stub(engine, "2").send_count == count + 1
+    again = due.claim() if count == 1 else due.review().claimed
+    assert [(each.message_id, each.send_count) for each in again] == [("1", count)]
+
+
+def test_a_transaction_that_the_database_ends_for_another_s_sake_is_made_again(engine, due, monkeypatch):
+    claim, tried = outbox_table.claim, []
+
+    def conflicting(*arguments):
+        tried.append(arguments)
+        if len(tried) < 3:
+            raise DBAPIError("UPDATE", {}, psycopg.errors.SerializationFailure())
+        return claim(*arguments)
+
+    monkeypatch.setattr(outbox_table, "claim", conflicting)
+    place_orders(engine, "1")
+    assert [each.send_count for each in due.claim()] == [1]
+    assert len(tried) == 3
+
+
+def test_relays_choose_their_isolation_whatever_the_default_is(engine):
+    """Under another, PostgreSQL ends transactions of relays for one another's sake; MariaDB those of the business."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one level")
+    strict = create_engine(engine.url, isolation_level="SERIALIZABLE")
+    with DueStubs(strict, RelayConfig())._engine.connect() as connection:
+        assert connection.get_isolation_level() == "READ COMMITTED"
+    with strict.connect() as connection:
+        assert connection.get_isolation_level() == "SERIALIZABLE"
+    strict.dispose()
 
 
 def test_what_was_sent_as_often_as_may_be_is_left_to_a_human_once(engine):
@@ -226,7 +298,7 @@ def test_a_request_has_a_largest_size():
                                               (stubs.c.send_count > outbox_table._NEVER, "regulus_stub_due")])
 def test_what_is_new_and_what_was_sent_do_not_lie_before_each_other(engine, count, index):
     """Each has an index that holds none of the others."""
-    due = outbox_table._due(count).limit(10).compile(engine, compile_kwargs={"literal_binds": True})
+    due = outbox_table._free(count).limit(10).compile(engine, compile_kwargs={"literal_binds": True})
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL enable_seqscan TO off"))
