@@ -30,6 +30,8 @@ MUTANTS = [
     Mutant(name="a batch that fails is not told", path=_LOOP,
            old="            if isinstance(each, BaseException):\n                raise each\n",
            new="            pass\n", tests=_LOOP_TESTS),
+    Mutant(name="a claim is sent as often as a producer likes", path=_LOOP, old="retry_without_answer=False",
+           new="retry_without_answer=True", tests=_LOOP_TESTS),
     Mutant(name="places are lost while the database is away", path=_LOOP, old="range(STORE_TRIES_MAX - 1)",
            new="range(0)", tests=_LOOP_TESTS),
     Mutant(name="new stubs wait for the places of others", path=_RELAY,

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from regulus.client import shared_loop
+from regulus.client.config import ProducerConfig
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult
 from regulus.client.shared_loop import Blocking
@@ -58,7 +59,8 @@ class Relay(Started):
         self.config = config or RelayConfig()
         self._engine = engine
         self._stubs = DueStubs(engine, self.config)
-        self._producer = Producer(name_server, group)
+        # A claim counts one send: what may be stored is sent again by the next claim, and not by the producer.
+        self._producer = Producer(name_server, group, ProducerConfig(retry_without_answer=False))
         self._first_sends = Rounds("outbox relay")
         self._resends = Rounds("outbox review")
         self._failures_told = float("-inf")

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import signal
 import sqlite3
 import threading
 from contextlib import contextmanager
@@ -131,6 +133,24 @@ async def test_a_broker_that_is_away_costs_attempts_and_no_message(engine, make_
         make_due(engine)
         assert await relay.relay_due() == 1
     assert stub(engine, "1").last_error is None
+
+
+async def test_a_broker_that_stands_still_stores_no_more_copies_than_were_counted(engine, make_broker_process):
+    """It takes what comes, and answers when it goes on: the producer gave up long before."""
+    broker = make_broker_process()
+    place_orders(engine, "0")
+    async with rounds(engine, broker) as relay:
+        assert await relay.relay_due() == 1     # over a connection that is there
+        place_orders(engine, "1")
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            assert await relay.relay_due() == 0
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert (stub(engine, "1").send_count, stub(engine, "1").queue_offset) == (1, None)
+        place_orders(engine, "2")
+        assert await relay.relay_due() == 1     # behind all that the connection held
+    assert sorted(await consumed_bodies(broker, "orders", 3)) == ["0", "1", "2"]
 
 
 async def test_a_message_that_waits_at_the_broker_is_not_due_before_its_time(engine, regulus_server):
