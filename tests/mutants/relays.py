@@ -7,7 +7,9 @@ _TABLES = "regulus/reliability/tables.py"
 _RELAY = "regulus/reliability/relay.py"
 _LOOP = "regulus/reliability/relay_loop.py"
 _BACKGROUND = "regulus/reliability/background.py"
+_OUTBOX = "regulus/reliability/outbox.py"
 
+_OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
 _RELAY_TESTS = ("tests/unit/reliability/test_relay.py",)
 _LOOP_TESTS = ("tests/unit/reliability/test_relay_loop.py",)
 _TABLES_TESTS = ("tests/unit/reliability/test_tables.py",)
@@ -56,6 +58,13 @@ MUTANTS = [
            tests=_RELAY_TESTS),
     Mutant(name="a conflict ends a round", path=_BACKGROUND, old="            if not is_conflict(error):",
            new="            if True:", tests=_RELAY_TESTS),
+    Mutant(name="stub and order may go to two databases", path=_OUTBOX,
+           old="    if len(engines) > 1 and not session.twophase:", new="    if False:", tests=_OUTBOX_TESTS),
+    Mutant(name="what is to be prepared tells of its commit", path=_OUTBOX,
+           old=" and not isinstance(connection.get_transaction(), TwoPhaseTransaction):", new=":", tests=_OUTBOX_TESTS),
+    Mutant(name="tables are looked for in one schema alone", path=_TABLES,
+           old="inspector.get_columns(table.name, _schema(connection))", new="inspector.get_columns(table.name)",
+           tests=_OUTBOX_TESTS),
     Mutant(name="a clock that changes within a statement", path=_TABLES, old="epoch FROM statement_timestamp()",
            new="epoch FROM clock_timestamp()", tests=_TABLES_TESTS),
     Mutant(name="a review looks at all that waits", path=_TABLE, old="_free(stubs.c.resend_time <= now)",

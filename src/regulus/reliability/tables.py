@@ -269,7 +269,7 @@ def insert_new(table: Table, dialect_name: str) -> Insert:
 
 def create(connection: Connection) -> None:
     """Make the tables that are not there. Raises ReliabilityRefused when one is there and older."""
-    names = set(inspect(connection).get_table_names())
+    names = set(inspect(connection).get_table_names(_schema(connection)))
     if present := [table for table in metadata.sorted_tables if table.name in names]:
         check(connection, *present)
     metadata.create_all(connection)
@@ -281,10 +281,15 @@ def check(connection: Connection, *needed: Table) -> None:
     inspector = inspect(connection)
     for table in needed or (stubs,):
         try:
-            columns = {column["name"] for column in inspector.get_columns(table.name)}
+            columns = {column["name"] for column in inspector.get_columns(table.name, _schema(connection))}
         except NoSuchTableError:
             raise missing_table(table) from None
         check_columns(columns, table)
+
+
+def _schema(connection: Connection) -> str | None:
+    """To which `schema_translate_map` brings tables that name none; None for the connection's own."""
+    return (connection.get_execution_options().get("schema_translate_map") or {}).get(None)
 
 
 def check_columns(present: set[str], table: Table = stubs) -> None:
