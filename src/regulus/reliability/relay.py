@@ -20,7 +20,7 @@ from regulus.model.resend_rules import ResendAction
 from regulus.reliability import delays, outbox_table, tables
 from regulus.reliability.alarms import AlarmKind, Cause, raise_alarms
 from regulus.reliability.background import in_transaction, read_committed
-from regulus.reliability.outbox_table import Failure, Position, Reviewed
+from regulus.reliability.outbox_table import Claim, Failure, Position, Reviewed
 from regulus.reliability.retry_policy import ResendPolicy
 
 BATCH_SIZE_MAX = 1 << 20
@@ -41,6 +41,7 @@ class Claimed(NamedTuple):
     message_id: str
     send_count: int
     message: Message
+    first_send_time: int        # of this count: a human's retry begins another
 
 
 class _Unplaced(NamedTuple):
@@ -95,13 +96,14 @@ class DueStubs:
 
     def _claim(self, connection: Connection) -> list[Claimed]:
         claimed = _claimed(outbox_table.claim(connection, self._config.policy, self._config.batch_max))
-        _put_off_delayed(connection, claimed)
-        return claimed
+        put_off_ms = _put_off_delayed(connection, claimed)
+        return [each._replace(first_send_time=each.first_send_time + put_off_ms.get(each.message_id, 0))
+                for each in claimed]
 
     def give_back(self, claimed: Sequence[Claimed]) -> None:
         """Claims of which nothing was sent, nor will be."""
         in_transaction(self._engine, lambda connection: outbox_table.give_back(
-            connection, {each.message_id: each.send_count for each in claimed}))
+            connection, [Claim(each.message_id, each.send_count, each.first_send_time) for each in claimed]))
 
     def _place_left(self) -> None:
         """Another relay that looks for rows locks some of ours for a moment, too."""
@@ -201,17 +203,20 @@ def _causes(by_action: Mapping[ResendAction, Sequence[Reviewed]]) -> Iterator[Ca
 
 def _claimed(rows: Sequence[outbox_table.Sent]) -> list[Claimed]:
     return [Claimed(row.message_id, row.send_count,
-                    Message(row.topic, row.body, row.tags, properties=_properties(row), flag=row.flag))
+                    Message(row.topic, row.body, row.tags, properties=_properties(row), flag=row.flag),
+                    row.first_send_time)
             for row in rows]
 
 
-def _put_off_delayed(connection: Connection, claimed: Sequence[Claimed]) -> None:
-    """What waits at the broker is due when its time has come, and the interval has passed."""
+def _put_off_delayed(connection: Connection, claimed: Sequence[Claimed]) -> dict[str, int]:
+    """What waits at the broker is due when its time has come, and the interval has passed: how much later, by ids."""
     delayed = [each for each in claimed if delays.has_delay(each.message.properties)]
-    if delayed:
-        now_ms = connection.execute(select(tables.now_ms())).scalar_one()
-        outbox_table.put_off(connection, {
-            each.message_id: delays.delay_ms(each.message.properties, now_ms) for each in delayed})
+    if not delayed:
+        return {}
+    now_ms = connection.execute(select(tables.now_ms())).scalar_one()
+    waits_ms = {each.message_id: delays.delay_ms(each.message.properties, now_ms) for each in delayed}
+    outbox_table.put_off(connection, waits_ms)
+    return waits_ms
 
 
 def _properties(row: outbox_table.Sent) -> dict[str, str]:

@@ -203,12 +203,14 @@ def _positions(batch: Sequence[Claimed], result: SendResult) -> list[Position | 
     wait, of which no watermark says anything."""
     queue = result.message_queue
     return [Position(stub.message_id, stub.send_count, queue.broker_name, queue.queue_id,
-                     None if delays.has_delay(stub.message.properties) else result.queue_offset + place)
+                     None if delays.has_delay(stub.message.properties) else result.queue_offset + place,
+                     stub.first_send_time)
             for place, stub in enumerate(batch)]
 
 
 def _failures(batch: Sequence[Claimed], error: ClientError | MessageIllegal) -> list[Position | Failure]:
-    return [Failure(stub.message_id, stub.send_count, f"{type(error).__name__}: {error}") for stub in batch]
+    return [Failure(stub.message_id, stub.send_count, f"{type(error).__name__}: {error}", stub.first_send_time)
+            for stub in batch]
 
 
 class BlockingRelay(Blocking):

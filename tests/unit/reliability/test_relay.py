@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from regulus.errors import ConfigError
 from regulus.model.message import Message
-from regulus.reliability import judges, outbox_table
+from regulus.reliability import judges, operator, outbox_table
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import BATCH_SIZE_MAX, PLACE_TRIES_MAX, Claimed, DueStubs, RelayConfig, batches
@@ -34,7 +34,8 @@ def due(request, engine, monkeypatch):
 
 def test_a_claim_gives_the_message_and_counts_its_send_before_it(engine, due):
     place_orders(engine, "1")
-    [(message_id, send_count, message)] = due.claim()
+    [(message_id, send_count, message, first_send_time)] = due.claim()
+    assert first_send_time == stub(engine, "1").first_send_time
     assert (message_id, send_count) == ("1", 1)
     assert (message.topic, message.body, message.tags, message.keys) == ("orders", b"1", "new", "1 vip")
     row = stub(engine, "1")
@@ -129,6 +130,41 @@ def test_positions_are_those_of_the_latest_send(engine, due):
     due.store([Position("1", 1, "broker-b", 9, 10)])    # of a send that took longer than its interval
     row = stub(engine, "1")
     assert (row.broker_name, row.queue_id, row.queue_offset, row.last_error) == ("broker-a", 3, 70, None)
+
+
+@pytest.mark.parametrize("answer", [Position("1", 1, "broker-b", 9, 10), Failure("1", 1, "no broker")])
+def test_a_send_under_way_when_a_human_has_it_sent_again_says_nothing_of_the_other(engine, due, answer):
+    """Its answer comes behind that of the other, which has the same count."""
+    place_orders(engine, "1")
+    first = due.claim()[0].first_send_time
+    set_stub(engine, "1", first_send_time=first - 5)        # some milliseconds ago
+    with engine.begin() as connection:
+        operator.retry(connection, "1", operator="ann", reason="again")
+    [claimed] = due.claim()
+    due.store([Position("1", 1, "broker-a", 3, 70, claimed.first_send_time)])
+    due.store([answer._replace(first_send_time=first - 5)])
+    row = stub(engine, "1")
+    assert (row.send_count, row.broker_name, row.queue_id, row.queue_offset) == (1, "broker-a", 3, 70)
+    assert row.last_error is None
+    due.give_back([claimed._replace(first_send_time=first - 5)])
+    assert stub(engine, "1").send_count == 1
+
+
+def test_the_place_of_a_stub_whose_first_send_is_not_known_is_written_down(engine, due):
+    place_orders(engine, "1")
+    set_stub(engine, "1", send_count=2, first_send_time=None)
+    due.store([Position("1", 2, "broker-a", 3, 70, 5)])
+    assert stub(engine, "1").queue_offset == 70
+
+
+def test_the_place_of_what_is_delayed_is_that_of_its_claim(engine, due):
+    with engine.begin() as connection:
+        connection.execute(insert(orders).values(id="1"))
+        Outbox().add(connection, Message("orders", b"1", properties={"TIMER_DELAY_SEC": "3600"}), message_id="1")
+    [claimed] = due.claim()
+    assert claimed.first_send_time == stub(engine, "1").first_send_time
+    due.store([Position("1", 1, "broker-a", 3, None, claimed.first_send_time)])
+    assert stub(engine, "1").broker_name == "broker-a"
 
 
 def test_a_failure_is_told_and_leaves_count_and_position(engine, due):
@@ -280,7 +316,7 @@ def test_what_makes_no_sense_is_refused_by_name(values):
 
 
 def claimed(message_id: str, topic: str = "orders", size: int = 1, **properties: str) -> Claimed:
-    return Claimed(message_id, 1, Message(topic, b"x" * size, properties=properties))
+    return Claimed(message_id, 1, Message(topic, b"x" * size, properties=properties), 7)
 
 
 def test_one_topic_travels_together_and_what_is_delayed_alone():
