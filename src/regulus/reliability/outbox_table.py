@@ -52,8 +52,8 @@ from regulus.reliability.tables import (
     watermarks,
 )
 
-_SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.first_send_time, stubs.c.topic, stubs.c.tags, stubs.c.body, stubs.c.properties,
-         stubs.c.flag, stubs.c.create_time)
+_SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.first_send_time, stubs.c.topic, stubs.c.tags, stubs.c.body,
+         stubs.c.properties, stubs.c.flag, stubs.c.create_time)
 """What a relay needs of a stub."""
 
 
