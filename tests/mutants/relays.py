@@ -11,31 +11,35 @@ _OUTBOX = "regulus/reliability/outbox.py"
 
 _OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
 _RELAY_TESTS = ("tests/unit/reliability/test_relay.py",)
-_LOOP_TESTS = ("tests/unit/reliability/test_relay_loop.py",)
+_LOOP_TESTS = "tests/unit/reliability/test_relay_loop.py::"
 _TABLES_TESTS = ("tests/unit/reliability/test_tables.py",)
 _MARIADB_TESTS = ("tests/interop/test_mariadb_relays.py",)
 
 MUTANTS = [
     Mutant(name="new stubs wait for a review", path=_LOOP, old="                    count, _ = await self._relay_new()",
-           new="                    count = await self.relay_due()", tests=_LOOP_TESTS),
+           new="                    count = await self.relay_due()",
+           tests=(f"{_LOOP_TESTS}test_w25_new_stubs_leave_whatever_becomes_of_reviews",)),
     Mutant(name="the two parts of a relay wait for one another", path=_LOOP, old="Rounds(\"outbox review\")",
-           new="self._first_sends", tests=_LOOP_TESTS),
+           new="self._first_sends", tests=(f"{_LOOP_TESTS}test_w25_new_stubs_leave_whatever_becomes_of_reviews",)),
     Mutant(name="what a cancelled round claimed stays counted", path=_LOOP,
            old="                await self._give_back(claims_of(taking.result()))", new="                pass",
-           tests=_LOOP_TESTS),
+           tests=(f"{_LOOP_TESTS}test_what_was_claimed_for_a_round_that_was_cancelled_is_given_back",)),
     Mutant(name="a cancelled round ends with its claim's fault", path=_LOOP,
            old="        except DBAPIError as error:\n            _log.warning(\"%d messages of the outbox were claimed",
            new="        except KeyError as error:\n            _log.warning(\"%d messages of the outbox were claimed",
-           tests=_LOOP_TESTS),
+           tests=(f"{_LOOP_TESTS}test_a_claim_that_cannot_be_given_back_is_told_and_ends_no_cancellation",)),
     Mutant(name="one batch that fails costs all others their places", path=_LOOP, old="return_exceptions=True",
-           new="return_exceptions=False", tests=_LOOP_TESTS),
+           new="return_exceptions=False",
+           tests=(f"{_LOOP_TESTS}test_a_batch_that_fails_in_a_way_of_its_own_costs_no_other_its_place",)),
     Mutant(name="a batch that fails is not told", path=_LOOP,
            old="            if isinstance(each, BaseException):\n                raise each\n",
-           new="            pass\n", tests=_LOOP_TESTS),
+           new="            pass\n",
+           tests=(f"{_LOOP_TESTS}test_a_batch_that_fails_in_a_way_of_its_own_costs_no_other_its_place",)),
     Mutant(name="a claim is sent as often as a producer likes", path=_LOOP, old="retry_without_answer=False",
-           new="retry_without_answer=True", tests=_LOOP_TESTS),
+           new="retry_without_answer=True",
+           tests=(f"{_LOOP_TESTS}test_a_broker_that_stands_still_stores_no_more_copies_than_were_counted",)),
     Mutant(name="places are lost while the database is away", path=_LOOP, old="range(STORE_TRIES_MAX - 1)",
-           new="range(0)", tests=_LOOP_TESTS),
+           new="range(0)", tests=(f"{_LOOP_TESTS}test_a_place_is_written_down_when_the_database_lets_it",)),
     Mutant(name="new stubs wait for the places of others", path=_RELAY,
            old="        return in_transaction(self._engine, self._claim)",
            new="        self._place_left()\n        return in_transaction(self._engine, self._claim)",

@@ -296,6 +296,41 @@ def test_relays_choose_their_isolation_whatever_the_default_is(engine):
     strict.dispose()
 
 
+@pytest.mark.parametrize("level", ["read committed", "serializable"])
+def test_no_effect_is_later_under_serializable(engine, monkeypatch, level):
+    """Counted in transactions: three relays make as many for the same stubs, none is ended for another's sake, and the
+    business's are at the level that it chose."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one level")
+    ended = []
+    monkeypatch.setattr("regulus.reliability.background.is_conflict", ended.append)
+    default = level.replace(" ", "\\ ")
+    strict = create_engine(engine.url, connect_args={"options": f"-c default_transaction_isolation={default}"})
+    ids = [f"order-{number}" for number in range(300)]
+    place_orders(strict, *ids)
+    start, claimed = threading.Barrier(3), []
+
+    def relay(first: int) -> None:
+        mine = DueStubs(strict, RelayConfig(batch_max=10))
+        start.wait()
+        for number in range(first, 300, 30):
+            place_orders(strict, f"later-{number}")
+            found = mine.claim() + mine.review().claimed
+            mine.store([Position(each.message_id, 1, "broker-a", 0, 7, each.first_send_time) for each in found])
+            claimed.extend(each.message_id for each in found)
+        while found := mine.claim():
+            claimed.extend(each.message_id for each in found)
+
+    with ThreadPoolExecutor() as threads:
+        for each in [threads.submit(relay, first) for first in (0, 10, 20)]:
+            each.result()
+    with strict.connect() as connection:
+        assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == level
+    strict.dispose()
+    assert ended == []
+    assert sorted(claimed) == sorted([*ids, *(f"later-{number}" for number in range(0, 300, 10))])
+
+
 def test_what_was_sent_as_often_as_may_be_is_left_to_a_human_once(engine):
     place_orders(engine, "1", "2", "3")
     due = DueStubs(engine, RelayConfig(policy=ResendPolicy(attempts_max=1)))
