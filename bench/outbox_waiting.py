@@ -7,11 +7,13 @@ once a second) shares this machine. With `--at URL` it takes a database that is 
 """
 
 import argparse
+import multiprocessing
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.synchronize import Event, Semaphore
 from pathlib import Path
 from statistics import median
 
@@ -128,24 +130,37 @@ def commits(engine: Engine, prefix: str, seconds: float) -> tuple[int, float]:
 
 @contextmanager
 def relaying(engine: Engine) -> Iterator[None]:
-    """Relays that claim and review each second, without a broker."""
-    over = threading.Event()
-
-    def relay() -> None:
-        due = DueStubs(engine, PATIENT)
-        while not over.wait(1):
-            due.claim()
-            due.review()
-
-    threads = [threading.Thread(target=relay) for _ in range(RELAYS)]
-    for thread in threads:
-        thread.start()
+    """Relays that claim and review each second, without a broker, in a process of their own."""
+    spawning = multiprocessing.get_context("spawn")
+    ready, over = spawning.Semaphore(0), spawning.Event()
+    process = spawning.Process(target=relay, args=(engine.url.render_as_string(hide_password=False), ready, over))
+    process.start()
+    for _ in range(RELAYS):
+        ready.acquire()
     try:
         yield
     finally:
         over.set()
-        for thread in threads:
-            thread.join()
+        process.join()
+
+
+def relay(address: str, ready: Semaphore, over: Event) -> None:
+    engine = create_engine(address)
+
+    def work() -> None:
+        due = DueStubs(engine, PATIENT)
+        due.check()
+        ready.release()
+        while not over.wait(1):
+            due.claim()
+            due.review()
+
+    threads = [threading.Thread(target=work) for _ in range(RELAYS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engine.dispose()
 
 
 def main() -> None:
