@@ -34,7 +34,6 @@ from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message
 from regulus.reliability import tables
 from regulus.reliability.alarms import AlarmKind, close_alarm, open_alarms, raise_alarm
-from regulus.reliability.applying import is_conflict
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Position
@@ -71,15 +70,7 @@ def test_many_relays_claim_each_stub_once(engine: Engine) -> None:
 
     def relay() -> None:
         mine = DueStubs(engine, RelayConfig(batch_max=7))
-        while True:
-            try:
-                found = mine.claim()
-            except DBAPIError as error:
-                if not is_conflict(error):
-                    raise
-                continue    # the victim of a deadlock claimed nothing, and its next round begins anew
-            if not found:
-                return
+        while found := mine.claim():
             claimed.extend(each.message_id for each in found)
 
     with ThreadPoolExecutor() as threads:

@@ -85,6 +85,7 @@ class ProducerConfig(ClientConfig):
     retry_as_async_send: bool = False       # RocketMQ's rule for asynchronous sends: the same broker, no refusal again
     retry_times_when_send_async_failed: int = 2     # then
     retry_refused_connection: bool = True   # by the last broker, after 50, 100 ... ms; False: as any failure
+    retry_without_answer: bool = True       # False: what was sent and not answered may be stored, and goes once
     retry_another_broker_when_not_store_ok: bool = False
     retry_response_codes: frozenset[int] | None = None      # None: those of RocketMQ 5.3
     throttle_back_off: bool = True          # wait after SYSTEM_BUSY; False: retry at once, as RocketMQ does

@@ -109,7 +109,8 @@ class Producer(Started):
         self._retries = SendBudget(attempts=1 + (self.config.retry_times_when_send_async_failed if same_broker
                                                  else self.config.retry_times_when_send_failed),
                                    attempt_timeout_max_ms=self.config.send_msg_max_timeout_per_request,
-                                   java_budget=self.config.java_budget)
+                                   java_budget=self.config.java_budget,
+                                   resends_without_answer=self.config.retry_without_answer)
         codes = self.config.retry_response_codes
         self._retry_codes = frozenset[int]() if same_broker else RETRY_CODES if codes is None else codes
         self._tasks = TaskGroup()

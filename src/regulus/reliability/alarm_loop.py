@@ -18,6 +18,7 @@ from regulus.errors import AlarmUndelivered, ConfigError
 from regulus.reliability import alarms, tables
 from regulus.reliability.alarm_channels import Channel, Digest
 from regulus.reliability.alarms import Alarm
+from regulus.reliability.background import read_committed
 from regulus.reliability.rounds import Rounds, check_first
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Digests:
         """Connects to nothing yet. Raises ConfigError."""
         if not channels:
             raise ConfigError("there is no channel to send alarms by; give LogChannel() at least")
-        self._engine = engine
+        self._engine = read_committed(engine)
         self._config = config
         self._courses = [_Course(channel, config) for channel in channels]
 

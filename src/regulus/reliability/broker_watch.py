@@ -22,6 +22,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import RETRY_PREFIX, dlq_topic
 from regulus.reliability import delivery_log, outbox_table, tables
 from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
+from regulus.reliability.background import read_committed
 from regulus.reliability.delivery_log import MadeAnew
 from regulus.reliability.rounds import Rounds, check_first
 from regulus.wire.bodies import ConsumerRunningInfo
@@ -47,7 +48,7 @@ class BrokerWatch(Started):
             raise ConfigError("groups is empty or one text; give a list of consuming groups")
         if not 1 <= interval_ms <= 3_600_000:
             raise ConfigError(f"interval_ms is {interval_ms}; it must be 1 to 3600000")
-        self._engine = engine
+        self._engine = read_committed(engine)
         self._interval_ms = interval_ms
         self._admin = Admin(name_server)
         self._groups = [_WatchedGroup(group) for group in groups]

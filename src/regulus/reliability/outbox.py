@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Dialect, Insert, Table, bindparam, make_url
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Dialect,
+    Insert,
+    Table,
+    TwoPhaseTransaction,
+    bindparam,
+    make_url,
+)
 from sqlalchemy.orm import Session, scoped_session
 
 from regulus.client.core.message_check import check_message
@@ -63,13 +72,13 @@ class Outbox:
         of sqlite3 or psycopg. `message_id` is a serial
         number of the application's own; it must be a new one. The message itself is left as it is.
 
-        Raises ReliabilityRefused when each statement is committed by itself, or when the table is missing or older;
-        MessageIllegal for a message that no broker takes.
+        Raises ReliabilityRefused when each statement is committed by itself, a session writes by several engines, or
+        the table is missing or older; MessageIllegal for a message that no broker takes.
         """
         message_id = message_id or new_message_id()
         values = stub_values(message, message_id, self._message_size_max)
         if isinstance(connection, Session | scoped_session):
-            connection = connection.connection()
+            connection = _of_session(connection() if isinstance(connection, scoped_session) else connection)
         if isinstance(connection, Connection):
             self._add(connection, values)
         else:
@@ -92,7 +101,8 @@ class Outbox:
         connection.execute(outbox_table.add(), values)
         if self._groups:
             connection.execute(outbox_table.add_group(), self._group_rows(values))
-        if self._tells(connection.dialect):
+        # A transaction that told anything cannot be prepared, and relays look by themselves, too.
+        if self._tells(connection.dialect) and not isinstance(connection.get_transaction(), TwoPhaseTransaction):
             connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
 
     def _add_to_driver(self, connection: Any, values: dict[str, object]) -> None:
@@ -148,6 +158,18 @@ def stub_values(message: Message, message_id: str, size_max: int = tables.BODY_S
                              f"{names.PROPERTIES_SIZE_MAX - PROPERTIES_RESERVE}; put large values into the body")
     return {"message_id": message_id, "topic": message.topic, "tags": message.tags, "body": bytes(message.body),
             "properties": text, "flag": message.flag}
+
+
+def _of_session(session: Session) -> Connection:
+    """Raises ReliabilityRefused where the order may be in another transaction than the stub."""
+    # Each engine is a transaction of its own, be it of the same database.
+    engines = {bind.engine for bind in (session.bind, *session.binds.values()) if bind is not None}
+    if len(engines) > 1 and not session.twophase:
+        raise ReliabilityRefused(
+            "this session writes by several engines, whose commits are not one, so that the message could be sent "
+            "without what it speaks of: give outbox.add the connection by which the business's rows are written, "
+            "session.connection(bind_arguments={'mapper': Order}), or make the session with twophase=True")
+    return session.connection()
 
 
 def _check_transaction(dialect: Dialect, driver_connection: Any) -> None:

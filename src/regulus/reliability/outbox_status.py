@@ -75,8 +75,9 @@ def outbox_status(connection: Connection, window_ms: int = WINDOW_MS) -> OutboxS
 
 def _unconfirmed(connection: Connection, now: int) -> tuple[Waiting, Waiting, Waiting]:
     """Those that are due, that wait, and that are parked; in one reading."""
-    is_due = ~stubs.c.is_manual & (stubs.c.resend_time <= now)
-    is_later = ~stubs.c.is_manual & (stubs.c.resend_time > now)
+    is_new = stubs.c.send_count == 0        # whatever the clock says
+    is_due = ~stubs.c.is_manual & (is_new | (stubs.c.resend_time <= now))
+    is_later = ~stubs.c.is_manual & ~is_new & (stubs.c.resend_time > now)
     kinds: list[tuple[ColumnElement[bool], ColumnElement[int]]] = [
         (is_due, stubs.c.resend_time), (is_later, stubs.c.create_time), (stubs.c.is_manual, stubs.c.create_time)]
     columns = [column for condition, since in kinds

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     ColumnElement,
     Connection,
     Insert,
+    Integer,
     Row,
     Select,
     String,
     Update,
+    and_,
     bindparam,
     case,
     cast,
@@ -24,6 +27,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    or_,
     select,
     true,
     update,
@@ -36,6 +40,7 @@ from regulus.reliability.retry_policy import ResendPolicy
 from regulus.reliability.tables import (
     ALARM_SUBJECT_SIZE_MAX,
     LAST_ERROR_SIZE_MAX,
+    MYSQL,
     SEND,
     UNCONFIRMED,
     attempts,
@@ -47,8 +52,8 @@ from regulus.reliability.tables import (
     watermarks,
 )
 
-_SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.topic, stubs.c.tags, stubs.c.body, stubs.c.properties,
-         stubs.c.flag, stubs.c.create_time)
+_SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.first_send_time, stubs.c.topic, stubs.c.tags, stubs.c.body,
+         stubs.c.properties, stubs.c.flag, stubs.c.create_time)
 """What a relay needs of a stub."""
 
 
@@ -71,21 +76,34 @@ class Reviewed(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where the send that made this count is stored; without an offset while it waits for its time elsewhere."""
+    """Where the send that made this count is stored; without an offset while it waits for its time elsewhere.
+
+    `first_send_time`: as the claim had it. A human's retry counts from one again, and has another; None: not known.
+    """
 
     message_id: str
     send_count: int
     broker_name: str
     queue_id: int
     queue_offset: int | None
+    first_send_time: int | None = None
 
 
 class Failure(NamedTuple):
-    """Why the send that made this count failed."""
+    """Why the send that made this count failed. `first_send_time`: as of a `Position`."""
 
     message_id: str
     send_count: int
     error: str
+    first_send_time: int | None = None
+
+
+class Claim(NamedTuple):
+    """What a claim made of a stub: by these it is told from earlier and later ones."""
+
+    message_id: str
+    send_count: int
+    first_send_time: int
 
 
 class Gone(NamedTuple):
@@ -111,8 +129,9 @@ def add_group() -> Insert:
 
 
 def claim(connection: Connection, policy: ResendPolicy, limit: int) -> Sequence[Sent]:
-    """Count the first send of at most `limit` stubs, oldest first, that nobody else claims now."""
-    due = _due(stubs.c.send_count == _NEVER).limit(limit)
+    """Count the first send of at most `limit` stubs, oldest first, that nobody else claims now. It depends on no time:
+    a clock that is set back keeps nothing."""
+    due = _free(stubs.c.send_count == _NEVER).limit(limit)
     if connection.dialect.update_returning:
         # As a table of its own, or PostgreSQL may look for rows, and lock them, more than once.
         chosen = due.cte("due")
@@ -129,17 +148,45 @@ def review(connection: Connection, policy: ResendPolicy, limit: int) -> list[Rev
         # A writer from here on: two that look at the same rows would both send.
         connection.execute(update(stubs).where(false()).values(version=stubs.c.version))
     now = connection.execute(select(now_ms())).scalar_one()
-    facts = _facts()
-    action = case(*[(condition, then.value) for condition, then in resend_rules(facts, policy.limits(now))],
+    ids = _due_again(connection, now, limit)
+    if not ids:
+        return []
+    if connection.dialect.name == "postgresql":
+        # It would compile the facts anew each time, which takes longer than to look at a batch.
+        connection.exec_driver_sql("SET LOCAL jit = off")
+    action = case(*[(condition, then.value) for condition, then in resend_rules(_facts(), policy.limits(now))],
                   else_=ResendAction.RESEND.value)
-    found = (_due(stubs.c.send_count > _NEVER)
-             .add_columns(stubs.c.send_count, stubs.c.topic, stubs.c.broker_name, stubs.c.queue_id,
-                          stubs.c.queue_offset, action.label("action"), _received_up_to().label("received_up_to"))
-             .limit(limit))
+    found = select(stubs.c.message_id, stubs.c.send_count, stubs.c.topic, stubs.c.broker_name, stubs.c.queue_id,
+                   stubs.c.queue_offset, action.label("action"), _received_up_to().label("received_up_to")
+                   ).where(stubs.c.message_id.in_(ids)).order_by(stubs.c.resend_time)
     return [Reviewed(row.message_id, row.send_count, ResendAction(row.action), row.topic,
                      None if row.queue_offset is None else f"{row.topic}/{row.broker_name}/{row.queue_id}",
                      row.queue_offset, row.received_up_to)
             for row in connection.execute(found)]
+
+
+def _due_again(connection: Connection, now: int, limit: int) -> Sequence[str]:
+    """At most so many ids of stubs that were sent, which are locked from here on. Without partial indexes those that
+    are due lie together in one index for each count alone."""
+    due = _free(stubs.c.resend_time <= now)
+    if connection.dialect.name not in MYSQL:
+        return connection.execute(due.where(stubs.c.send_count > _NEVER).limit(limit)).scalars().all()
+    ids: list[str] = []
+    for count in _counts_due(connection, now):
+        ids += connection.execute(due.where(stubs.c.send_count == count).limit(limit - len(ids))).scalars()
+        if len(ids) == limit:
+            break
+    return ids
+
+
+def _counts_due(connection: Connection, now: int) -> Sequence[int]:
+    """Of sends of stubs that are due; first that of which one waits longest. It steps from count to count in the index,
+    because it groups by all columns up to there."""
+    first = func.min(stubs.c.resend_time)
+    return connection.execute(
+        select(stubs.c.send_count).where(*_waits(), stubs.c.send_count > _NEVER)
+        .group_by(stubs.c.status, stubs.c.is_manual, stubs.c.send_count)
+        .having(first <= now).order_by(first)).scalars().all()
 
 
 def claim_again(connection: Connection, policy: ResendPolicy, ids: Sequence[str]) -> Sequence[Sent]:
@@ -164,6 +211,21 @@ def put_off(connection: Connection, waits_ms: Mapping[str, int]) -> None:
             .values(resend_time=stubs.c.resend_time + bindparam("wait_ms"),
                     first_send_time=stubs.c.first_send_time + bindparam("wait_ms")),
             [{"its_id": message_id, "wait_ms": wait_ms} for message_id, wait_ms in waits_ms.items()])
+
+
+def give_back(connection: Connection, claims: Sequence[Claim]) -> None:
+    """Uncount the sends that claims counted, and that nobody made: they are due at once, and a first one is new again.
+    What was claimed anew meanwhile stays as it is."""
+    if claims:
+        # In this order: MySQL and MariaDB would see the new count in what is set behind it.
+        connection.execute(
+            update(stubs).where(stubs.c.message_id == bindparam("its_id"), *_of_its_claim())
+            .ordered_values((stubs.c.resend_time, now_ms()),
+                            (stubs.c.first_send_time, case((stubs.c.send_count > 1, stubs.c.first_send_time))),
+                            (stubs.c.send_count, stubs.c.send_count - 1),
+                            (stubs.c.version, stubs.c.version + 1)),
+            [{"its_id": each.message_id, "its_count": each.send_count, "its_first": each.first_send_time}
+             for each in sorted(claims)])
 
 
 def give_up(connection: Connection, ids: Sequence[str]) -> None:
@@ -193,7 +255,7 @@ def place(connection: Connection, positions: Sequence[Position]) -> list[Positio
     else:
         placed = _not_locked(connection, [position.message_id for position in positions])
         rows = [{"its_id": position.message_id, "its_count": position.send_count, "broker": position.broker_name,
-                 "queue": position.queue_id, "at": position.queue_offset}
+                 "its_first": position.first_send_time, "queue": position.queue_id, "at": position.queue_offset}
                 for position in positions if position.message_id in placed]
         if rows:
             connection.execute(_of_send().values(broker_name=bindparam("broker"), queue_id=bindparam("queue"),
@@ -204,7 +266,7 @@ def place(connection: Connection, positions: Sequence[Position]) -> list[Positio
 def note_stored(connection: Connection, positions: Sequence[Position]) -> None:
     """In the ledger."""
     if connection.dialect.name == "postgresql" and positions:
-        its_id, its_count, *where = _as_rows(positions)
+        its_id, its_count, *where, _ = _as_rows(positions)
         connection.execute(insert(attempts).from_select(
             ("message_id", "kind", "number", *_PLACE, "begin_time", "end_time", "outcome"),
             select(its_id, literal(SEND), its_count, *where, now_ms(), now_ms(), literal("STORED"))))
@@ -217,9 +279,9 @@ def note_stored(connection: Connection, positions: Sequence[Position]) -> None:
 
 def _place_by_arrays(connection: Connection, positions: Sequence[Position]) -> frozenset[str]:
     """In one statement, not in one for each row: with a server behind a network that is most of the time."""
-    its_id, its_count, *where = _as_rows(positions)
+    its_id, its_count, *where, its_first = _as_rows(positions)
     free = (select(stubs.c.message_id)
-            .join(its_id.table, (stubs.c.message_id == its_id) & (stubs.c.send_count == its_count))
+            .join(its_id.table, and_(stubs.c.message_id == its_id, *_is_of_claim(its_count, its_first)))
             .with_for_update(of=stubs, skip_locked=True).cte("free"))
     return frozenset(connection.execute(
         update(stubs).where(stubs.c.message_id == its_id, its_id.in_(select(free.c.message_id)))
@@ -228,8 +290,9 @@ def _place_by_arrays(connection: Connection, positions: Sequence[Position]) -> f
 
 
 def _as_rows(positions: Sequence[Position]) -> Sequence[Any]:
-    """The columns of a table of PostgreSQL's, which is given by five parameters."""
-    columns = (stubs.c.message_id, stubs.c.send_count, stubs.c.broker_name, stubs.c.queue_id, stubs.c.queue_offset)
+    """The columns of a table of PostgreSQL's, which is given by six parameters."""
+    columns = (stubs.c.message_id, stubs.c.send_count, stubs.c.broker_name, stubs.c.queue_id, stubs.c.queue_offset,
+               stubs.c.first_send_time)
     arrays = [literal(list(values), postgresql.ARRAY(column.type))
               for values, column in zip(zip(*positions, strict=True), columns, strict=True)]
     return tuple(func.unnest(*arrays).table_valued(*[Column(f"sent_{each.name}", each.type) for each in columns])
@@ -239,7 +302,7 @@ def _as_rows(positions: Sequence[Position]) -> Sequence[Any]:
 def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:
     """The count and the position of an earlier send stay."""
     free = _not_locked(connection, [failure.message_id for failure in failures])
-    rows = [{"its_id": failure.message_id, "its_count": failure.send_count,
+    rows = [{"its_id": failure.message_id, "its_count": failure.send_count, "its_first": failure.first_send_time,
              "why": storable(failure.error, LAST_ERROR_SIZE_MAX)} for failure in failures if failure.message_id in free]
     if rows:
         connection.execute(_of_send().values(last_error=bindparam("why")), rows)
@@ -370,8 +433,9 @@ def _waits() -> tuple[ColumnElement[bool], ...]:
     return (stubs.c.status == literal(UNCONFIRMED, literal_execute=True), ~stubs.c.is_manual)
 
 
-def _due(count_allows: ColumnElement[bool]) -> Select[Any]:
-    return (select(stubs.c.message_id).where(*_waits(), count_allows, stubs.c.resend_time <= now_ms())
+def _free(condition: ColumnElement[bool]) -> Select[Any]:
+    """Of stubs that wait, those that nobody holds at the moment."""
+    return (select(stubs.c.message_id).where(*_waits(), condition)
             .order_by(stubs.c.resend_time).with_for_update(skip_locked=True))
 
 
@@ -388,8 +452,19 @@ def _bump(policy: ResendPolicy, ids: Iterable[str] | Select[Any]) -> Update:
 
 
 def _of_send() -> Update:
-    return update(stubs).where(stubs.c.message_id == bindparam("its_id"),
-                               stubs.c.send_count == bindparam("its_count")).values(version=stubs.c.version + 1)
+    return update(stubs).where(stubs.c.message_id == bindparam("its_id"), *_of_its_claim()).values(
+        version=stubs.c.version + 1)
+
+
+def _of_its_claim() -> Sequence[ColumnElement[bool]]:
+    return _is_of_claim(bindparam("its_count", type_=Integer), bindparam("its_first", type_=BigInteger))
+
+
+def _is_of_claim(count: ColumnElement[int], first_send_time: ColumnElement[Any]) -> Sequence[ColumnElement[bool]]:
+    """Whether a stub has not been claimed anew since that claim, nor been sent again by hand."""
+    return (stubs.c.send_count == count,
+            or_(first_send_time.is_(None), stubs.c.first_send_time.is_(None),
+                stubs.c.first_send_time == first_send_time))
 
 
 def _not_locked(connection: Connection, ids: Sequence[str]) -> frozenset[str]:

@@ -19,7 +19,8 @@ from regulus.model.message import Message
 from regulus.model.resend_rules import ResendAction
 from regulus.reliability import delays, outbox_table, tables
 from regulus.reliability.alarms import AlarmKind, Cause, raise_alarms
-from regulus.reliability.outbox_table import Failure, Position, Reviewed
+from regulus.reliability.background import in_transaction, read_committed
+from regulus.reliability.outbox_table import Claim, Failure, Position, Reviewed
 from regulus.reliability.retry_policy import ResendPolicy
 
 BATCH_SIZE_MAX = 1 << 20
@@ -40,6 +41,7 @@ class Claimed(NamedTuple):
     message_id: str
     send_count: int
     message: Message
+    first_send_time: int        # of this count: a human's retry begins another
 
 
 class _Unplaced(NamedTuple):
@@ -70,10 +72,13 @@ class RelayConfig:
 
 
 class DueStubs:
-    """The stubs of one database, seen by one relay."""
+    """The stubs of one database, seen by one relay. One thread may be in `review` while others are elsewhere.
+
+    Nothing but the claim itself is done in `claim`, so that nothing else keeps new stubs from being sent.
+    """
 
     def __init__(self, engine: Engine, config: RelayConfig) -> None:
-        self._engine = engine
+        self._engine = read_committed(engine)
         self._config = config
         self._backlog = Backlog()
         self._unplaced: deque[_Unplaced] = deque(maxlen=UNPLACED_MAX)
@@ -85,42 +90,56 @@ class DueStubs:
                          tables.attempts, tables.alarms)
 
     def claim(self) -> list[Claimed]:
-        """At most `batch_max` stubs that were never sent. Their sends count from now on, whatever becomes of them."""
-        self._place_left()
-        with self._engine.begin() as connection:
-            claimed = _claimed(outbox_table.claim(connection, self._config.policy, self._config.batch_max))
-            _put_off_delayed(connection, claimed)
-        return claimed
+        """At most `batch_max` stubs that were never sent. Their sends count from now on, whatever becomes of them, but
+        for those that are given back."""
+        return in_transaction(self._engine, self._claim)
+
+    def _claim(self, connection: Connection) -> list[Claimed]:
+        claimed = _claimed(outbox_table.claim(connection, self._config.policy, self._config.batch_max))
+        put_off_ms = _put_off_delayed(connection, claimed)
+        return [each._replace(first_send_time=each.first_send_time + put_off_ms.get(each.message_id, 0))
+                for each in claimed]
+
+    def give_back(self, claimed: Sequence[Claimed]) -> None:
+        """Claims of which nothing was sent, nor will be."""
+        in_transaction(self._engine, lambda connection: outbox_table.give_back(
+            connection, [Claim(each.message_id, each.send_count, each.first_send_time) for each in claimed]))
 
     def _place_left(self) -> None:
         """Another relay that looks for rows locks some of ours for a moment, too."""
-        if not self._unplaced:
+        # Taken out one by one: `store` adds others from another thread.
+        tried = [self._unplaced.popleft() for _ in range(len(self._unplaced))]
+        if not tried:
             return
-        tried = list(self._unplaced)
-        with self._engine.begin() as connection:
-            left = set(outbox_table.place(connection, [each.position for each in tried]))
-        self._unplaced.clear()
-        self._unplaced.extend(_Unplaced(each.position, each.tries_left - 1)
-                              for each in tried if each.position in left and each.tries_left > 1)
+        left = {each.position for each in tried}
+        try:
+            left = set(in_transaction(self._engine, lambda connection: outbox_table.place(
+                connection, [each.position for each in tried])))
+        finally:
+            self._unplaced.extend(_Unplaced(each.position, each.tries_left - 1)
+                                  for each in tried if each.position in left and each.tries_left > 1)
 
     def review(self) -> Review:
         """Do what the rules say with at most `batch_max` stubs that were sent and are due again: claim them, put them
         off, or leave them to a human, with the alarms that belong to it, in one transaction."""
+        self._place_left()
+        return in_transaction(self._engine, self._review)
+
+    def _review(self, connection: Connection) -> Review:
         policy = self._config.policy
-        with self._engine.begin() as connection:
-            reviewed = outbox_table.review(connection, policy, self._config.batch_max)
-            by_action: dict[ResendAction, list[Reviewed]] = defaultdict(list)
-            for each in reviewed:
-                by_action[each.action].append(each)
-            waits_ms = {each.message_id: policy.interval_ms for each in by_action[ResendAction.WAIT]}
-            for each in by_action[ResendAction.POSTPONE] + by_action[ResendAction.CONSUMER_DOWN]:
-                waits_ms[each.message_id] = self._backlog.wait_ms(each, policy)
-            outbox_table.postpone(connection, waits_ms)
-            raise_alarms(connection, _causes(by_action))
-            left = [each.message_id for each in by_action[ResendAction.MANUAL]]
-            outbox_table.give_up(connection, left)
-            again = by_action[ResendAction.RESEND] + by_action[ResendAction.RESEND_AND_TELL]
-            claimed = _claimed(outbox_table.claim_again(connection, policy, [each.message_id for each in again]))
+        reviewed = outbox_table.review(connection, policy, self._config.batch_max)
+        by_action: dict[ResendAction, list[Reviewed]] = defaultdict(list)
+        for each in reviewed:
+            by_action[each.action].append(each)
+        waits_ms = {each.message_id: policy.interval_ms for each in by_action[ResendAction.WAIT]}
+        for each in by_action[ResendAction.POSTPONE] + by_action[ResendAction.CONSUMER_DOWN]:
+            waits_ms[each.message_id] = self._backlog.wait_ms(each, policy)
+        outbox_table.postpone(connection, waits_ms)
+        raise_alarms(connection, _causes(by_action))
+        left = [each.message_id for each in by_action[ResendAction.MANUAL]]
+        outbox_table.give_up(connection, left)
+        again = by_action[ResendAction.RESEND] + by_action[ResendAction.RESEND_AND_TELL]
+        claimed = _claimed(outbox_table.claim_again(connection, policy, [each.message_id for each in again]))
         return Review(len(reviewed), claimed, left)
 
     def store(self, outcomes: Iterable[Position | Failure]) -> None:
@@ -131,10 +150,14 @@ class DueStubs:
                 positions.append(outcome)
             else:
                 failures.append(outcome)
-        with self._engine.begin() as connection:
+
+        def write(connection: Connection) -> list[Position]:
             left = outbox_table.place(connection, positions)
             outbox_table.note_stored(connection, positions)
             outbox_table.store_failures(connection, failures)
+            return left
+
+        left = in_transaction(self._engine, write)
         self._unplaced.extend(_Unplaced(position, PLACE_TRIES_MAX) for position in left)
 
 
@@ -180,17 +203,20 @@ def _causes(by_action: Mapping[ResendAction, Sequence[Reviewed]]) -> Iterator[Ca
 
 def _claimed(rows: Sequence[outbox_table.Sent]) -> list[Claimed]:
     return [Claimed(row.message_id, row.send_count,
-                    Message(row.topic, row.body, row.tags, properties=_properties(row), flag=row.flag))
+                    Message(row.topic, row.body, row.tags, properties=_properties(row), flag=row.flag),
+                    row.first_send_time)
             for row in rows]
 
 
-def _put_off_delayed(connection: Connection, claimed: Sequence[Claimed]) -> None:
-    """What waits at the broker is due when its time has come, and the interval has passed."""
+def _put_off_delayed(connection: Connection, claimed: Sequence[Claimed]) -> dict[str, int]:
+    """What waits at the broker is due when its time has come, and the interval has passed: how much later, by ids."""
     delayed = [each for each in claimed if delays.has_delay(each.message.properties)]
-    if delayed:
-        now_ms = connection.execute(select(tables.now_ms())).scalar_one()
-        outbox_table.put_off(connection, {
-            each.message_id: delays.delay_ms(each.message.properties, now_ms) for each in delayed})
+    if not delayed:
+        return {}
+    now_ms = connection.execute(select(tables.now_ms())).scalar_one()
+    waits_ms = {each.message_id: delays.delay_ms(each.message.properties, now_ms) for each in delayed}
+    outbox_table.put_off(connection, waits_ms)
+    return waits_ms
 
 
 def _properties(row: outbox_table.Sent) -> dict[str, str]:

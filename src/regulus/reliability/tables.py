@@ -88,6 +88,8 @@ _EXACT: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_
 """The usual collations of MySQL take `a` and `A` for the same id, group or topic; its default engine may be one that
 keeps what is rolled back."""
 
+MYSQL = ("mysql", "mariadb")
+
 _ID = String(MESSAGE_ID_SIZE_MAX)
 _WAITS = "status = 'UNCONFIRMED' AND {}"
 
@@ -96,7 +98,7 @@ _GROUP = String(CONSUMER_GROUP_SIZE_MAX)
 _LOOSE_TABLES = text("""
     SELECT kept.table_name, kept.engine
     FROM information_schema.tables AS kept JOIN information_schema.engines AS known ON known.engine = kept.engine
-    WHERE kept.table_schema = database() AND kept.table_name IN :names AND known.transactions <> 'YES'
+    WHERE kept.table_schema = coalesce(:schema, database()) AND kept.table_name IN :names AND known.transactions <> 'YES'
     """).bindparams(bindparam("names", expanding=True))
 
 metadata = MetaData()
@@ -113,7 +115,7 @@ stubs = Table(
     Column("message_id", _ID, primary_key=True),
     Column("topic", String(TOPIC_SIZE_MAX), nullable=False),
     Column("tags", String(TAGS_SIZE_MAX), nullable=False),
-    Column("body", LargeBinary(BODY_SIZE_MAX), nullable=False),
+    Column("body", LargeBinary(BODY_SIZE_MAX), nullable=False, quote=True),     # a word of MariaDB's sql_mode=ORACLE
     Column("properties", Text, nullable=False),
     Column("flag", Integer, nullable=False),
     Column("status", String(11), nullable=False),
@@ -128,8 +130,9 @@ stubs = Table(
     CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_stub_status"),
     Index("regulus_stub_time", "create_time", "message_id"),    # for the ledger, and the removal of old ones
     # Where an index may hold a part of the rows, those that are done cost it nothing, and each other row stands in one
-    # of these: what was sent and waits for its effect does not lie before what is new.
-    Index("regulus_stub_new", "status", "send_count", "resend_time",
+    # of these: what was sent and waits for its effect does not lie before what is new. In MySQL and MariaDB the first
+    # serves both, for those that are due lie together in it among those of each count.
+    Index("regulus_stub_new", "status", "is_manual", "send_count", "resend_time",
           postgresql_where=text(_WAITS.format("NOT is_manual AND send_count = 0")),
           sqlite_where=text(_WAITS.format("is_manual = 0 AND send_count = 0"))),
     Index("regulus_stub_due", "status", "resend_time",
@@ -241,7 +244,8 @@ def storable(text: str, size_max: int) -> str:
 
 
 class now_ms(FunctionElement[int]):
-    """The database's clock, in ms since 1970; within a transaction it goes on."""
+    """The database's clock, in ms since 1970, whatever the time zone of a session: that of the beginning of the
+    statement, or conditions on a time would find no index. Within a transaction it goes on."""
 
     type = BigInteger()
     inherit_cache = True
@@ -249,7 +253,7 @@ class now_ms(FunctionElement[int]):
 
 @compiles(now_ms, "postgresql")
 def _now_of_postgresql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
-    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+    return "CAST(extract(epoch FROM statement_timestamp()) * 1000 AS BIGINT)"
 
 
 @compiles(now_ms, "sqlite")
@@ -259,12 +263,13 @@ def _now_of_sqlite(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
 
 @compiles(now_ms, "mysql", "mariadb")
 def _now_of_mysql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
-    return "CAST(unix_timestamp(sysdate(3)) * 1000 AS SIGNED)"
+    # Of local times one hour comes twice a year, and by the earlier of the two.
+    return "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
 
 
 def insert_new(table: Table, dialect_name: str) -> Insert:
     """An insert that leaves a row of the same key as it is. Its count says so; SQLAlchemy keeps that where asked to."""
-    if dialect_name in ("mysql", "mariadb"):
+    if dialect_name in MYSQL:
         return mysql.insert(table).prefix_with("IGNORE")
     statement: Insert = (postgresql if dialect_name == "postgresql" else sqlite).insert(table).on_conflict_do_nothing()
     return statement
@@ -273,7 +278,7 @@ def insert_new(table: Table, dialect_name: str) -> Insert:
 def create(connection: Connection) -> None:
     """Make the tables and indexes that are not there: also those that an earlier call did not come to. Raises
     ReliabilityRefused when a table is there and older, or kept by an engine without transactions."""
-    names = set(inspect(connection).get_table_names())
+    names = set(inspect(connection).get_table_names(_schema(connection)))
     if present := [table for table in metadata.sorted_tables if table.name in names]:
         check(connection, *present)
     metadata.create_all(connection)
@@ -293,20 +298,25 @@ def check(connection: Connection, *needed: Table) -> None:
     inspector = inspect(connection)
     for table in needed or (stubs,):
         try:
-            columns = {column["name"] for column in inspector.get_columns(table.name)}
+            columns = {column["name"] for column in inspector.get_columns(table.name, _schema(connection))}
         except NoSuchTableError:
             raise missing_table(table) from None
         check_columns(columns, table)
-    if connection.dialect.name in ("mysql", "mariadb"):
+    if connection.dialect.name in MYSQL:
         _check_engines(connection, [table.name for table in needed or (stubs,)])
 
 
 def _check_engines(connection: Connection, names: list[str]) -> None:
-    loose = connection.execute(_LOOSE_TABLES, {"names": names}).first()
+    loose = connection.execute(_LOOSE_TABLES, {"names": names, "schema": _schema(connection)}).first()
     if loose is not None:
         raise ReliabilityRefused(f"the table {loose[0]} is kept by the engine {loose[1]}, which has no transactions: "
                                  "what is rolled back would stay, and be sent; ALTER TABLE "
                                  f"{loose[0]} ENGINE=InnoDB")
+
+
+def _schema(connection: Connection) -> str | None:
+    """To which `schema_translate_map` brings tables that name none; None for the connection's own."""
+    return (connection.get_execution_options().get("schema_translate_map") or {}).get(None)
 
 
 def check_columns(present: set[str], table: Table = stubs) -> None:

@@ -58,7 +58,8 @@ def running(*, is_durable: bool = False) -> Iterator[str]:
         (port,) = free_ports(1)
         fsync = "on" if is_durable else "off"
         run("pg_ctl", "-D", data, "-w", "-l", str(Path(root) / "log"), "-o",
-            f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync={fsync}", "start")
+            f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync={fsync} "
+            "-c max_prepared_transactions=4", "start")
         try:
             yield f"postgresql://shop@127.0.0.1:{port}/postgres"
         finally:

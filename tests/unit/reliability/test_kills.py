@@ -19,6 +19,7 @@ CLAIMED = ("after C3", "during C5", "before C6", "after C6", "before KEY", "afte
 FAILING = ("before KEY", "after KEY", "before SEND_BACK", "after SEND_BACK", "after C8")
 TOLD = ("before C6", "after C6", "before TELL", "after TELL", "before CONFIRM", "during CONFIRM", "after CONFIRM")
 PARKING = ("before PARK", "during PARK", "after PARK")
+REVIEWED = ("before REVIEW", "during REVIEW", "after REVIEW")
 RESENT = ("after P2", "during P3", "after P3", "during P4")
 
 
@@ -103,6 +104,13 @@ def test_w5_relays_that_die_one_after_another_send_no_more_than_they_may(engine,
     check(engine)
 
 
+@at(*REVIEWED)
+def test_w26_killed_while_a_stub_is_reviewed_it_is_booked_once(engine, setting, point):
+    kill_at(point, work, replace(setting, consumes=False), message_id="1")
+    run(finish, setting)
+    check(engine)
+
+
 def test_each_point_is_one_of_these():
-    tried = {*map(str, STEPS), *CLAIMED, *FAILING, *TOLD, *PARKING}
+    tried = {*map(str, STEPS), *CLAIMED, *FAILING, *TOLD, *PARKING, *REVIEWED}
     assert tried == {str(point) for point in POINTS}

@@ -14,7 +14,7 @@ from regulus.reliability import migrations, tables
 
 from .shop import stub
 
-VERSIONS = [f"{number:04}" for number in range(1, 8)]
+VERSIONS = [f"{number:04}" for number in range(1, 9)]
 OLD_STUB = {"message_id": "1", "topic": "orders", "tags": "", "body": b"1", "properties": "", "flag": 0,
             "status": "UNCONFIRMED", "send_count": 1, "resend_time": 7, "create_time": 5, "is_manual": False,
             "version": 1}

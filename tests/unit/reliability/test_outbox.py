@@ -4,15 +4,17 @@ import sqlite3
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine, insert, text
+from sqlalchemy import String, create_engine, insert, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Session, mapped_column, scoped_session, sessionmaker
 
 from regulus.errors import MessageIllegal, ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.reliability import tables
 from regulus.reliability.outbox import CHANNEL, Outbox, stub_values
+from regulus.reliability.outbox_table import Position
+from regulus.reliability.relay import DueStubs, RelayConfig
 
 from .shop import count_stubs, orders, stub
 
@@ -65,6 +67,84 @@ def test_sessions_of_a_scope_take_stubs(engine):
     session.commit()
     session.remove()
     assert count_stubs(engine) == 1
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Order(Base):
+    __tablename__ = "orders"
+    id = mapped_column(String, primary_key=True)
+
+
+@pytest.fixture
+def other(tmp_path):
+    engine = create_engine(f"sqlite:///{tmp_path / 'other.sqlite'}")
+    yield engine
+    engine.dispose()
+
+
+@pytest.mark.parametrize("scope", [lambda make: make(), scoped_session])
+def test_a_session_of_several_databases_is_refused_with_the_way_to_write(engine, other, scope):
+    """Its stub would be committed in one, its order in another."""
+    session = scope(sessionmaker(engine, binds={Order: other}))
+    with pytest.raises(ReliabilityRefused, match=r"several engines, .* session\.connection\(bind_arguments="):
+        Outbox().add(session, ORDER)
+    session.close()
+    assert count_stubs(engine) == 0
+
+
+def test_a_session_whose_binds_are_one_database_takes_stubs(engine):
+    with Session(engine, binds={Order: engine}) as session, session.begin():
+        session.add(Order(id="1"))
+        Outbox().add(session, ORDER)
+    assert count_stubs(engine) == 1
+    slow = engine.execution_options(statement="slow")       # by which SQLAlchemy begins a transaction of its own
+    with Session(engine, binds={Order: slow}) as session, pytest.raises(ReliabilityRefused, match="several engines"):
+        Outbox().add(session, ORDER)
+
+
+def test_the_connection_that_is_named_takes_stubs_of_a_session_of_several_databases(engine, other):
+    with Session(other, binds={Order: engine}) as session, session.begin():
+        session.add(Order(id="1"))
+        Outbox().add(session.connection(bind_arguments={"mapper": Order}), ORDER)
+    assert count_stubs(engine) == 1
+
+
+def test_a_transaction_of_two_phases_takes_stubs(engine, other):
+    """PostgreSQL prepares none that told anything."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one phase")
+    with Session(engine, twophase=True) as session:
+        session.add(Order(id="1"))
+        Outbox().add(session, ORDER)
+        session.commit()
+        assert Session(engine, binds={Order: other}, twophase=True).twophase
+    assert count_stubs(engine) == 1
+
+
+def test_tables_in_a_schema_that_is_named_for_the_connection_are_found(engine):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has no schemas")
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA IF EXISTS elsewhere CASCADE"))
+        connection.execute(text("CREATE SCHEMA elsewhere"))
+        connection.execute(text("DROP TABLE regulus_stub"))
+    there = engine.execution_options(schema_translate_map={None: "elsewhere"})
+    with there.begin() as connection:
+        with pytest.raises(ReliabilityRefused, match="has no table regulus_stub"):
+            Outbox().add(connection, ORDER)
+        tables.create(connection)
+        tables.create(connection)
+        Outbox().add(connection, ORDER, message_id="1")
+    due = DueStubs(there, RelayConfig())
+    due.check()
+    assert [each.message_id for each in due.claim()] == ["1"]
+    due.store([Position("1", 1, "broker-a", 0, 7)])
+    assert stub(there, "1").queue_offset == 7
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA elsewhere CASCADE"))
 
 
 @pytest.mark.parametrize("kept", [True, False])

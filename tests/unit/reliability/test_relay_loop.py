@@ -2,15 +2,20 @@
 
 import asyncio
 import logging
+import os
+import signal
+import sqlite3
+import threading
 from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import create_engine, insert
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from regulus.client.producer import Producer
 from regulus.errors import DatabaseUnanswered, ReliabilityRefused
 from regulus.model.message import Message
-from regulus.reliability import tables
+from regulus.reliability import outbox_table, tables
 from regulus.reliability.alarm_channels import LogChannel
 from regulus.reliability.alarm_loop import AlarmLoop
 from regulus.reliability.broker_watch import BrokerWatch
@@ -130,6 +135,24 @@ async def test_a_broker_that_is_away_costs_attempts_and_no_message(engine, make_
     assert stub(engine, "1").last_error is None
 
 
+async def test_a_broker_that_stands_still_stores_no_more_copies_than_were_counted(engine, make_broker_process):
+    """It takes what comes, and answers when it goes on: the producer gave up long before."""
+    broker = make_broker_process()
+    place_orders(engine, "0")
+    async with rounds(engine, broker) as relay:
+        assert await relay.relay_due() == 1     # over a connection that is there
+        place_orders(engine, "1")
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            assert await relay.relay_due() == 0
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert (stub(engine, "1").send_count, stub(engine, "1").queue_offset) == (1, None)
+        place_orders(engine, "2")
+        assert await relay.relay_due() == 1     # behind all that the connection held
+    assert sorted(await consumed_bodies(broker, "orders", 3)) == ["0", "1", "2"]
+
+
 async def test_a_message_that_waits_at_the_broker_is_not_due_before_its_time(engine, regulus_server):
     """Its place there is one among those that wait, of which no watermark says anything."""
     with engine.begin() as connection:
@@ -173,6 +196,173 @@ async def test_a_message_that_nobody_confirms_ends_with_a_human(engine, regulus_
     assert await consumed_bodies(regulus_server, "orders", 3) == ["1"] * 3
 
 
+def conflict(state="40001"):
+    """As PostgreSQL's driver says it of a transaction that it ended for another's sake."""
+    class Ended(Exception):
+        sqlstate = state
+    return DBAPIError("SELECT 1", {}, Ended("could not serialize access"))
+
+
+@pytest.mark.parametrize("fails", ["in time", "at its time limit", "by conflicts"])
+async def test_w26_new_stubs_leave_whatever_becomes_of_reviews(engine, regulus_server, monkeypatch, fails):
+    """None waits for a review, nor for the pause behind one that failed."""
+    tried, over = [], threading.Event()
+
+    def review(connection, policy, limit):
+        tried.append(limit)
+        if fails == "at its time limit":
+            over.wait(60)
+        if fails == "by conflicts":
+            raise conflict()
+        raise OSError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(outbox_table, "review", review)
+    monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 600_000)
+    monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MAX", 600_000)
+    async with Relay(engine, regulus_server.name_server_address, config=RelayConfig(poll_interval_ms=5)) as relay:
+        await wait_until(lambda: tried)
+        if fails != "at its time limit":
+            await wait_until(lambda: relay.restarts == 1)
+        for number in range(3):
+            place_orders(engine, str(number))
+            await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        over.set()
+    assert sorted(await consumed_bodies(regulus_server, "orders", 3)) == ["0", "1", "2"]
+    assert count_stubs(engine, send_count=1) == 3
+    assert len(tried) == (3 if fails == "by conflicts" else 1)
+
+
+async def test_w26_a_claim_that_fails_keeps_no_other_stub_from_being_sent_again(engine, regulus_server, monkeypatch):
+    def claim(connection, policy, limit):
+        raise OSError("canceling statement due to statement timeout")
+
+    place_orders(engine, "1")
+    set_stub(engine, "1", send_count=1, resend_time=0)
+    monkeypatch.setattr(outbox_table, "claim", claim)
+    monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 600_000)
+    async with Relay(engine, regulus_server.name_server_address, config=RelayConfig(poll_interval_ms=5)):
+        await wait_until(lambda: stub(engine, "1").queue_offset is not None)
+    assert stub(engine, "1").send_count == 2
+
+
+@pytest.mark.parametrize(("which", "count"), [("claim", 0), ("review", 3)])
+async def test_what_was_claimed_for_a_round_that_was_cancelled_is_given_back(engine, regulus_server, monkeypatch, which,
+                                                                             count):
+    """The thread goes on, and commits its claim, which nobody sends."""
+    place_orders(engine, "1")
+    first = stub(engine, "1").create_time if count else None
+    set_stub(engine, "1", send_count=count, resend_time=0, first_send_time=first)
+    taken, let_go, take = threading.Event(), threading.Event(), getattr(DueStubs, which)
+
+    def slow(self):
+        result = take(self)
+        taken.set()
+        assert let_go.wait(60)
+        return result
+
+    monkeypatch.setattr(DueStubs, which, slow)
+    async with rounds(engine, regulus_server) as relay:
+        round = asyncio.create_task(relay.relay_due())
+        await asyncio.to_thread(taken.wait, 60)
+        assert stub(engine, "1").send_count == count + 1
+        round.cancel()
+        let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await round
+        row = stub(engine, "1")
+        assert (row.send_count, row.first_send_time) == (count, first)
+        monkeypatch.undo()
+        assert await relay.relay_due() == 1
+    assert await consumed_bodies(regulus_server, "orders", 1) == ["1"]
+
+
+async def test_a_claim_that_cannot_be_given_back_is_told_and_ends_no_cancellation(engine, monkeypatch, caplog):
+    place_orders(engine, "1")
+    taken, let_go, take = threading.Event(), threading.Event(), DueStubs.claim
+
+    def slow(self):
+        result = take(self)
+        taken.set()
+        assert let_go.wait(60)
+        return result
+
+    def refused(connection, counts):
+        raise conflict("57014")
+
+    monkeypatch.setattr(DueStubs, "claim", slow)
+    monkeypatch.setattr(outbox_table, "give_back", refused)
+    round = asyncio.create_task(Relay(engine, "127.0.0.1:1").relay_due())
+    await asyncio.to_thread(taken.wait, 60)
+    round.cancel()
+    let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await round
+    assert "1 messages of the outbox were claimed and not sent, and will be when they are due again" in caplog.text
+
+
+async def test_a_place_is_written_down_when_the_database_lets_it(engine, regulus_server, monkeypatch):
+    store, faults = DueStubs.store, ["away", "locked"]
+
+    def away(self, outcomes):
+        if faults:
+            raise OperationalError("UPDATE", {}, sqlite3.OperationalError(faults.pop()))
+        store(self, outcomes)
+
+    place_orders(engine, "1")
+    monkeypatch.setattr(DueStubs, "store", away)
+    monkeypatch.setattr("regulus.reliability.relay_loop.STORE_REST_MS", 1)
+    async with rounds(engine, regulus_server) as relay:
+        assert await relay.relay_due() == 1
+    assert stub(engine, "1").queue_offset == 0
+
+
+async def test_a_fault_of_a_program_is_raised_and_not_waited_for(engine, regulus_server, monkeypatch):
+    def wrong(self, outcomes):
+        raise DBAPIError("UPDATE", {}, TypeError("no such column"))
+
+    place_orders(engine, "1")
+    monkeypatch.setattr(DueStubs, "store", wrong)
+    monkeypatch.setattr("regulus.reliability.relay_loop.STORE_REST_MS", 3_600_000)
+    async with rounds(engine, regulus_server) as relay:
+        with pytest.raises(DBAPIError):
+            await relay.relay_due()
+
+
+async def test_a_batch_that_fails_in_a_way_of_its_own_costs_no_other_its_place(engine, regulus_server, monkeypatch):
+    send = Producer.send
+
+    async def broken(self, message, **options):
+        if message.topic == "odd":
+            raise KeyError("a fault of a program")
+        return await send(self, message, **options)
+
+    place_orders(engine, "1", topic="odd")
+    place_orders(engine, "2")
+    monkeypatch.setattr(Producer, "send", broken)
+    async with rounds(engine, regulus_server) as relay:
+        with pytest.raises(KeyError):
+            await relay.relay_due()
+    assert (stub(engine, "1").queue_offset, stub(engine, "2").queue_offset) == (None, 0)
+
+
+async def test_a_message_of_a_refused_batch_that_fails_costs_no_other_its_place(engine, regulus_server, monkeypatch):
+    send = Producer.send
+
+    async def broken(self, message, **options):
+        if message.keys == "1 vip":
+            raise KeyError("a fault of a program")
+        return await send(self, message, **options)
+
+    place_orders(engine, "1", "2", "3")
+    set_stub(engine, "2", properties="UNIQ_KEY\x01" + "k" * 33_000 + "\x02")
+    monkeypatch.setattr(Producer, "send", broken)
+    async with rounds(engine, regulus_server) as relay:
+        with pytest.raises(KeyError):
+            await relay.relay_due()
+    assert "BrokerRefused" in stub(engine, "2").last_error
+    assert stub(engine, "3").queue_offset == 0
+
+
 async def test_a_relay_goes_on_when_the_database_was_away(engine, regulus_server, monkeypatch):
     claim = DueStubs.claim
     faults = [OSError("the database is away")]
@@ -208,7 +398,8 @@ async def test_a_locked_database_is_a_line_and_no_death(tmp_path, regulus_server
     impatient.dispose()
     told = [record for record in caplog.records if record.name == "regulus.client.tasks"]
     assert {(record.levelno, record.exc_info) for record in told} == {(logging.WARNING, None)}
-    assert told[0].getMessage() == "outbox relay: the database says: database is locked; it goes on in 1 ms"
+    assert {record.getMessage().partition(":")[2] for record in told if record.getMessage().endswith(" in 1 ms")} == {
+        " the database says: database is locked; it goes on in 1 ms"}
 
 
 async def test_a_name_server_that_is_away_is_told_once_and_then_rarely(engine, caplog, monkeypatch):
@@ -266,14 +457,18 @@ class rounds(Relay):
         super().__init__(engine, server.name_server_address)
 
 
-async def test_new_stubs_without_end_keep_no_other_from_being_sent_again(engine, regulus_server):
-    place_orders(engine, "again", "1", "2")
+async def test_new_stubs_without_end_keep_no_other_from_being_sent_again(engine, regulus_server, monkeypatch):
+    claim = DueStubs.claim
+
+    def endless(self):
+        while not (claimed := claim(self)):
+            place_orders(engine, f"new-{count_stubs(engine)}")
+        return claimed
+
+    monkeypatch.setattr(DueStubs, "claim", endless)
+    place_orders(engine, "again")
     set_stub(engine, "again", send_count=1, resend_time=0)
-    relay = Relay(engine, regulus_server.name_server_address, config=RelayConfig(batch_max=1))
-    await relay._producer.start()
-    try:
-        assert await relay.relay_due() == 2
-    finally:
-        await relay._producer.shutdown()
+    async with Relay(engine, regulus_server.name_server_address, config=RelayConfig(poll_interval_ms=5)):
+        await wait_until(lambda: stub(engine, "again").queue_offset is not None)
+        await wait_until(lambda: count_stubs(engine, send_count=1) > 3)
     assert stub(engine, "again").send_count == 2
-    assert count_stubs(engine, send_count=0) == 1

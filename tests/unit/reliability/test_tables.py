@@ -41,6 +41,18 @@ def test_the_clock_is_that_of_the_database_in_ms(engine):
     assert before - 50 < told < time.time() * 1000 + 50
 
 
+def test_a_condition_on_the_clock_finds_its_index(engine):
+    """One that may give another time for each row would have each row looked at."""
+    old = select(tables.stubs.c.message_id).where(tables.stubs.c.create_time < tables.now_ms() - 5).compile(
+        engine, compile_kwargs={"literal_binds": True})
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = str(connection.execute(text(
+            f"EXPLAIN {'QUERY PLAN ' if engine.dialect.name == 'sqlite' else ''}{old}")).all())
+    assert ("create_time<?" if engine.dialect.name == "sqlite" else "Index Cond: (create_time <") in plan
+
+
 def test_the_clock_goes_on_within_a_transaction(engine):
     """A lease that began with the transaction would be over before it is committed."""
     deadline = time.monotonic() + 60
@@ -60,9 +72,11 @@ def test_each_look_at_what_is_due_uses_its_index(engine, which, index):
         told, values = next((text, values) for text, values in statements if "ORDER BY" in text)
         if engine.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL enable_seqscan = off"))
-        plan = connection.exec_driver_sql(
-            f"EXPLAIN {'QUERY PLAN ' if engine.dialect.name == 'sqlite' else ''}{told}", values).all()
-    assert index in str(plan)
+        plan = str(connection.exec_driver_sql(
+            f"EXPLAIN {'QUERY PLAN ' if engine.dialect.name == 'sqlite' else ''}{told}", values).all())
+    assert index in plan
+    within = "resend_time<?" if engine.dialect.name == "sqlite" else "(resend_time <="
+    assert (within in plan.partition("Filter")[0]) == (which == "review")       # or it looks at all that wait
 
 
 @pytest.mark.parametrize("table", tables.metadata.sorted_tables, ids=str)
@@ -73,8 +87,8 @@ def test_mysql_tells_letters_apart_and_keeps_transactions_in_every_table(table):
 
 def test_mysql_gets_room_for_bodies():
     made = str(CreateTable(tables.stubs).compile(dialect=mysql.dialect()))
-    assert "body BLOB(4194304) NOT NULL" in made
-    claim = outbox_table._due(tables.stubs.c.send_count < ResendPolicy().attempts_max).limit(10)
+    assert "`body` BLOB(4194304) NOT NULL" in made
+    claim = outbox_table._free(tables.stubs.c.send_count < ResendPolicy().attempts_max).limit(10)
     assert "FOR UPDATE SKIP LOCKED" in str(claim.compile(dialect=mysql.dialect()))
 
 

@@ -1,5 +1,6 @@
 """Failure windows that take more than a kill and a restart: two processes, a broker that forgets, a human between."""
 
+import asyncio
 import shutil
 from dataclasses import replace
 
@@ -8,15 +9,17 @@ from sqlalchemy import delete, text
 
 from regulus.client.admin import Admin
 from regulus.client.listener import ConsumeStatus
+from regulus.client.push_consumer import PushConsumer
 from regulus.model.message_queue import MessageQueue
 from regulus.reliability import operator, tables
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.relay import DueStubs, RelayConfig
-from regulus.testing.crash_points import check_once, held_at, kill_at, named, run
+from regulus.reliability.relay_loop import Relay
+from regulus.testing.crash_points import await_settled, check_once, held_at, kill_at, named, run, watching
 
-from .consumed import wait_until
+from .consumed import FROM_FIRST, wait_until
 from .deliveries import context, message, rows
-from .shop import book, booked, bookings, place_orders, set_stub, stub
+from .shop import book, booked, bookings, count_stubs, place_orders, set_stub, stub
 from .test_kills import at, check
 from .worker import BEHIND, GROUP, claims_of, finish, work
 
@@ -72,6 +75,29 @@ def test_w7_a_message_that_the_broker_lost_is_sent_again(engine, setting, make_b
     run(finish, setting)
     check(engine)
     assert stub(engine, "1").send_count >= 2
+
+
+async def test_w26_reviews_that_fail_keep_no_new_stub_from_its_effect(engine, setting):
+    """Each of them, once its transaction has looked at the table, and whatever is claimed beside it."""
+    def fail(point, ids):
+        if str(point) == "before REVIEW":
+            reviews.append(point)
+            raise OSError("canceling statement due to statement timeout")
+
+    reviews = []
+    ids = [f"order-{number}" for number in range(20)]
+    with watching(fail):
+        async with Relay(engine, setting.name_server, config=RelayConfig(batch_max=3, poll_interval_ms=20)):
+            for message_id in ids:
+                await asyncio.to_thread(place_orders, engine, message_id)
+            await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+            await wait_until(lambda: reviews)
+    assert count_stubs(engine, send_count=1) == 20
+    consumer = PushConsumer(setting.name_server, GROUP, ApplyOnce(engine, book), FROM_FIRST)
+    consumer.subscribe("orders")
+    async with consumer:
+        await asyncio.to_thread(await_settled, engine, ids)
+    assert booked(engine) == sorted(ids)
 
 
 async def test_w9_what_is_received_and_comes_no_more_is_sent_again_and_told(engine, setting):

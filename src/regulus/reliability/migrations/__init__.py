@@ -3,7 +3,7 @@
 A business with an Alembic of its own may have its migrations made from `regulus.reliability.tables.metadata` instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -19,11 +19,12 @@ _BROUGHT: tuple[tuple[str, Callable[[Inspector], bool]], ...] = (
     ("0001", lambda found: found.has_table("regulus_stub")),
     ("0002", lambda found: all(map(found.has_table, tables.metadata.tables))),
     ("0003", lambda found: _has_column(found, "regulus_alarm", "due_time")),
-    ("0004", lambda found: any(index["name"] == "regulus_stub_new" for index in found.get_indexes("regulus_stub"))),
+    ("0004", lambda found: _columns_of_new(found) is not None),
     ("0005", lambda found: _has_column(found, "regulus_stub", "first_send_time")),
     ("0006", lambda found: _has_column(found, "regulus_inbox", "digest")),
     ("0007", lambda found: found.dialect.name not in ("mysql", "mariadb") or all(
         "utf8mb4_bin" in found.get_table_options(table).values() for table in tables.metadata.tables)),
+    ("0008", lambda found: "is_manual" in (_columns_of_new(found) or ())),
 )
 """By what the versions are told apart where `tables.create` made the tables, which writes none down."""
 
@@ -53,6 +54,12 @@ def _made_without_versions(connection: Connection) -> str | None:
     found = inspect(connection)
     made = [version for version, _ in takewhile(lambda brought: brought[1](found), _BROUGHT)]
     return made[-1] if made else None
+
+
+def _columns_of_new(found: Inspector) -> Sequence[str | None] | None:
+    """Of the index of new stubs, where there is one."""
+    return next((index["column_names"] for index in found.get_indexes("regulus_stub")
+                 if index["name"] == "regulus_stub_new"), None)
 
 
 def _has_column(found: Inspector, table: str, name: str) -> bool:

@@ -120,6 +120,7 @@ class _Doors:
         self._wrap(Outbox, "add", self._adding)
         for name in ("claim", "claim_again"):
             self._wrap(outbox_table, name, self._claiming)
+        self._wrap(outbox_table, "review", self._reviewing)
         self._wrap(Relay, "_send", self._sending)
         self._wrap(Connections, "request", self._requesting)
         self._around(outbox_table, "place", lambda connection, positions: {each.message_id for each in positions},
@@ -144,6 +145,14 @@ class _Doors:
             _mark(connection, Step.P2, [each.message_id for each in claimed])
             return claimed
         return claim
+
+    def _reviewing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def review(connection: Connection, policy: Any, limit: int) -> Any:
+            self._pass("before REVIEW", _UNKNOWN)
+            reviewed = original(connection, policy, limit)
+            _mark(connection, Step.REVIEW, [each.message_id for each in reviewed])
+            return reviewed
+        return review
 
     def _sending(self, original: Callable[..., Any]) -> Callable[..., Any]:
         async def send(relay: Relay, batch: Sequence[Any]) -> Any:

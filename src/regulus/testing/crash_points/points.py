@@ -31,6 +31,7 @@ class Step(StrEnum):
     TELL = "TELL"               # a consumer with a database of its own tells that of the stub
     CONFIRM = "CONFIRM"         # ... whose stub is confirmed there
     PARK = "PARK"               # the stub of a dead letter is left to a human
+    REVIEW = "REVIEW"           # a relay decides about stubs that were sent and are due again
 
 
 class Moment(StrEnum):
@@ -99,6 +100,9 @@ POINTS = (
     CrashPoint(Step.PARK, _BEFORE, "the dead letter has come to its listener", ("W18",)),
     CrashPoint(Step.PARK, _DURING, "stub and alarm are written, and not committed", ("W18",)),
     CrashPoint(Step.PARK, _AFTER, "they are committed", ("W18",)),
+    CrashPoint(Step.REVIEW, _BEFORE, "the relay looks for what is due again", ("W26",)),
+    CrashPoint(Step.REVIEW, _DURING, "what follows for those that are due is written, and not committed", ("W26",)),
+    CrashPoint(Step.REVIEW, _AFTER, "it is committed", ("W26",)),
 )
 """All of them, in the order in which one message passes them."""
 

@@ -1,0 +1,23 @@
+"""The index of new stubs serves MySQL and MariaDB for those that are due again, too: by their count, and past none that
+a human has."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    _renew(["status", "is_manual", "send_count", "resend_time"])
+
+
+def downgrade() -> None:
+    _renew(["status", "send_count", "resend_time"])
+
+
+def _renew(columns: list[str]) -> None:
+    op.drop_index("regulus_stub_new", "regulus_stub")
+    op.create_index("regulus_stub_new", "regulus_stub", columns,
+                    postgresql_where=sa.text("status = 'UNCONFIRMED' AND NOT is_manual AND send_count = 0"),
+                    sqlite_where=sa.text("status = 'UNCONFIRMED' AND is_manual = 0 AND send_count = 0"))

@@ -1,0 +1,213 @@
+"""Relays beside a business in a real MariaDB: what they look at, what they lock, and what its clock tells them."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import mariadb
+import pytest
+from sqlalchemy import Engine, create_engine, insert, select, text
+from tests.unit.reliability.shop import book, booked, count_stubs, make_due, orders, place_orders, set_stub, shop, stub
+from tests.unit.reliability.test_inbox import SUCCESS, deliver
+from toolchain import mariadb_server
+
+from regulus.model.message import Message
+from regulus.reliability import operator, tables
+from regulus.reliability.inbox import ApplyOnce
+from regulus.reliability.outbox import Outbox
+from regulus.reliability.outbox_table import Failure, Position
+from regulus.reliability.relay import DueStubs, RelayConfig
+
+RELAYS = 4
+COMMITS = 1_000
+ROWS = 30_000
+SUMMER_S = 1_792_888_200
+"""2026-10-25 02:30 in Berlin, before the clocks are set back; an hour later it is that again."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[mariadb.Server]:
+    with mariadb.running("tell-nobody") as started:
+        yield started
+
+
+@pytest.fixture
+def engine(server: mariadb.Server) -> Iterator[Engine]:
+    """At the server's own isolation, REPEATABLE READ."""
+    yield from made(server, "")
+
+
+def made(server: mariadb.Server, init: str) -> Iterator[Engine]:
+    engine = speaking(server, init)
+    with engine.begin() as connection:
+        for metadata in (shop, tables.metadata):
+            metadata.drop_all(connection)
+        tables.create(connection)
+        shop.create_all(connection)
+    yield engine
+    engine.dispose()
+
+
+def speaking(server: mariadb.Server, init: str) -> Engine:
+    """`init` is the first statement of each of its sessions."""
+    return create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/shop?charset=utf8mb4", pool_size=20,
+                         connect_args={"init_command": init or "DO 0"})
+
+
+# --- what they lock --------------------------------------------------------------------------------------------------
+
+
+def test_relays_cost_the_business_no_transaction(engine: Engine) -> None:
+    """`python -m bench.outbox_waiting mariadb` counts the same of many more."""
+    over = threading.Event()
+
+    def relay() -> None:
+        due = DueStubs(engine, RelayConfig(batch_max=50))
+        while not over.is_set():
+            for claimed in (due.claim(), due.review().claimed):
+                half = len(claimed) // 2
+                due.store([Position(each.message_id, each.send_count, "broker-a", 0, 7) for each in claimed[:half]])
+                due.store([Failure(each.message_id, each.send_count, "no broker") for each in claimed[half:]])
+
+    def business(first: int) -> None:
+        for number in range(first, first + COMMITS):
+            place_orders(engine, f"order-{number}")
+            if number % 7 == 0:
+                set_stub(engine, f"order-{number}", resend_time=0)
+
+    with ThreadPoolExecutor(RELAYS + 2) as threads:
+        relays = [threads.submit(relay) for _ in range(RELAYS)]
+        try:
+            for ended in [threads.submit(business, start) for start in (0, COMMITS)]:
+                ended.result()      # a transaction that was ended for a relay's sake raises here
+        finally:
+            over.set()
+        for each in relays:
+            each.result()
+    assert count_stubs(engine) == 2 * COMMITS
+
+
+# --- what they look at -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(engine: Engine) -> Engine:
+    """Of each kind ROWS stubs: new, sent and not due, left to a human."""
+    place_orders(engine, "1")
+    columns = ", ".join(f"`{column.name}`" for column in tables.stubs.columns)
+    for prefix, values in (("new", {}), ("sent", {"send_count": "1", "resend_time": str(1 << 50)}),
+                           ("manual", {"send_count": "16", "is_manual": "1"})):
+        values["message_id"] = f"concat('{prefix}-', seq)"
+        chosen = ", ".join(values.get(column.name, f"`{column.name}`") for column in tables.stubs.columns)
+        with engine.begin() as connection:
+            connection.execute(text(f"INSERT INTO regulus_stub ({columns}) SELECT {chosen} FROM regulus_stub, "
+                                    f"seq_1_to_{ROWS} WHERE message_id = '1'"))
+    with engine.begin() as connection:
+        connection.execute(text("ANALYZE TABLE regulus_stub")).close()
+    return engine
+
+
+_READ = text("SELECT sum(variable_value) FROM information_schema.session_status "
+             "WHERE variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_prev')")
+
+
+def entries_read(engine: Engine, work: Callable[[], object]) -> int:
+    """Of indexes: how many the server went to, or came past, in the transactions of `work`, one after another.
+    The connection is the same for all, so that the server counts them together."""
+    with engine.connect() as connection:
+        before = int(connection.execute(_READ).scalar_one())
+        number = connection.connection.driver_connection.thread_id()
+    work()
+    with engine.connect() as connection:
+        assert connection.connection.driver_connection.thread_id() == number
+        return int(connection.execute(_READ).scalar_one()) - before
+
+
+def test_a_review_comes_past_nothing_that_only_waits(waiting: Engine) -> None:
+    due = DueStubs(waiting, RelayConfig())
+    assert entries_read(waiting, due.review) < 100
+    set_stub(waiting, "sent-7", resend_time=0)
+    set_stub(waiting, "sent-8", resend_time=0, send_count=3)
+    assert {each.message_id for each in due.review().claimed} == {"sent-7", "sent-8"}
+
+
+def test_a_claim_comes_past_no_more_than_it_takes(waiting: Engine) -> None:
+    due = DueStubs(waiting, RelayConfig(batch_max=10))
+    assert entries_read(waiting, due.claim) < 100
+
+
+def test_what_waits_longest_is_reviewed_first_whatever_its_count(engine: Engine) -> None:
+    place_orders(engine, *"abcd")
+    for message_id, count, due_ms in (("a", 3, 30), ("b", 1, 40), ("c", 2, 10), ("d", 3, 20)):
+        set_stub(engine, message_id, send_count=count, resend_time=due_ms)
+    due = DueStubs(engine, RelayConfig(batch_max=2))
+    assert [sorted(each.message_id for each in due.review().claimed) for _ in range(3)] == [["c", "d"], ["a", "b"], []]
+
+
+# --- its clock -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def zoned(server: mariadb.Server) -> mariadb.Server:
+    """It knows a zone that sets its clocks."""
+    programs, environment = mariadb_server()
+    zone = subprocess.run([programs / "bin" / "mariadb-tzinfo-to-sql", "/usr/share/zoneinfo/Europe/Berlin",
+                           "Europe/Berlin"], check=True, capture_output=True, text=True, env=environment).stdout
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("USE mysql")
+        for statement in filter(str.strip, zone.split(";")):
+            cursor.execute(statement)
+        connection.commit()
+    return server
+
+
+@pytest.fixture
+def in_berlin(zoned: mariadb.Server) -> Iterator[Callable[[int], Engine]]:
+    """Engines of sessions there for which it is a moment."""
+    with ExitStack() as stack:
+        def at(moment_s: int) -> Engine:
+            engine = speaking(zoned, f"SET time_zone = 'Europe/Berlin', timestamp = {moment_s}")
+            stack.callback(engine.dispose)
+            return engine
+        yield at
+
+
+@pytest.mark.parametrize("moment_s", [SUMMER_S, SUMMER_S + 3_600])
+def test_an_hour_that_comes_twice_is_two(in_berlin: Callable[[int], Engine], moment_s: int) -> None:
+    with in_berlin(moment_s).connect() as connection:
+        assert connection.execute(text("SELECT date_format(now(), '%H:%i')")).scalar_one() == "02:30"
+        assert connection.execute(select(tables.now_ms())).scalar_one() == moment_s * 1000
+
+
+def test_a_clock_that_is_set_back_keeps_no_new_stub_and_ends_no_lease(engine: Engine,
+                                                                      in_berlin: Callable[[int], Engine]) -> None:
+    place_orders(in_berlin(SUMMER_S), "1")
+    later, earlier = in_berlin(SUMMER_S + 3_600), in_berlin(SUMMER_S - 3_600)
+    assert [each.message_id for each in DueStubs(earlier, RelayConfig()).claim()] == ["1"]
+    assert DueStubs(earlier, RelayConfig()).review().stubs == 0
+    assert stub(engine, "1").resend_time == (SUMMER_S - 3_600 + 60) * 1000
+    assert [each.message_id for each in DueStubs(later, RelayConfig()).review().claimed] == ["1"]
+
+
+# --- other ways to speak ---------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_speaks_as_oracle_does_is_served(server: mariadb.Server) -> None:
+    for engine in made(server, "SET sql_mode = ORACLE"):
+        with engine.begin() as connection:
+            connection.execute(insert(orders).values(id="1"))
+            Outbox(groups=["billing"]).add(connection, Message("orders", b"1"), message_id="1")
+        due = DueStubs(engine, RelayConfig())
+        due.check()
+        [claimed] = due.claim()
+        due.store([Failure("1", 1, "no broker")])
+        make_due(engine)
+        assert [each.message.body for each in (claimed, *due.review().claimed)] == [b"1", b"1"]
+        with engine.begin() as connection:
+            operator.retry(connection, "1", operator="ann", reason="again")
+        listener = ApplyOnce(engine, book)
+        listener.check()
+        assert deliver(listener, "1")[0] is SUCCESS
+        assert booked(engine) == ["1"]
