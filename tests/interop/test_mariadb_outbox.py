@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
-from sqlalchemy.exc import DBAPIError
 from tests.unit.reliability.conftest import claims_address, own, setting
 from tests.unit.reliability.deliveries import context, message, rows
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub

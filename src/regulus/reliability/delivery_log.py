@@ -51,6 +51,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.reliability.tables import (
     DELIVERY,
     LAST_ERROR_SIZE_MAX,
+    MYSQL,
     attempts,
     is_message_id,
     message_log,
@@ -220,7 +221,7 @@ def _forget() -> Delete:
 @cache
 def _receive(dialect_name: str) -> Insert:
     times = {"create_time": now_ms(), "receive_time": now_ms()}
-    if dialect_name in ("mysql", "mariadb"):
+    if dialect_name in MYSQL:
         of_mysql: mysql.Insert = mysql.insert(message_log).values(times)
         return of_mysql.on_duplicate_key_update({name: of_mysql.inserted[name] for name in _RECEIVED_ANEW})
     of_sqlite = sqlite.insert(message_log).values(times)
@@ -229,7 +230,7 @@ def _receive(dialect_name: str) -> Insert:
 
 @cache
 def _raise_watermark(dialect_name: str) -> Insert:
-    if dialect_name in ("mysql", "mariadb"):
+    if dialect_name in MYSQL:
         of_mysql = mysql.insert(watermarks).values(move_time=now_ms())
         given, known = of_mysql.inserted, watermarks.c
         # The time first: what is set behind it would see the new offset.

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, select, text
 from sqlalchemy.exc import DBAPIError
 
 from regulus.reliability.database_errors import in_one_line
-from regulus.reliability.tables import now_ms
+from regulus.reliability.tables import MYSQL, now_ms
 
 
 class Settled(NamedTuple):
@@ -35,7 +35,7 @@ def settled(connection: Connection, table: Table) -> Settled:
         now = own.execute(select(now_ms())).scalar_one()
         if own.dialect.name == "postgresql":
             return _of_postgresql(own, table, now)
-        if own.dialect.name in ("mysql", "mariadb"):
+        if own.dialect.name in MYSQL:
             return _of_mysql(own, now)
         return _of_sqlite(own, now)
 

@@ -98,7 +98,8 @@ _GROUP = String(CONSUMER_GROUP_SIZE_MAX)
 _LOOSE_TABLES = text("""
     SELECT kept.table_name, kept.engine
     FROM information_schema.tables AS kept JOIN information_schema.engines AS known ON known.engine = kept.engine
-    WHERE kept.table_schema = coalesce(:schema, database()) AND kept.table_name IN :names AND known.transactions <> 'YES'
+    WHERE kept.table_schema = coalesce(:schema, database()) AND kept.table_name IN :names
+          AND known.transactions <> 'YES'
     """).bindparams(bindparam("names", expanding=True))
 
 metadata = MetaData()
@@ -261,7 +262,7 @@ def _now_of_sqlite(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
     return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 
-@compiles(now_ms, "mysql", "mariadb")
+@compiles(now_ms, *MYSQL)
 def _now_of_mysql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
     # Of local times one hour comes twice a year, and by the earlier of the two.
     return "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
