@@ -21,20 +21,17 @@ def duplicate_messages(messages: DataFrame) -> DataFrame:
     """
     place = F.concat_ws("/", "broker_name", "queue_id", "queue_offset")
     at_once = Window.partitionBy("topic", "message_id", "broker_name", "queue_id", "store_time").orderBy("queue_offset")
-    row = F.struct("broker_name", "queue_id", "queue_offset", "store_time", "keys", place.alias("place"))
-    # Few have an id in common: they alone are looked at closer.
-    alike = (messages.where(is_first_copy() & F.col("message_id").isNotNull()).groupBy("topic", "message_id")
-             .agg(F.collect_list(row).alias("rows")).where(F.size("rows") > 1)
-             .select("topic", "message_id", F.inline("rows")))
+    # What has one id is together from here on, for the window and for the sums.
+    sent = messages.where(is_first_copy() & F.col("message_id").isNotNull()).repartition("topic", "message_id")
     return (
-        also(alike, F.row_number().over(at_once).alias("nth"))
+        also(sent, F.row_number().over(at_once).alias("nth"))
         .groupBy("topic", "message_id", "nth")
         .agg(
             F.first("keys").alias("keys"),
             F.count("*").alias("copies"),
             F.min("store_time").alias("first_store_time"),
             F.max("store_time").alias("last_store_time"),
-            F.slice(F.sort_array(F.collect_list("place")), 1, PLACES_MAX).alias("places"),
+            F.slice(F.sort_array(F.collect_list(place)), 1, PLACES_MAX).alias("places"),
         )
         .where(F.col("copies") > 1).drop("nth")
     )
