@@ -33,6 +33,9 @@ from regulus.wire.remoting_command import RemotingCommand
 
 MESSAGES_MAX = 32
 """Of one pop."""
+ANSWER_SIZE_MAX = 4 << 20
+"""Bytes of the messages of one answer, of all queues together, unless its first message alone has more: clients read no
+frame of more than 16 MiB."""
 INVISIBLE_MS_MAX = 12 * 3_600_000
 ATTEMPT_ID_SIZE_MAX = 255
 """Characters; it is kept with the queue that is popped in order. Clients send 36."""
@@ -197,6 +200,7 @@ class _Pop:
         header, broker = self._header, self._broker
         self._now_ms = now_ms
         self._room = header.max_msg_nums
+        self._size_left = ANSWER_SIZE_MAX
         self._rest = 0
         self._looked = 0
         self._refusal = self._damage = ""
@@ -259,7 +263,7 @@ class _Pop:
             return
         if self._room <= 0 or self._refusal or self._looked >= LOOKED_MAX:
             self.is_behind |= self._looked >= LOOKED_MAX and offset < broker.store.max_offset(topic, queue_id)
-            self._rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
+            self._leave(topic, queue_id, offset)
             return
         result = self._read(topic, queue_id, offset)
         if result.status in _MOVED:
@@ -272,6 +276,10 @@ class _Pop:
                 self._rest += result.max_offset - result.next_begin_offset
                 self.is_behind |= result.next_begin_offset < result.max_offset
             return
+        if self._buffers and result.size > self._size_left:     # the first message of a queue is read whatever its size
+            self._room = 0
+            self._leave(topic, queue_id, offset)
+            return
         offsets = _offsets_of(result, offset)
         flag = receipt_handle.retry_flag(topic, group)
         if self._header.order:
@@ -283,11 +291,16 @@ class _Pop:
             return
         broker.statistics.note_get(group, topic, result.message_count, result.size)
         self._room -= len(offsets)
+        self._size_left -= result.size
         self._rest += result.max_offset - result.next_begin_offset
         self._starts.append(f"{flag} {queue_id} {offset}")
         self._offsets.append(f"{flag} {queue_id} {','.join(map(str, offsets))}")
         self._buffers += result.buffers if not is_retry else [
             each for buffer in result.buffers for each in self._renamed(buffer, offset, flag, queue_id)]
+
+    def _leave(self, topic: str, queue_id: int, offset: int) -> None:
+        """What the queue has is for another pop."""
+        self._rest += max(0, self._broker.store.max_offset(topic, queue_id) - offset)
 
     def _offset_of(self, topic: str, queue_id: int, *, is_retry: bool) -> int:
         broker, group = self._broker, self._header.consumer_group
@@ -310,8 +323,8 @@ class _Pop:
 
     def _read(self, topic: str, queue_id: int, offset: int) -> GetResult:
         broker = self._broker
-        found = broker.store.get_message(topic, queue_id, offset, self._room,
-                                         broker.config.max_transfer_bytes_on_message_in_memory, self.message_filter)
+        size_max = min(self._size_left, broker.config.max_transfer_bytes_on_message_in_memory)
+        found = broker.store.get_message(topic, queue_id, offset, self._room, size_max, self.message_filter)
         broker.held_requests.looked += found.looked
         self._looked += found.looked
         return found
