@@ -114,24 +114,30 @@ class PopOrders:
         self._changed(f"{topic}@{group}", order)
         return Counts(order.counts, min((order.counts.get(offset, 0) for offset in offsets), default=0))
 
-    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, done: int = 0) -> int | None:
-        """The group's new offset; None for a message that is not out, or by a receipt of another pop. `done` is the
-        one before, which may know of acks that are not known here."""
+    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int,
+            done: int = 0) -> int | None:
+        """The group's new offset; None for a message that is not out, or by a receipt of another pop, or that tells
+        another time than `told_ms` of when the message is visible again. `done` is the offset before, which may know of
+        acks that are not known here."""
         order = self._order(topic, group, queue_id)
-        if order is None or order.pop_time != pop_time or offset not in order.offsets:
+        if order is None or order.pop_time != pop_time or offset not in order.offsets \
+                or order.visible_ms(offset) != told_ms:
             return None
         order.acked |= 1 << order.offsets.index(offset)
         if order.next_offset() < done:
             order.acked |= sum(1 << index for index, each in enumerate(order.offsets) if each < done)
+        self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)    # it may have been the one that blocked longest
         self._changed(f"{topic}@{group}", order)
         return order.next_offset()
 
-    def change(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int,
+    def change(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int, visible_ms: int,
                now_ms: int) -> bool:
-        """Let a message that is out be visible again at another time; False for one that is not out."""
+        """Let a message that is out until `told_ms`, as its receipt says, be visible again at another time; False for
+        one that is not."""
         order = self._order(topic, group, queue_id)
         if order is None or order.pop_time != pop_time or offset not in order.offsets \
-                or order.is_acked(order.offsets.index(offset)) or order.visible_ms(offset) <= now_ms:
+                or order.is_acked(order.offsets.index(offset)) or order.visible_ms(offset) != told_ms \
+                or told_ms <= now_ms:
             return False
         order.visible_at[offset] = visible_ms
         self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)

@@ -219,9 +219,10 @@ class BrokerState:
         self._answer_ready(now_ms)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """Something else than an arrival happened to a queue, such as a reset: run again what waits there, at the next
-        tick."""
+        """Something else than an arrival happened to a queue, such as a reset, or that it gives messages again to those
+        who pop in order: run again what waits there, or for all of the topic, at the next tick."""
         self.held_requests.wake_queue(topic, queue_id)
+        self.held_requests.wake_queue(topic, ANY_QUEUE)
 
     def forget_topic(self, topic: str) -> None:
         """How far groups were in a topic that is gone, and what they have out."""
@@ -234,11 +235,6 @@ class BrokerState:
         for topic in self.consumer_offsets.topics_of(group):
             self.pop_orders.remove(topic, group)
         self.consumer_offsets.remove_group(group, now_ms)
-
-    def pops_changed(self, topic: str, queue_id: int) -> None:
-        """A queue gives messages again to those who pop in order."""
-        self.held_requests.wake_queue(topic, queue_id)
-        self.held_requests.wake_queue(topic, ANY_QUEUE)
 
     @property
     def wants_tick(self) -> bool:
@@ -267,7 +263,7 @@ class BrokerState:
         host = self.own_host
         self.pop_orders.forget_unused(now_ms)
         for topic, queue_id in self.pop_orders.take_free(now_ms):
-            self.pops_changed(topic, queue_id)
+            self.queue_changed(topic, queue_id)
         return (self.pop_orders.wait_ms(now_ms), self.pop_flights.tick(host, now_ms),
                 self.pop_revival.tick(host, now_ms, is_v2=self.config.enable_retry_topic_v2))
 
