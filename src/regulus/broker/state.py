@@ -49,8 +49,10 @@ from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
+from regulus.record.pop_record import CheckpointKey
 from regulus.wire import encoded_table
 from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
+from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
@@ -236,10 +238,22 @@ class BrokerState:
             self.pop_orders.remove(topic, group)
         self.consumer_offsets.remove_group(group, now_ms)
 
+    def give_back(self, key: CheckpointKey, offsets: Iterable[int], revive_queue_id: int, now_ms: int) -> None:
+        """Messages of a pop reached nobody: others get them soon, as messages that were not delivered this time."""
+        if revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+            place = key.topic, key.group, key.queue_id
+            for offset in offsets:
+                self.pop_orders.give_back(*place, offset, key.pop_time, now_ms)
+            if not self.pop_orders.is_blocked(*place, None, now_ms):
+                self.queue_changed(key.topic, key.queue_id)
+        elif (flight := self.pop_flights.find(key)) is not None:
+            for offset in offsets:
+                self.pop_revival.give_back(flight, offset)
+
     @property
     def wants_tick(self) -> bool:
         """Whether a tick has something to do now that was not there at the last one."""
-        return self.held_requests.has_ready or len(self.long_answers) > 0
+        return self.held_requests.has_ready or len(self.long_answers) > 0 or self.pop_revival.is_hurried
 
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
@@ -285,13 +299,14 @@ class BrokerState:
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in held_requests.take_ready(1):
-                log_end = self.store.commit_log_max_offset()
+                log_end, unsent = self.store.commit_log_max_offset(), held.unsent
                 answer = held.answer(now_ms)
                 if answer is not None:
                     # Of a pop, which is in the log before it is handed out.
                     has_written = self.store.commit_log_max_offset() > log_end
                     self.notices.append(Notice(held.channel, answer,
-                                               durable_at=self.storing.durable_at() if has_written else 0))
+                                               durable_at=self.storing.durable_at() if has_written else 0,
+                                               unsent=unsent))
             if not held_requests.has_ready or held_requests.looked >= HELD_LOOKED_MAX:
                 break
 

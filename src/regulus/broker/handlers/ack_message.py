@@ -109,16 +109,20 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"the invisible time {header.invisible_time} ms is not 0 to {INVISIBLE_MS_MAX}")
+    key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
+    if header.suspend and not header.invisible_time and receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+        return _given_back(request, key, header, receipt, broker, now_ms)
     if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
         return _change_in_order(request, header, receipt, broker, now_ms)
     flights = broker.pop_flights
-    key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
     flight = flights.recall(key, now_ms) if now_ms < receipt.pop_time + receipt.invisible_time else None
     epoch = broker.topics.epochs.of(header.topic)
     if flight is None or not flight.is_out(header.offset) \
             or not flight.is_told_by(receipt.revive_queue_id, receipt.invisible_time) \
             or flight.checkpoint.topic_epoch not in (NO_EPOCH, epoch):      # of another topic of the name
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
+    if header.suspend and not header.invisible_time:
+        return _given_back(request, key, header, receipt, broker, now_ms)
     new_key = key._replace(start_offset=header.offset, pop_time=max(now_ms, receipt.pop_time + 1))
     again = PopCheckpoint(key=new_key, broker_name=broker.config.broker_name, invisible_time=header.invisible_time,
                           offsets=(header.offset,), topic_epoch=flight.checkpoint.topic_epoch)
@@ -130,6 +134,14 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     ext = ChangeMessageInvisibletimeResponse(pop_time=new_key.pop_time, invisible_time=header.invisible_time,
                                              revive_qid=revive_queue_id).ext()
     return firm(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
+
+
+def _given_back(request: RemotingCommand, key: CheckpointKey, header: ChangeMessageInvisibletimeRequest,
+                receipt: ReceiptHandle, broker: BrokerState, now_ms: int) -> Outcome:
+    """Nobody has seen the message: others get it soon, and it was not delivered. There is no receipt for it then."""
+    broker.give_back(key, (header.offset,), receipt.revive_queue_id, now_ms)
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ChangeMessageInvisibletimeResponse(
+        pop_time=now_ms, invisible_time=0, revive_qid=receipt.revive_queue_id).ext()))
 
 
 def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: int, invisible_time: int,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import expression_filter, not_served
-from regulus.broker.outcome import HOLD, Outcome, Reply, firm, refuse
+from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.vain_pops import Wanted
 from regulus.errors import HeaderError, MessageIllegal, StoreDamaged
@@ -56,8 +56,15 @@ def handle_pop_message(request: RemotingCommand, peer: Peer, broker: BrokerState
     pop = _Pop(header, topic, message_filter, peer, broker)
     response = pop.answer(request, now_ms)
     if response is not None:
-        return firm(response, broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0)
+        return _answered(response, pop, broker)
     return _hold(request, header, pop, peer, broker, now_ms)
+
+
+def _answered(response: RemotingCommand, pop: "_Pop", broker: BrokerState) -> Outcome:
+    """One that waits for anything may outlive its asker."""
+    durable_at = broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0
+    reply = Reply(response, durable_at)
+    return FirmReply(reply, pop.give_back) if durable_at or broker.settings.awaited else reply
 
 
 def _born_now(header: PopMessageRequest, now_ms: int) -> PopMessageRequest:
@@ -143,7 +150,8 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
         return request.response(ResponseCode.POLLING_TIMEOUT, "no message was found")
 
     def hold() -> None:
-        held.hold(HeldRequest(peer.channel, places, pop.message_filter, deadline_ms, resume), is_ready=pop.is_behind)
+        held.hold(HeldRequest(peer.channel, places, pop.message_filter, deadline_ms, resume, opaque=request.opaque,
+                              unsent=pop.give_back), is_ready=pop.is_behind)
 
     hold()
     return HOLD
@@ -209,6 +217,7 @@ class _Pop:
         self._starts: list[str] = []
         self._offsets: list[str] = []
         self._counts: list[str] = []
+        self._handed: list[tuple[CheckpointKey, list[int]]] = []
         chance = broker.chance.below(100)
         if header.order:
             self._revive_queue_id = ORDER_REVIVE_QUEUE_ID
@@ -230,6 +239,11 @@ class _Pop:
             msg_offset_info=";".join(self._offsets),
             order_count_info=";".join(self._counts) if header.order else None).ext()
         return request.response(ResponseCode.SUCCESS, GetStatus.FOUND.name, ext, self._buffers)
+
+    def give_back(self, now_ms: int) -> None:
+        """The last answer reached nobody."""
+        for key, offsets in self._handed:
+            self._broker.give_back(key, offsets, self._revive_queue_id, now_ms)
 
     def _pop_topic(self, chance: int) -> None:
         if self._header.queue_id >= 0:
@@ -284,6 +298,7 @@ class _Pop:
         flag = receipt_handle.retry_flag(topic, group)
         if self._header.order:
             self._note_order(topic, queue_id, offset, offsets, flag)
+            self._handed.append((CheckpointKey(topic, group, queue_id, offset, self._now_ms), offsets))
         elif self._note(topic, queue_id, offset, offsets):
             broker.consumer_offsets.commit(group, topic, queue_id, result.next_begin_offset, self._now_ms)
             broker.pop_places.note()
@@ -348,6 +363,7 @@ class _Pop:
         set_backs = broker.consumer_offsets.set_back_number(header.consumer_group, topic, queue_id)
         appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
+            self._handed.append((key, offsets))
             return True
         self._refusal = f"the pop could not be noted: {appended.remark or PutStatus(appended.status).name}"
         return False
