@@ -62,7 +62,8 @@ def checkpoint_of(message: MessageExt) -> PopCheckpoint:
     """Raises CorruptRecord."""
     checkpoint = pop_record.decode_checkpoint(message.body)
     epoch = names.number(message.properties.get(names.TOPIC_EPOCH))
-    return checkpoint if epoch == NO_EPOCH else replace(checkpoint, topic_epoch=epoch)
+    removed = max(0, names.number(message.properties.get(names.GROUP_REMOVED)))
+    return checkpoint if epoch == NO_EPOCH else replace(checkpoint, topic_epoch=epoch, group_removed=removed)
 
 
 class Flight:
@@ -144,6 +145,8 @@ class PopFlights:
         message.properties[names.SET_BACKS] = str(set_backs)
         if checkpoint.topic_epoch != NO_EPOCH:
             message.properties[names.TOPIC_EPOCH] = str(checkpoint.topic_epoch)
+        if checkpoint.group_removed:
+            message.properties[names.GROUP_REMOVED] = str(checkpoint.group_removed)
         return self._storing.store(message, now_ms)
 
     def note_decided(self, key: CheckpointKey, offsets: list[int], revive_queue_id: int, host: bytes,

@@ -205,7 +205,8 @@ class PopRevival:
     def _give_one_back(self, flight: Flight, offset: int, host: bytes, now_ms: int, is_v2: bool) -> bool:
         """False when the store takes nothing now. What cannot be given back comes at its time."""
         key = flight.checkpoint.key
-        if self._groups.get(key.group) is None or self._flights.find(key) is not flight or not flight.is_out(offset):
+        if self._groups.get(key.group) is None or self.is_of_deleted_group(flight.checkpoint) \
+                or self._flights.find(key) is not flight or not flight.is_out(offset):
             return True
         try:
             units = self._store.queue_units(key.topic, key.queue_id, offset, 1)
@@ -299,7 +300,8 @@ class PopRevival:
         if flight is not None:
             pending.acked.update(flight.offsets_of(flight.acked))
         group, is_revived = self._groups.get(key.group), False
-        if group is not None and self._topics.get(normal_topic(key.topic, key.group)) is not None:
+        if group is not None and not self.is_of_deleted_group(checkpoint) \
+                and self._topics.get(normal_topic(key.topic, key.group)) is not None:
             for offset in (each for each in checkpoint.offsets if each not in pending.acked):
                 if not self._revive(queue, checkpoint, offset, group, host, now_ms, is_v2):
                     break
@@ -347,6 +349,12 @@ class PopRevival:
         self.revived += status == PutStatus.PUT_OK
         return status == PutStatus.PUT_OK
 
+    def is_of_deleted_group(self, checkpoint: PopCheckpoint) -> bool:
+        """Popped by a group of the name that was deleted since, with its offsets. Who does not know of the deletion, as
+        a slave that was promoted, and what RocketMQ popped, goes on: nothing is lost."""
+        removed = self._offsets.set_backs.removed.get(checkpoint.key.group, 0)
+        return checkpoint.topic_epoch != NO_EPOCH and removed > checkpoint.group_removed
+
     def _is_of_another_topic(self, message: MessageExt, checkpoint: PopCheckpoint) -> bool:
         """Of the same name, made since: it was never popped. By the time alone a clock that was put back would say so
         of what was, and by the number alone a slave that was promoted and did not know the topic."""
@@ -392,7 +400,8 @@ class PopRevival:
         again = PopCheckpoint(
             key=key._replace(start_offset=offset), broker_name=checkpoint.broker_name,
             invisible_time=max(0, now_ms + wait_ms - key.pop_time), offsets=(offset,),
-            put_again_times=checkpoint.put_again_times + 1, topic_epoch=checkpoint.topic_epoch)
+            put_again_times=checkpoint.put_again_times + 1, topic_epoch=checkpoint.topic_epoch,
+            group_removed=checkpoint.group_removed)
         if self._flights.put(again, queue.queue_id, host, now_ms).status is not PutStatus.PUT_OK:
             return False
         queue.pending[key].put_back += (offset,)

@@ -52,7 +52,7 @@ from regulus.model.topics import DataVersion
 from regulus.record.pop_record import CheckpointKey
 from regulus.wire import encoded_table
 from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID
+from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, normal_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
@@ -233,10 +233,16 @@ class BrokerState:
         self.consumer_offsets.remove_topic(topic)
 
     def forget_group(self, group: str, now_ms: int) -> None:
-        """The same of a group."""
-        for topic in self.consumer_offsets.topics_of(group):
+        """The same of a group. What was to be tried again is none of one that is made anew: that begins behind it."""
+        topics = self.consumer_offsets.topics_of(group)
+        for topic in topics:
             self.pop_orders.remove(topic, group)
         self.consumer_offsets.remove_group(group, now_ms)
+        for topic in topics:
+            config = self.topics.get(topic) if normal_topic(topic, group) != topic else None
+            for queue_id in range(config.read_queue_nums if config is not None else 0):
+                self.consumer_offsets.commit(group, topic, queue_id, self.store.known_max_offset(topic, queue_id),
+                                             now_ms)
 
     def give_back(self, key: CheckpointKey, offsets: Iterable[int], revive_queue_id: int, now_ms: int) -> None:
         """Messages of a pop reached nobody: others get them soon, as messages that were not delivered this time."""

@@ -119,13 +119,15 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     epoch = broker.topics.epochs.of(header.topic)
     if flight is None or not flight.is_out(header.offset) \
             or not flight.is_told_by(receipt.revive_queue_id, receipt.invisible_time) \
-            or flight.checkpoint.topic_epoch not in (NO_EPOCH, epoch):      # of another topic of the name
+            or flight.checkpoint.topic_epoch not in (NO_EPOCH, epoch) \
+            or broker.pop_revival.is_of_deleted_group(flight.checkpoint):   # of another topic or group of the name
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
     if header.suspend and not header.invisible_time:
         return _given_back(request, key, header, receipt, broker, now_ms)
     new_key = key._replace(start_offset=header.offset, pop_time=max(now_ms, receipt.pop_time + 1))
     again = PopCheckpoint(key=new_key, broker_name=broker.config.broker_name, invisible_time=header.invisible_time,
-                          offsets=(header.offset,), topic_epoch=flight.checkpoint.topic_epoch)
+                          offsets=(header.offset,), topic_epoch=flight.checkpoint.topic_epoch,
+                          group_removed=flight.checkpoint.group_removed)
     host, revive_queue_id = _host(broker, peer), broker.next_revive_queue()
     appended = flights.begin(again, revive_queue_id, host, now_ms)
     if appended.status is not PutStatus.PUT_OK:

@@ -357,9 +357,10 @@ class _Pop:
         """Whether the pop is in the log; else its messages are not handed out."""
         broker, header = self._broker, self._header
         key = CheckpointKey(topic, header.consumer_group, queue_id, start, self._now_ms)
+        removed = broker.consumer_offsets.set_backs.removed.get(header.consumer_group, 0)
         checkpoint = PopCheckpoint(key=key, broker_name=broker.config.broker_name,
                                    invisible_time=header.invisible_time, offsets=tuple(offsets),
-                                   topic_epoch=broker.topics.epochs.of(topic))
+                                   topic_epoch=broker.topics.epochs.of(topic), group_removed=removed)
         set_backs = broker.consumer_offsets.set_back_number(header.consumer_group, topic, queue_id)
         appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
