@@ -10,6 +10,7 @@ _BLOCK = "regulus/wire/http2/header_block.py"
 _FRAMES = "regulus/wire/http2/frames.py"
 _MESSAGES = "regulus/wire/http2/grpc_messages.py"
 _OF_SERVER = ("tests/unit/transport/http2",)
+_OF_CALL = ("tests/unit/transport/http2/test_grpc_call.py",)
 _OF_WIRE = ("tests/unit/wire/http2",)
 
 MUTANTS = (
@@ -80,7 +81,22 @@ MUTANTS = (
     Mutant(name="a stop does not wait for calls", path=_SERVER,
            old="await asyncio.wait_for(self._left.wait(), within_s)", new="await asyncio.sleep(0)", tests=_OF_SERVER),
     Mutant(name="a few bytes become any message", path=_MESSAGES,
-           old="inflater.decompress(message, self._size_max + 1)", new="inflater.decompress(message)", tests=_OF_WIRE),
+           old="            if size > size_max:\n                raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, "
+               "f\"a message inflates",
+           new="            if False:\n                raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, "
+               "f\"a message inflates", tests=_OF_WIRE),
+    Mutant(name="a message is inflated in one step", path=_MESSAGES,
+           old="inflater.decompress(piece, min(STEP_SIZE, size_max + 1 - size))",
+           new="inflater.decompress(piece, size_max + 1 - size)", tests=_OF_WIRE),
+    Mutant(name="others wait while a message is inflated", path=_CALL,
+           old="            self._hold(self._messages_size() + size)\n            await asyncio.sleep(0)\n",
+           new="            self._hold(self._messages_size() + size)\n", tests=_OF_CALL),
+    Mutant(name="what is inflated is not counted", path=_CALL,
+           old="            self._hold(self._messages_size() + size)\n            await asyncio.sleep(0)\n",
+           new="            await asyncio.sleep(0)\n", tests=_OF_CALL),
+    Mutant(name="a call that is no more is counted while it is inflated", path=_CALL,
+           old="        if self.is_closed:      # while one of them was inflated\n", new="        if False:\n",
+           tests=_OF_CALL),
     Mutant(name="a message has any size", path=_MESSAGES, old="            if size > self._size_max:\n",
            new="            if False:\n", tests=_OF_WIRE),
     Mutant(name="headers have any size", path=_BLOCK,

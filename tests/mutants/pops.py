@@ -277,9 +277,9 @@ MUTANTS = (
     Mutant(name="in order, what is given back was out", path=_ORDERS,
            old="order.counts.get(offset, 0) - 1 ", new="order.counts.get(offset, 0) ", tests=_GIVEN_BACK_TESTS),
     Mutant(name="in order, a poll that is held sleeps on when what was out is given back",
-           path="regulus/broker/state.py",
-           old="            if not self.pop_orders.is_blocked(*place, None, now_ms):\n", new="            if False:\n",
-           tests=_GIVEN_BACK_TESTS),
+           path=_ORDERS, old="        order.attempt_id = None         # whoever repeats it is another one\n"
+           "        self._wake_at(order.free_ms(), f\"{topic}@{group}\", queue_id)\n",
+           new="        order.attempt_id = None\n", tests=_GIVEN_BACK_TESTS),
     Mutant(name="a poll that was withdrawn takes messages", path="regulus/broker/held_requests.py",
            old="        self._leave(held)\n        held.forget()\n        return True\n", new="        return True\n",
            tests=_GIVEN_BACK_TESTS),

@@ -247,11 +247,8 @@ class BrokerState:
     def give_back(self, key: CheckpointKey, offsets: Iterable[int], revive_queue_id: int, now_ms: int) -> None:
         """Messages of a pop reached nobody: others get them soon, as messages that were not delivered this time."""
         if revive_queue_id == ORDER_REVIVE_QUEUE_ID:
-            place = key.topic, key.group, key.queue_id
             for offset in offsets:
-                self.pop_orders.give_back(*place, offset, key.pop_time, now_ms)
-            if not self.pop_orders.is_blocked(*place, None, now_ms):
-                self.queue_changed(key.topic, key.queue_id)
+                self.pop_orders.give_back(key.topic, key.group, key.queue_id, offset, key.pop_time, now_ms)
         elif (flight := self.pop_flights.find(key)) is not None:
             for offset in offsets:
                 self.pop_revival.give_back(flight, offset)
