@@ -82,8 +82,9 @@ class CallKeeper(Protocol):
 class GrpcCall(Stream):
     """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`."""
 
-    __slots__ = ("_deadline", "_has_begun", "_messages", "_method", "_more", "_own_size", "_queued", "_reader",
-                 "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata", "path", "peer")
+    __slots__ = ("_deadline", "_has_begun", "_left_size", "_messages", "_method", "_more", "_own_size", "_queued",
+                 "_reader", "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata",
+                 "path", "peer")
 
     def __init__(self, connection: Http2Connection, stream_id: int, request: RequestHeaders,
                  server: CallKeeper) -> None:
@@ -97,6 +98,7 @@ class GrpcCall(Stream):
         self._reader: MessageReader | None = None
         self.held = 0               # bytes of the request that the server counts for us
         self._own_size = CALL_SIZE + request.size       # of these, what is there without a message
+        self._left_size = 0         # of a call that only waits for its peer to read
         self._queued = 0            # and what its messages take that nobody has taken yet,
         self._untaken = 0           # which came as so many bytes
         self._request: Message | None = None
@@ -224,11 +226,25 @@ class GrpcCall(Stream):
         if self._task is not None:
             self._task.cancel()
 
+    def end(self, block: bytes) -> None:
+        """What is left of a call whose answer waits for its peer counts with what waits, as such a call gives way with
+        its connection alone."""
+        super().end(block)
+        if self._left_size or self.is_closed:
+            return
+        self._forget_request()
+        self._left_size, self._own_size = self._own_size, 0
+        self._server.hold(self, -self.held)
+        self.held = 0
+        self.connection.hold(self._left_size)
+
     def drop(self) -> None:
         super().drop()
         self._server.unfinished.pop(self, None)
         self._server.hold(self, -self.held)
         self.held = 0
+        left, self._left_size = self._left_size, 0
+        self.connection.hold(-left)
         self._forget_request()
         self._wake_reader()
         if self._timer is not None:

@@ -202,6 +202,28 @@ async def test_headers_that_few_bytes_repeat_are_counted(methods):
     await become(lambda: is_at_rest(server))
 
 
+async def test_calls_whose_answers_wait_count_with_what_waits(methods):
+    """Else peers with windows of nothing would fill both bounds: that of requests, and that of answers."""
+    async with served(methods, waiting_max=250_000) as server, connected(server) as good:
+        peers = [connected(server, {WINDOW: 0}) for _ in range(3)]
+        async with peers[0] as small, peers[1] as large, peers[2] as smaller:
+            for peer, count in ((small, 20), (large, 60), (smaller, 10)):
+                for _ in range(count):
+                    peer.call("Echo")
+            await become(lambda: server._account.size > 200_000)
+            assert server.held == 0
+            sizes = sorted(each.held for each in server.connections)
+            assert sizes[0] == 0
+            assert sizes[-1] > 60 * 2_048
+            for _ in range(20):
+                small.call("Echo")
+            await large.end()       # that with the most
+            assert await good.answer(good.call("Echo")) == ("0", [b"m"])
+            await become(lambda: len(server.connections) == 3)
+            assert server._account.size < 200_000
+    await become(lambda: is_at_rest(server))
+
+
 async def test_how_an_answer_ends_is_said_once(server, methods):
     """Its trailers wait behind what the peer does not read, and its method ends well all the same."""
     async with connected(server, {WINDOW: 100}) as peer:
@@ -214,7 +236,8 @@ async def test_how_an_answer_ends_is_said_once(server, methods):
         peer.flush()
         await become(lambda: methods.cancelled)
         await say(peer, stream_id, bytes(50_000))       # which nobody takes, nor counts
-        assert server.held == 2_048 + 279
+        (only,) = server.connections
+        assert (server.held, only.held) == (0, 2_048 + 279 + only.streams[stream_id].waiting_size)
         peer.h2.end_stream(stream_id)
         peer.h2.increment_flow_control_window(10_000, stream_id)
         peer.flush()
