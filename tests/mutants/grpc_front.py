@@ -191,7 +191,7 @@ MUTANTS = (
            new="            await self._tell_brokers()\n            if self._access is not None:\n",
            tests=("tests/unit/proxy/test_receive_call.py",)),
     Mutant(name="a call is unpacked whatever it would take", path="regulus/proxy/service.py",
-           old="                check_size(method, data)\n", new="", tests=_OF_SIZES),
+           old="        check_size(method, data)\n", new="", tests=_OF_SIZES),
     Mutant(name="a large send may have millions of messages", path=_SIZES, old="        if count > MESSAGES_MAX:\n",
            new="        if False:\n", tests=_OF_SIZES),
     Mutant(name="all of a send counts as body", path=_SIZES, old="            if field.number == _BODY:\n",

@@ -42,7 +42,7 @@ MUTANTS = (
            new="self._largest = list(self._connections)[len(self._connections) - 1]", tests=_OF_SERVER),
     Mutant(name="the connection for which most waited once is closed for all", path=_CONNECTION,
            old="if self._largest is None or self._largest.held < self._largest_size // 2:",
-           new="if self._largest is None:", tests=_OF_SERVER),
+           new="if self._largest is None:", tests=_OF_CALL),
     Mutant(name="calls whose answers wait count as requests", path=_CALL,
            old="        self._left_size, self._own_size = self._own_size, 0\n",
            new="        self._left_size = 0\n", tests=_OF_CALL),

@@ -217,8 +217,7 @@ def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, 
                       message.born_timestamp, message.born_host, store_host, reconsume_times)
 
 
-def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes, *,
-                 is_counted: bool) -> MessageExt:
+def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes, is_counted: bool) -> MessageExt:
     """The copy that is popped next, of a message that was popped then and not acknowledged; it counts as a delivery
     unless the message reached nobody."""
     properties = dict(message.properties)

@@ -380,7 +380,7 @@ class PopRevival:
         topic = key.topic
         if retry_flag(topic, key.group) == NORMAL:
             topic = retry_topic_v2(topic, key.group) if is_v2 else retry_topic_v1(topic, key.group)
-        copy = popped_again(message, topic, key.pop_time, host, is_counted=is_counted)
+        copy = popped_again(message, topic, key.pop_time, host, is_counted)
         if not self._has_room(copy):
             return None
         self._topics.create_if_absent(topic, 1, now_ms)

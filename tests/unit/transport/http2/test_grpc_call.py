@@ -148,15 +148,15 @@ async def test_a_compressed_message_that_is_larger_than_it_may_become_is_not_inf
 
 
 async def test_a_call_that_is_taken_back_while_it_is_inflated_counts_no_more(server, methods):
+    """Its reader is another task than its method, and hears of the end later."""
     async with connected(server) as peer:
-        for method in ("Echo", "Talk"):
-            for _ in range(20):
-                stream = peer.begin(method, ("grpc-encoding", "deflate"))
-                await say(peer, stream, packed(bytes(500_000)))
-                if method == "Echo":
-                    peer.h2.end_stream(stream)
-                peer.h2.reset_stream(stream)
-                peer.flush()
+        talk = peer.begin("Hesitate")
+        await become(lambda: methods.calls)
+        (call,) = methods.calls
+        peer.h2.reset_stream(talk)
+        peer.flush()
+        await become(lambda: call.is_closed)
+        assert len(await call.unpacked(Packed(zlib.compress(bytes(PACKED_MAX))), PACKED_MAX)) == PACKED_MAX
         await become(lambda: is_at_rest(server))
 
 
@@ -221,6 +221,11 @@ async def test_calls_whose_answers_wait_count_with_what_waits(methods):
             assert await good.answer(good.call("Echo")) == ("0", [b"m"])
             await become(lambda: len(server.connections) == 3)
             assert server._account.size < 200_000
+            for _ in range(100):
+                small.call("Echo")
+            await small.end()       # and that with the most then
+            await become(lambda: len(server.connections) == 2)
+            assert await good.answer(good.call("Echo")) == ("0", [b"m"])
     await become(lambda: is_at_rest(server))
 
 
