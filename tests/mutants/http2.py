@@ -10,6 +10,7 @@ _BLOCK = "regulus/wire/http2/header_block.py"
 _FRAMES = "regulus/wire/http2/frames.py"
 _MESSAGES = "regulus/wire/http2/grpc_messages.py"
 _OF_SERVER = ("tests/unit/transport/http2",)
+_OF_CALL = ("tests/unit/transport/http2/test_grpc_call.py",)
 _OF_WIRE = ("tests/unit/wire/http2",)
 
 MUTANTS = (
@@ -37,8 +38,14 @@ MUTANTS = (
            old="(self.streams.values()):\n            stream.drop()\n            stream.lost()\n",
            new="(self.streams.values()):\n            stream.drop()\n", tests=_OF_SERVER),
     Mutant(name="the connection that came last pays for the one that does not read", path=_CONNECTION,
-           old="largest = max(self._connections, key=lambda each: each.held, default=connection)",
-           new="largest = list(self._connections)[len(self._connections) - 1]", tests=_OF_SERVER),
+           old="self._largest = max(self._connections, key=attrgetter(\"held\"), default=asking)",
+           new="self._largest = list(self._connections)[len(self._connections) - 1]", tests=_OF_SERVER),
+    Mutant(name="the connection for which most waited once is closed for all", path=_CONNECTION,
+           old="if self._largest is None or self._largest.held < self._largest_size // 2:",
+           new="if self._largest is None:", tests=_OF_CALL),
+    Mutant(name="calls whose answers wait count as requests", path=_CALL,
+           old="        self._left_size, self._own_size = self._own_size, 0\n",
+           new="        self._left_size = 0\n", tests=_OF_CALL),
     Mutant(name="a silent peer is waited for", path=_CONNECTION,
            old="if self._asked_at is not None and now - self._asked_at > PONG_S_MAX:",
            new="if False:", tests=_OF_SERVER),
@@ -80,7 +87,22 @@ MUTANTS = (
     Mutant(name="a stop does not wait for calls", path=_SERVER,
            old="await asyncio.wait_for(self._left.wait(), within_s)", new="await asyncio.sleep(0)", tests=_OF_SERVER),
     Mutant(name="a few bytes become any message", path=_MESSAGES,
-           old="inflater.decompress(message, self._size_max + 1)", new="inflater.decompress(message)", tests=_OF_WIRE),
+           old="            if size > size_max:\n                raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, "
+               "f\"a message inflates",
+           new="            if False:\n                raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, "
+               "f\"a message inflates", tests=_OF_WIRE),
+    Mutant(name="a message is inflated in one step", path=_MESSAGES,
+           old="inflater.decompress(piece, min(STEP_SIZE, size_max + 1 - size))",
+           new="inflater.decompress(piece, size_max + 1 - size)", tests=_OF_WIRE),
+    Mutant(name="others wait while a message is inflated", path=_CALL,
+           old="            self._hold(self._messages_size() + size)\n            await asyncio.sleep(0)\n",
+           new="            self._hold(self._messages_size() + size)\n", tests=_OF_CALL),
+    Mutant(name="what is inflated is not counted", path=_CALL,
+           old="            self._hold(self._messages_size() + size)\n            await asyncio.sleep(0)\n",
+           new="            await asyncio.sleep(0)\n", tests=_OF_CALL),
+    Mutant(name="a call that is no more is counted while it is inflated", path=_CALL,
+           old="        if self.is_closed:      # while one of them was inflated\n", new="        if False:\n",
+           tests=_OF_CALL),
     Mutant(name="a message has any size", path=_MESSAGES, old="            if size > self._size_max:\n",
            new="            if False:\n", tests=_OF_WIRE),
     Mutant(name="headers have any size", path=_BLOCK,
@@ -96,8 +118,8 @@ MUTANTS = (
     Mutant(name="what a socket does not take counts for nothing", path=_CONNECTION,
            old="        self._count_unsent(self._transport.get_write_buffer_size())\n", new="", tests=_OF_SERVER),
     Mutant(name="what came while a connection ended counts for ever", path=_CONNECTION,
-           old="            more, self._unread = size - self._unread, size\n            self._hold(more)\n",
-           new="            self._hold(size - self._unread)\n            self._unread = size\n", tests=_OF_SERVER),
+           old="            more, self._unread = size - self._unread, size\n            self.hold(more)\n",
+           new="            self.hold(size - self._unread)\n            self._unread = size\n", tests=_OF_SERVER),
     Mutant(name="a socket that is closed and not read stays", path=_CONNECTION,
            old="            if now - self._ended_at > CLOSE_S_MAX:\n", new="            if False:\n", tests=_OF_SERVER),
     Mutant(name="a connection is closed before its peer knows", path=_CONNECTION,
@@ -116,7 +138,7 @@ MUTANTS = (
            old="STREAMED_SIZE_MAX = STREAM_WINDOW // 2 - PREFIX_SIZE\n",
            new="STREAMED_SIZE_MAX = STREAM_WINDOW // 2\n", tests=_OF_SERVER),
     Mutant(name="messages that nobody takes count for nothing", path=_CALL,
-           old="self._hold(self._reader.held + self._queued)", new="self._hold(self._reader.held)", tests=_OF_SERVER),
+           old="        return reader + self._queued + len(", new="        return reader + len(", tests=_OF_CALL),
     Mutant(name="headers that few bytes repeat count for nothing", path=_CALL,
            old="CALL_SIZE + request.size ", new="CALL_SIZE ", tests=_OF_SERVER),
     Mutant(name="a call that something else cancelled stays open", path=_CALL,

@@ -140,7 +140,7 @@ MUTANTS = [
            old="if ahead.consumer_offset > own and ahead.set_backs == number:",
            new="if ahead.consumer_offset > own:", tests=_KEPT),
     Mutant(name="a group that is used anew goes on where the deleted one was", path=_OFFSETS,
-           old="            self.set_backs.note_removed(now_ms)\n", new="            pass\n", tests=_KEPT),
+           old="            self.set_backs.note_removed(group, now_ms)\n", new="            pass\n", tests=_KEPT),
     Mutant(name="a master takes the offset of a group that it has deleted", path=_OFFSETS,
            old=" if own != NOT_FOUND else self.set_backs.removed_at", new="", tests=_KEPT),
     Mutant(name="what began at the slave gets its master's number", path=_OFFSETS,

@@ -246,6 +246,22 @@ def a_topic_made_anew_has_out_what_the_old_one_had(patch: Patch) -> None:
     patch.setattr(PopRevival, "_is_of_another_topic", lambda self, message, checkpoint: False)
 
 
+def polls_that_were_given_up_take_what_comes(patch: Patch) -> None:
+    async def nothing(self: RemotingReceiver, asking: Any) -> None:
+        await asking
+
+    patch.setattr(RemotingReceiver, "_give_back_late", nothing)
+
+
+def what_is_given_back_counts(patch: Patch) -> None:
+    own = PopRevival._next_try
+
+    def counted(self: PopRevival, *args: Any, is_counted: bool) -> Any:
+        return own(self, *args, is_counted=True)
+
+    patch.setattr(PopRevival, "_next_try", counted)
+
+
 def pops_in_order_wait_for_nothing(patch: Patch) -> None:
     patch.setattr(PopOrders, "is_blocked", lambda self, *args: False)
 
@@ -282,6 +298,8 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (acks_are_answered_and_not_kept, "pops-calm", "acknowledged_messages_stay_away"),
     (pops_leave_no_checkpoint, "pops-calm", "everything_is_consumed"),
     (what_is_revived_is_not_counted, "pops-calm", "deliveries_are_counted"),
+    (polls_that_were_given_up_take_what_comes, "pops-given-up", "deliveries_are_counted"),
+    (what_is_given_back_counts, "pops-given-up", "deliveries_are_counted"),
     (pops_come_again_before_their_time, "pops-calm", "popped_messages_are_one_consumers"),
     (a_topic_made_anew_has_out_what_the_old_one_had, "pops-made-anew", "acknowledged_messages_stay_away"),
     (pops_in_order_wait_for_nothing, "pops-orderly", "popped_messages_are_one_consumers"),

@@ -133,7 +133,7 @@ class ConsumerOffsets:
                 del self._groups_of[topic]
         self._forget([f"{topic}@{group}" for topic in topics])
         if topics:
-            self.set_backs.note_removed(now_ms)
+            self.set_backs.note_removed(group, now_ms)
 
     def remove_topic(self, topic: str) -> None:
         groups = self._groups_of.pop(topic, [])

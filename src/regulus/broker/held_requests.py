@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
+from regulus.broker.outcome import Unsent
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
 from regulus.model.store_result import Arrival
@@ -46,17 +47,21 @@ class HeldRequest:
     """`request` waits for a message at one of `places` whose tag `message_filter` takes; `peer` asks, as its user.
 
     `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer;
-    None when nothing was there for it, and it is held again.
+    None when nothing was there for it, and it is held again. `opaque` is the request's, where its asker may take it
+    back; `unsent` is for an answer that reaches nobody.
     """
 
-    __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "peer", "places", "request",
-                 "sequence")
+    __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "opaque", "peer", "places",
+                 "request", "sequence", "unsent")
 
     def __init__(self, request: RemotingCommand, peer: Peer, places: tuple[Place, ...], message_filter: Filter,
-                 deadline_ms: int, resume: Callable[[int], RemotingCommand | None]) -> None:
+                 deadline_ms: int, resume: Callable[[int], RemotingCommand | None], opaque: int | None = None,
+                 unsent: Unsent | None = None) -> None:
         self.request = request
         self.peer = peer
         self.channel = peer.channel
+        self.opaque = opaque
+        self.unsent = unsent
         self.places = places
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms
@@ -76,6 +81,7 @@ class HeldRequest:
         """Let go of the request itself: what is ready besides is taken later, and many large things would be freed at
         once then."""
         self._resume = None
+        self.unsent = None
         del self.request
 
 
@@ -160,6 +166,7 @@ class HeldRequests:
         """How many of the places are whole topics."""
         self._ready: deque[list[_Entry]] = deque()
         self._channels: dict[int, dict[HeldRequest, None]] = {}
+        self._by_opaque: dict[tuple[int, int], HeldRequest] = {}
         self._deadlines = _Ordered()
         self._sequence = 0
         self.looked = 0
@@ -205,6 +212,8 @@ class HeldRequests:
         else:
             self._stand_in_lines(held)
         self._channels.setdefault(held.channel, {})[held] = None
+        if held.opaque is not None:
+            self._by_opaque[held.channel, held.opaque] = held
         self._deadlines.add((held.deadline_ms, held.sequence, held))
         self._count += 1
 
@@ -252,6 +261,15 @@ class HeldRequests:
                 self.leave(held)
                 taken.append(held)
         return taken
+
+    def withdraw(self, channel: int, opaque: int) -> bool:
+        """Forget a request whose asker waits no more. False where it is not held: its answer is under way."""
+        held = self._by_opaque.get((channel, opaque))
+        if held is None:
+            return False
+        self.leave(held)
+        held.forget()
+        return True
 
     def drop_channel(self, channel: int) -> None:
         """Forget the requests of a closed connection."""
@@ -305,6 +323,8 @@ class HeldRequests:
         channel.pop(held, None)
         if not channel:
             del self._channels[held.channel]
+        if held.opaque is not None and self._by_opaque.get((held.channel, held.opaque)) is held:
+            del self._by_opaque[held.channel, held.opaque]
         self._deadlines.take_out((held.deadline_ms, held.sequence))
         for line, queue_offset in held.lines:
             line.take_out((queue_offset, held.sequence))

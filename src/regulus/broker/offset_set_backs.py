@@ -5,8 +5,9 @@ master died before it saved it. As long as nobody has set the master's back sinc
 tells the two apart. It is the time of the set-back in ms, or one more than the last number given, so that two brokers
 which do not hear of one another do not come to the same one.
 
-A group that is deleted leaves no numbers behind. What is begun after that has the number of the deletion, and so is not
-taken for what was deleted.
+A group that is deleted leaves no numbers behind but that of its deletion, for a week: what it popped before says which
+one it knew, and nothing of it comes to a group that is made anew under the name. What is begun after a deletion has its
+number, and so is not taken for what was deleted.
 """
 
 from typing import NamedTuple
@@ -17,6 +18,11 @@ from regulus.wire.encoded_table import EncodedTable, Pieces
 
 _KEY = "offsetSetBacks"
 _REMOVED_KEY = "removedAt"
+_GROUPS_KEY = "removedGroups"
+REMOVED_KEPT_MS = 7 * 24 * 3_600_000
+"""Nothing that was popped is out for longer than half a day."""
+REMOVED_MAX = 10_000
+"""Groups whose deletion is remembered; of more, the first are forgotten."""
 
 
 class Numbers(NamedTuple):
@@ -24,6 +30,7 @@ class Numbers(NamedTuple):
 
     table: dict[str, dict[int, int]]
     removed_at: int
+    removed: dict[str, int]
 
     def of(self, key: str, queue_id: int) -> int:
         return self.table.get(key, {}).get(queue_id, 0)
@@ -36,6 +43,8 @@ class OffsetSetBacks:
         self.table: dict[str, dict[int, int]] = {}
         self.removed_at = 0
         """The number of the last deletion; 0 before the first."""
+        self.removed: dict[str, int] = {}
+        """The same of each group, the first one first."""
         self.changes = 0
         self.last_removal = -1
         """Which of the changes the last deletion was, for saving it at once."""
@@ -63,9 +72,13 @@ class OffsetSetBacks:
         if self.table.pop(key, None) is not None:
             self._changed(key)
 
-    def note_removed(self, now_ms: int) -> None:
+    def note_removed(self, group: str, now_ms: int) -> None:
         """Offsets of a group were deleted, which may be begun anew."""
         self.removed_at = self._next(now_ms)
+        self.removed.pop(group, None)
+        self.removed[group] = self.removed_at
+        while len(self.removed) > REMOVED_MAX or next(iter(self.removed.values())) < now_ms - REMOVED_KEPT_MS:
+            del self.removed[next(iter(self.removed))]
         self.changes += 1
         self.last_removal = self.changes
 
@@ -78,14 +91,15 @@ class OffsetSetBacks:
         self.changes += 1
 
     def document(self) -> Pieces:
-        return encoded_table.document({_REMOVED_KEY: self.removed_at, _KEY: self.encoded})
+        return encoded_table.document({_REMOVED_KEY: self.removed_at, _GROUPS_KEY: self.removed, _KEY: self.encoded})
 
     def load(self, text: str) -> None:
         """Take over saved numbers, or those of a master. Raises HeaderError."""
         self.follow(parse(text))
 
     def follow(self, numbers: Numbers) -> None:
-        self.table, self.removed_at = numbers
+        self.table, self.removed_at, removed = numbers
+        self.removed = dict(removed)
         self.encoded.replace(self.table)
         self._last = max(self._last, self.removed_at, *[max(queues.values(), default=0)
                                                         for queues in self.table.values()])
@@ -93,7 +107,7 @@ class OffsetSetBacks:
 
     @property
     def numbers(self) -> Numbers:
-        return Numbers(self.table, self.removed_at)
+        return Numbers(self.table, self.removed_at, self.removed)
 
 
 def parse(text: str) -> Numbers:
@@ -103,7 +117,8 @@ def parse(text: str) -> Numbers:
     try:
         return Numbers({key: {int(queue_id): int(number) for queue_id, number in queues.items()}
                         for key, queues in table.items()},      # type: ignore[union-attr]
-                       int(value.get(_REMOVED_KEY, 0)))
+                       int(value.get(_REMOVED_KEY, 0)),
+                       {group: int(number) for group, number in (value.get(_GROUPS_KEY) or {}).items()})
     except (AttributeError, TypeError, ValueError, OverflowError) as cause:
         raise HeaderError(f"the document of offsets that were set back lacks or misspells {_KEY}: {cause}") from cause
 

@@ -32,26 +32,32 @@ def reply_frame(frame: bytes, durable_at: int) -> Reply:
     return reply
 
 
+Unsent = Callable[[int], None]
+"""Called with the time of day where an answer reaches nobody: what it handed out is given back."""
+
+
 class FirmReply:
     """`reply`, which waits for the log, and leaves as it is where that takes too long: what it says is so in any case,
     and a refusal would do more harm. Of pops: their messages would come again, and nobody would have seen them."""
 
-    __slots__ = ("reply",)
+    __slots__ = ("reply", "unsent")
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Reply, unsent: Unsent | None = None) -> None:
         self.reply = reply
+        self.unsent = unsent
 
 
 class ReplyWhenSaved:
-    """`reply` once that many changes of topics and groups are saved; a refusal when they cannot be saved. `is_firm`: it
-    is that of a FirmReply."""
+    """`reply` once that many changes of topics and groups are saved; a refusal when they cannot be saved. `is_firm`,
+    `unsent`: it is that of a FirmReply."""
 
-    __slots__ = ("change", "is_firm", "reply")
+    __slots__ = ("change", "is_firm", "reply", "unsent")
 
-    def __init__(self, reply: Reply, change: int, is_firm: bool = False) -> None:
+    def __init__(self, reply: Reply, change: int, is_firm: bool = False, unsent: Unsent | None = None) -> None:
         self.reply = reply
         self.change = change
         self.is_firm = is_firm
+        self.unsent = unsent
 
 
 class Hold:
@@ -94,7 +100,7 @@ def firm(answer: RemotingCommand, durable_at: int) -> Reply | FirmReply:
 def when_saved(outcome: Outcome, change: int) -> Outcome:
     """The same, but no yes before that many changes are saved."""
     if isinstance(outcome, FirmReply):
-        return ReplyWhenSaved(outcome.reply, change, is_firm=True)
+        return ReplyWhenSaved(outcome.reply, change, is_firm=True, unsent=outcome.unsent)
     return ReplyWhenSaved(outcome, change) if isinstance(outcome, Reply) else outcome
 
 
@@ -108,10 +114,11 @@ class Notice:
     """Something others must hear: a one-way request to a client, or the late answer to a held request.
 
     With a `change` it is an answer that is no yes before that many changes of topics and groups are saved; with
-    `durable_at` one that waits for the log as a FirmReply does.
+    `durable_at` one that waits for the log as a FirmReply does. `unsent` as there.
     """
 
     channel: int
     command: RemotingCommand
     change: int = 0
     durable_at: int = 0
+    unsent: Unsent | None = None

@@ -35,7 +35,7 @@ cpdef when_time_came(MessageExt waiting, long long entered_ms, long long now_ms)
 
 cpdef put_back(MessageExt waiting, long long entered_ms, long long now_ms)
 
-cpdef popped_again(MessageExt message, str retry_topic, long long pop_time, bytes host)
+cpdef popped_again(MessageExt message, str retry_topic, long long pop_time, bytes host, bint is_counted)
 
 cpdef retry_copy(MessageExt failed, str group, int queue_id, int level, bytes store_host)
 

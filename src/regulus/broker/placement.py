@@ -217,10 +217,11 @@ def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, 
                       message.born_timestamp, message.born_host, store_host, reconsume_times)
 
 
-def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes) -> MessageExt:
-    """The copy that is popped next, of a message that was popped then and not acknowledged."""
+def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes, is_counted: bool) -> MessageExt:
+    """The copy that is popped next, of a message that was popped then and not acknowledged; it counts as a delivery
+    unless the message reached nobody."""
     properties = dict(message.properties)
     if message.reconsume_times == 0 or names.FIRST_POP_TIME not in properties:
         properties[names.FIRST_POP_TIME] = str(pop_time)
     return MessageExt(retry_topic, message.body, properties, 0, message.flag, message.sys_flag, message.born_timestamp,
-                      host, host, message.reconsume_times + 1)
+                      host, host, message.reconsume_times + is_counted)

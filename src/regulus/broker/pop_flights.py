@@ -62,7 +62,8 @@ def checkpoint_of(message: MessageExt) -> PopCheckpoint:
     """Raises CorruptRecord."""
     checkpoint = pop_record.decode_checkpoint(message.body)
     epoch = names.number(message.properties.get(names.TOPIC_EPOCH))
-    return checkpoint if epoch == NO_EPOCH else replace(checkpoint, topic_epoch=epoch)
+    removed = max(0, names.number(message.properties.get(names.GROUP_REMOVED)))
+    return checkpoint if epoch == NO_EPOCH else replace(checkpoint, topic_epoch=epoch, group_removed=removed)
 
 
 class Flight:
@@ -89,6 +90,10 @@ class Flight:
 
     def offsets_of(self, bits: int) -> tuple[int, ...]:
         return tuple(offset for index, offset in enumerate(self.checkpoint.offsets) if bits >> index & 1)
+
+    def is_told_by(self, revive_queue_id: int, invisible_time: int) -> bool:
+        """Whether a receipt that says so, and has its key, is one that this pop gave out."""
+        return revive_queue_id == self.revive_queue_id and invisible_time == self.checkpoint.invisible_time
 
     def is_out(self, offset: int) -> bool:
         """Whether it is of this pop and not acknowledged."""
@@ -140,6 +145,8 @@ class PopFlights:
         message.properties[names.SET_BACKS] = str(set_backs)
         if checkpoint.topic_epoch != NO_EPOCH:
             message.properties[names.TOPIC_EPOCH] = str(checkpoint.topic_epoch)
+        if checkpoint.group_removed:
+            message.properties[names.GROUP_REMOVED] = str(checkpoint.group_removed)
         return self._storing.store(message, now_ms)
 
     def note_decided(self, key: CheckpointKey, offsets: list[int], revive_queue_id: int, host: bytes,
@@ -169,23 +176,24 @@ class PopFlights:
         if key.pop_time >= self._known_from_ms:
             return None
         flight: Flight | None = None
-        acked: set[int] = set()
+        acked: dict[int, set[int]] = {}     # by revive queue: an ack in another one is none of this pop
         for message in self._records_of(key):
             if names.TIMER_DEL_UNIQUE_KEY in message.properties:
                 return None     # all is acknowledged
             try:
+                queue_id = real_queue_id(message.properties)
+                queue_id = message.queue_id if queue_id < 0 else queue_id
                 if message.tags == CK_TAG:
                     checkpoint = checkpoint_of(message)
                     if checkpoint.key == key and not checkpoint.put_again_times:
-                        queue_id = real_queue_id(message.properties)
-                        flight = Flight(checkpoint, message.queue_id if queue_id < 0 else queue_id)
+                        flight = Flight(checkpoint, queue_id)
                 elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
                     acks = pop_record.decode_acks(message.body)
-                    acked.update(acks.offsets if acks.key == key else ())
+                    acked.setdefault(queue_id, set()).update(acks.offsets if acks.key == key else ())
             except CorruptRecord:
                 continue
         if flight is not None:
-            flight.acked = flight.bits_of(acked)
+            flight.acked = flight.bits_of(acked.get(flight.revive_queue_id, ()))
         return flight
 
     def _records_of(self, key: CheckpointKey) -> Iterator[MessageExt]:
@@ -216,6 +224,8 @@ class PopFlights:
             if acks.key.pop_time >= self._known_from_ms or now_ms >= acks.key.pop_time + invisible_time:
                 return None     # acknowledged before, visible again, or never popped
             return self._write(acks, revive_queue_id, acks.key.pop_time + invisible_time, host, now_ms)
+        if not flight.is_told_by(revive_queue_id, invisible_time):
+            return None
         return self._ack(flight, flight.bits_of(acks.offsets) & ~flight.acked, host, now_ms)
 
     def _ack(self, flight: Flight, bits: int, host: bytes, now_ms: int) -> Appended | None:

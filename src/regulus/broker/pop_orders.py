@@ -58,6 +58,10 @@ class _Order:
     def visible_ms(self, offset: int) -> int:
         return self.visible_at.get(offset, self.pop_time + self.invisible_ms)
 
+    def is_out(self, offset: int, now_ms: int) -> bool:
+        return offset in self.offsets and not self.is_acked(self.offsets.index(offset)) \
+            and self.visible_ms(offset) > now_ms
+
     def free_ms(self) -> int:
         """When the last message that is not acknowledged is visible again; 0 where all are."""
         return max([self.visible_ms(offset) for index, offset in enumerate(self.offsets) if not self.is_acked(index)],
@@ -114,26 +118,44 @@ class PopOrders:
         self._changed(f"{topic}@{group}", order)
         return Counts(order.counts, min((order.counts.get(offset, 0) for offset in offsets), default=0))
 
-    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, done: int = 0) -> int | None:
-        """The group's new offset; None for a message that is not out, or by a receipt of another pop. `done` is the
-        one before, which may know of acks that are not known here."""
+    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int,
+            done: int = 0) -> int | None:
+        """The group's new offset; None for a message that is not out, or by a receipt of another pop, or that tells
+        another time than `told_ms` of when the message is visible again. `done` is the offset before, which may know of
+        acks that are not known here."""
         order = self._order(topic, group, queue_id)
-        if order is None or order.pop_time != pop_time or offset not in order.offsets:
+        if order is None or order.pop_time != pop_time or offset not in order.offsets \
+                or order.visible_ms(offset) != told_ms:
             return None
         order.acked |= 1 << order.offsets.index(offset)
         if order.next_offset() < done:
             order.acked |= sum(1 << index for index, each in enumerate(order.offsets) if each < done)
+        self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)    # it may have been the one that blocked longest
         self._changed(f"{topic}@{group}", order)
         return order.next_offset()
 
-    def change(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int,
+    def change(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int, visible_ms: int,
                now_ms: int) -> bool:
-        """Let a message that is out be visible again at another time; False for one that is not out."""
+        """Let a message that is out until `told_ms`, as its receipt says, be visible again at another time; False for
+        one that is not."""
         order = self._order(topic, group, queue_id)
-        if order is None or order.pop_time != pop_time or offset not in order.offsets \
-                or order.is_acked(order.offsets.index(offset)) or order.visible_ms(offset) <= now_ms:
+        if order is None or order.pop_time != pop_time or not order.is_out(offset, now_ms) \
+                or order.visible_ms(offset) != told_ms:
             return False
         order.visible_at[offset] = visible_ms
+        self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)
+        self._changed(f"{topic}@{group}", order)
+        return True
+
+    def give_back(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, now_ms: int) -> bool:
+        """A message that is out reached nobody: it is visible from now on, and out once less. False for one that is
+        not out."""
+        order = self._order(topic, group, queue_id)
+        if order is None or order.pop_time != pop_time or not order.is_out(offset, now_ms):
+            return False
+        order.visible_at[offset] = now_ms
+        order.counts[offset] = order.counts.get(offset, 0) - 1      # the next pop counts one more
+        order.attempt_id = None         # whoever repeats it is another one
         self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)
         self._changed(f"{topic}@{group}", order)
         return True

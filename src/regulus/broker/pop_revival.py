@@ -11,18 +11,22 @@ checkpoint has the key of the first one where it is the first message of that, a
 Of a queue that has more checkpoints than are kept here, the rest is passed over for the acks of those that are. When
 none of these is due any more, it is read again from the first that was not kept.
 
+What was popped and reached nobody is given back before its time: a copy that counts no delivery goes to the retry
+topic, and an ack of the pop's own message to the log. A kill in between leaves it to its time, when it counts.
+
 The consumer offset of REVIVE_GROUP says, as RocketMQ has it, which record of a queue was done last; all before it are.
 
 Source: PopReviveService.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from regulus.broker.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import dead_letter_as_it_is, dead_letter_copy, popped_again
-from regulus.broker.pop_flights import PopFlights, checkpoint_of
+from regulus.broker.pop_flights import Flight, PopFlights, checkpoint_of
 from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.timers import Timers
@@ -53,6 +57,8 @@ REVIVED_PER_TICK_MAX = 128
 PENDING_MAX = 20_000
 """Checkpoints of one queue that came and are not decided; the rest are taken when none of these is due."""
 POLL_MS = 100
+GIVEN_BACK_MAX = 10_000
+"""Messages that wait to be given back; more of them come at their time, and count."""
 PUT_AGAIN_MS = (10_000, 20_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
                 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000)
 """How long what cannot be revived waits once more, by how often it did. Source: ckRewriteIntervalsInSeconds."""
@@ -118,6 +124,8 @@ class PopRevival:
                  groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
         self.happenings = Happenings()
         self.revived = 0
+        self.is_hurried = False
+        """Something was given back since the last tick."""
         self._store = store
         self._storing = storing
         self._timers = timers
@@ -126,22 +134,25 @@ class PopRevival:
         self._groups = groups
         self._offsets = offsets
         self._queues: list[_Queue] = []
+        self._given_back: deque[tuple[Flight, int]] = deque()
         self._ticks = 0
         self._passed = (0, 0)       # what the timers had passed at the last look, and where the log ended then
         self._passed_ms = 0         # what they have passed, of which all is in the queues
 
     def tick(self, host: bytes, now_ms: int, *, is_v2: bool) -> int | None:
         """Ms until the next look, 0 when there is more to do; None when nobody pops here."""
+        self.is_hurried = False
+        room = self._give_back_some(REVIVED_PER_TICK_MAX, host, now_ms, is_v2)
         config = self._topics.get(self._flights.revive_topic)
         if config is None or not any(self._store.known_max_offset(config.topic_name, queue_id)
                                      for queue_id in range(config.read_queue_nums)):
-            return None
+            return (POLL_MS if room > 0 else 0) if self._given_back else None
         if len(self._queues) != config.read_queue_nums:
             self._queues = [_Queue(queue_id) for queue_id in range(config.read_queue_nums)]
         self._note_passed()
         first = self._ticks % len(self._queues)     # in turn, so that no queue takes all the room of the others
         self._ticks += 1
-        room, is_behind = REVIVED_PER_TICK_MAX, False
+        is_behind = False
         for queue in self._queues[first:] + self._queues[:first]:
             try:
                 is_behind |= self._read(queue)
@@ -153,6 +164,12 @@ class PopRevival:
                     queue.fault = str(error)
                     self.happenings.note(DAMAGED, queue.fault)
         return 0 if is_behind or room <= 0 else POLL_MS
+
+    def give_back(self, flight: Flight, offset: int) -> None:
+        """A message of a pop reached nobody: soon it is there for others, as often tried as before."""
+        if len(self._given_back) < GIVEN_BACK_MAX:
+            self._given_back.append((flight, offset))
+            self.is_hurried = True
 
     def lower_done(self, now_ms: int) -> None:
         """At a start: of a log that was cut, no more is done than it has. What is done is the last one, where others'
@@ -175,6 +192,39 @@ class PopRevival:
         if log_end <= dispatched:
             self._passed_ms = passed_ms
             self._passed = (self._timers.read_ms, self._store.commit_log_max_offset())
+
+    def _give_back_some(self, room: int, host: bytes, now_ms: int, is_v2: bool) -> int:
+        """The room that is left for what is due."""
+        while room > 0 and self._given_back:
+            if not self._give_one_back(*self._given_back[0], host, now_ms, is_v2):
+                break
+            self._given_back.popleft()
+            room -= 1
+        return room
+
+    def _give_one_back(self, flight: Flight, offset: int, host: bytes, now_ms: int, is_v2: bool) -> bool:
+        """False when the store takes nothing now. What cannot be given back comes at its time."""
+        key = flight.checkpoint.key
+        if self._groups.get(key.group) is None or self.is_of_deleted_group(flight.checkpoint) \
+                or self._flights.find(key) is not flight or not flight.is_out(offset):
+            return True
+        try:
+            units = self._store.queue_units(key.topic, key.queue_id, offset, 1)
+            is_there = bool(units) and units[0].queue_offset == offset
+            message = self._store.look_message(units[0].physical_offset) if is_there else None
+        except StoreDamaged:
+            return True
+        if message is None or self._is_of_another_topic(message, flight.checkpoint):
+            return True
+        copy = self._next_try(message, key, host, now_ms, is_v2, is_counted=False)
+        if copy is None:
+            return True
+        if copy.topic in self._topics.unsaved:
+            return False
+        status = self._storing.append(copy, now_ms).status
+        if status == PutStatus.PUT_OK:
+            self._flights.end_receipt(flight, offset, host, now_ms)
+        return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL, PutStatus.QUEUE_DAMAGED)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -250,7 +300,8 @@ class PopRevival:
         if flight is not None:
             pending.acked.update(flight.offsets_of(flight.acked))
         group, is_revived = self._groups.get(key.group), False
-        if group is not None and self._topics.get(normal_topic(key.topic, key.group)) is not None:
+        if group is not None and not self.is_of_deleted_group(checkpoint) \
+                and self._topics.get(normal_topic(key.topic, key.group)) is not None:
             for offset in (each for each in checkpoint.offsets if each not in pending.acked):
                 if not self._revive(queue, checkpoint, offset, group, host, now_ms, is_v2):
                     break
@@ -298,6 +349,12 @@ class PopRevival:
         self.revived += status == PutStatus.PUT_OK
         return status == PutStatus.PUT_OK
 
+    def is_of_deleted_group(self, checkpoint: PopCheckpoint) -> bool:
+        """Popped by a group of the name that was deleted since, with its offsets. Who does not know of the deletion, as
+        a slave that was promoted, and what RocketMQ popped, goes on: nothing is lost."""
+        removed = self._offsets.set_backs.removed.get(checkpoint.key.group, 0)
+        return checkpoint.topic_epoch != NO_EPOCH and removed > checkpoint.group_removed
+
     def _is_of_another_topic(self, message: MessageExt, checkpoint: PopCheckpoint) -> bool:
         """Of the same name, made since: it was never popped. By the time alone a clock that was put back would say so
         of what was, and by the number alone a slave that was promoted and did not know the topic."""
@@ -308,21 +365,28 @@ class PopRevival:
                 is_v2: bool) -> Iterator[MessageExt]:
         """What it may become, the best first: the next try, or a dead letter where it has had all, or where what is
         noted of it has no room beside its own properties."""
-        normal = normal_topic(key.topic, key.group)
         if message.reconsume_times < group.retry_max_times:
-            topic = key.topic
-            if retry_flag(topic, key.group) == NORMAL:
-                topic = retry_topic_v2(normal, key.group) if is_v2 else retry_topic_v1(normal, key.group)
-            copy = popped_again(message, topic, key.pop_time, host)
-            if self._has_room(copy):
-                self._topics.create_if_absent(topic, 1, now_ms)
-                if self._offsets.query(key.group, topic, 0) == NOT_FOUND:
-                    self._offsets.commit(key.group, topic, 0, 0, now_ms)
+            copy = self._next_try(message, key, host, now_ms, is_v2, is_counted=True)
+            if copy is not None:
                 yield copy
         self._topics.create_if_absent(dlq_topic(key.group), 1, now_ms)
-        message.topic = normal
+        message.topic = normal_topic(key.topic, key.group)
         yield dead_letter_copy(message, key.group, host)
         yield dead_letter_as_it_is(message, key.group, host)
+
+    def _next_try(self, message: MessageExt, key: CheckpointKey, host: bytes, now_ms: int, is_v2: bool, *,
+                  is_counted: bool) -> MessageExt | None:
+        """The copy for the retry topic, which is there then; None where it has no room for a receipt."""
+        topic = key.topic
+        if retry_flag(topic, key.group) == NORMAL:
+            topic = retry_topic_v2(topic, key.group) if is_v2 else retry_topic_v1(topic, key.group)
+        copy = popped_again(message, topic, key.pop_time, host, is_counted)
+        if not self._has_room(copy):
+            return None
+        self._topics.create_if_absent(topic, 1, now_ms)
+        if self._offsets.query(key.group, topic, 0) == NOT_FOUND:
+            self._offsets.commit(key.group, topic, 0, 0, now_ms)
+        return copy
 
     def _has_room(self, copy: MessageExt) -> bool:
         """For the receipt that a pop adds."""
@@ -336,7 +400,8 @@ class PopRevival:
         again = PopCheckpoint(
             key=key._replace(start_offset=offset), broker_name=checkpoint.broker_name,
             invisible_time=max(0, now_ms + wait_ms - key.pop_time), offsets=(offset,),
-            put_again_times=checkpoint.put_again_times + 1, topic_epoch=checkpoint.topic_epoch)
+            put_again_times=checkpoint.put_again_times + 1, topic_epoch=checkpoint.topic_epoch,
+            group_removed=checkpoint.group_removed)
         if self._flights.put(again, queue.queue_id, host, now_ms).status is not PutStatus.PUT_OK:
             return False
         queue.pending[key].put_back += (offset,)

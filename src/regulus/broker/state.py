@@ -54,8 +54,10 @@ from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.peer import Peer
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
+from regulus.record.pop_record import CheckpointKey
 from regulus.wire import encoded_table
 from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
+from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, normal_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
@@ -234,9 +236,10 @@ class BrokerState:
         self._answer_ready(now_ms)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """Something else than an arrival happened to a queue, such as a reset: run again what waits there, at the next
-        tick."""
+        """Something else than an arrival happened to a queue, such as a reset, or that it gives messages again to those
+        who pop in order: run again what waits there, or for all of the topic, at the next tick."""
         self.held_requests.wake_queue(topic, queue_id)
+        self.held_requests.wake_queue(topic, ANY_QUEUE)
 
     def forget_topic(self, topic: str) -> None:
         """How far groups were in a topic that is gone, and what they have out."""
@@ -245,21 +248,31 @@ class BrokerState:
         self.consumer_offsets.remove_topic(topic)
 
     def forget_group(self, group: str, now_ms: int) -> None:
-        """The same of a group."""
-        for topic in self.consumer_offsets.topics_of(group):
+        """The same of a group. What was to be tried again is none of one that is made anew: that begins behind it."""
+        topics = self.consumer_offsets.topics_of(group)
+        for topic in topics:
             self.pop_orders.remove(topic, group)
         self.consumer_offsets.remove_group(group, now_ms)
+        for topic in topics:
+            config = self.topics.get(topic) if normal_topic(topic, group) != topic else None
+            for queue_id in range(config.read_queue_nums if config is not None else 0):
+                self.consumer_offsets.commit(group, topic, queue_id, self.store.known_max_offset(topic, queue_id),
+                                             now_ms)
 
-    def pops_changed(self, topic: str, queue_id: int) -> None:
-        """A queue gives messages again to those who pop in order."""
-        self.held_requests.wake_queue(topic, queue_id)
-        self.held_requests.wake_queue(topic, ANY_QUEUE)
+    def give_back(self, key: CheckpointKey, offsets: Iterable[int], revive_queue_id: int, now_ms: int) -> None:
+        """Messages of a pop reached nobody: others get them soon, as messages that were not delivered this time."""
+        if revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+            for offset in offsets:
+                self.pop_orders.give_back(key.topic, key.group, key.queue_id, offset, key.pop_time, now_ms)
+        elif (flight := self.pop_flights.find(key)) is not None:
+            for offset in offsets:
+                self.pop_revival.give_back(flight, offset)
 
     @property
     def wants_tick(self) -> bool:
         """Whether a tick has something to do now that was not there at the last one."""
-        return (self.held_requests.has_ready or len(self.long_answers) > 0 or self.clients.is_leaving
-                or (self.guard is not None and self.held_access.is_due(self.guard)))
+        return (self.held_requests.has_ready or len(self.long_answers) > 0 or self.pop_revival.is_hurried
+                or self.clients.is_leaving or (self.guard is not None and self.held_access.is_due(self.guard)))
 
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
@@ -285,7 +298,7 @@ class BrokerState:
         host = self.own_host
         self.pop_orders.forget_unused(now_ms)
         for topic, queue_id in self.pop_orders.take_free(now_ms):
-            self.pops_changed(topic, queue_id)
+            self.queue_changed(topic, queue_id)
         return (self.pop_orders.wait_ms(now_ms), self.pop_flights.tick(host, now_ms),
                 self.pop_revival.tick(host, now_ms, is_v2=self.config.enable_retry_topic_v2))
 
@@ -310,13 +323,14 @@ class BrokerState:
                 if self.guard is not None and (refusal := self.held_access.refusal(held, self.guard)) is not None:
                     self.notices.append(Notice(held.channel, refusal))
                     continue
-                log_end = self.store.commit_log_max_offset()
+                log_end, unsent = self.store.commit_log_max_offset(), held.unsent
                 answer = held.answer(now_ms)
                 if answer is not None:
                     # Of a pop, which is in the log before it is handed out.
                     has_written = self.store.commit_log_max_offset() > log_end
                     self.notices.append(Notice(held.channel, answer,
-                                               durable_at=self.storing.durable_at() if has_written else 0))
+                                               durable_at=self.storing.durable_at() if has_written else 0,
+                                               unsent=unsent))
             if not held_requests.has_ready or held_requests.looked >= HELD_LOOKED_MAX:
                 break
 

@@ -3,6 +3,7 @@
 Source: DefaultMQPushConsumerImpl.popMessage, PopCallback of MQClientAPIImpl.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -162,13 +163,38 @@ class RemotingReceiver:
             born_time=now_ms(), init_mode=self._init_mode,
             exp_type=subscription.expression_type, exp=subscription.sub_string, order=self._rules.is_orderly,
             attempt_id=asked.attempt_id or None, broker_name=asked.broker)
-        answer = await self._ask(subscription.topic, asked.broker, RequestCode.POP_MESSAGE, header.ext(),
+        # Apart: who gives up while the broker holds the poll leaves it there.
+        asking = asyncio.create_task(self._pop(header, asked), name=f"pop of {self._member.group}")
+        asking.add_done_callback(_heard)
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            self._tasks.spawn(self._give_back_late(asking), f"late pop of {self._member.group}")
+            raise
+
+    async def _pop(self, header: PopMessageRequest, asked: Receive) -> list[ReceivedMessage]:
+        answer = await self._ask(asked.subscription.topic, asked.broker, RequestCode.POP_MESSAGE, header.ext(),
                                  asked.await_ms + POP_MARGIN_MS)
         if answer.code in _NOTHING:
             return []
         self._check(answer, asked.broker)
         # The wait is not counted, and the way back is.
         return await self._received(answer, asked, steady_ms() + asked.invisible_ms)
+
+    async def _give_back_late(self, asking: "asyncio.Task[list[ReceivedMessage]]") -> None:
+        """What nobody waits for is others' at once, and was not delivered, where the broker knows that word."""
+        try:
+            for message in await asking:
+                handle, topic = self._place(message)
+                header = ChangeMessageInvisibletimeRequest(
+                    consumer_group=self._member.group, topic=topic, queue_id=handle.queue_id,
+                    extra_info=message.receipt_handle, offset=handle.queue_offset, invisible_time=0,
+                    broker_name=handle.broker_name, suspend=True)
+                await self._ask(message.topic, handle.broker_name, RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+                                header.ext(), self._timeout_ms)
+        except ClientError as error:
+            _log.info("what came too late for group %s comes when its invisible time is over: %s", self._member.group,
+                      error)
 
     async def _received(self, answer: RemotingCommand, asked: Receive, until_ms: int) -> list[ReceivedMessage]:
         try:
@@ -270,6 +296,12 @@ class RemotingReceiver:
                                   answer.code)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark, f"broker {broker}")
+
+
+def _heard(asking: "asyncio.Task[list[ReceivedMessage]]") -> None:
+    """Whoever waits for it hears of its failure; after that nobody has to."""
+    if not asking.cancelled():
+        asking.exception()
 
 
 def _unpack(messages: Sequence[ReceivedMessage]) -> None:

@@ -34,9 +34,17 @@ class CallAccess:
 
     def check(self, method: str, request: Any, caller: Caller) -> str:
         """The user who signed; empty for nobody, who may call from a white address. Raises CallRefused UNAUTHORIZED."""
+        return self._permitted(method, caller, needs(method, request, caller.namespace))
+
+    def check_signature(self, method: str, caller: Caller) -> None:
+        """Before the request is read: whether it is of somebody who may call anything. Raises CallRefused
+        UNAUTHORIZED."""
+        self._permitted(method, caller, ())
+
+    def _permitted(self, method: str, caller: Caller, needed: tuple[Need, ...]) -> str:
         rules = self._rules()
         user = signer(caller, rules)
-        verdict = rules.permit(user or "", caller.host, needs(method, request, caller.namespace))
+        verdict = rules.permit(user or "", caller.host, needed)
         if not isinstance(verdict, Denied):
             return user or ""
         why = "its signature is missing or wrong" if user is None else verdict.rule

@@ -27,6 +27,10 @@ class Brokers(Protocol):
         """Raises CallRefused: PROXY_TIMEOUT when nothing answers in time, or no name server knows such a master;
         BAD_REQUEST for another broker than the one in this process."""
 
+    def withdraw(self, broker: str, command: RemotingCommand) -> None:
+        """Nobody waits any more for the answer to this one, which is asked: a broker that holds it and can be told lets
+        it go, and its answer says that there is nothing. An answer that comes all the same is the asker's to take."""
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...

@@ -62,6 +62,9 @@ class ClusterBrokers:
         except (ClientError, HeaderError) as error:
             raise CallRefused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
 
+    def withdraw(self, broker: str, command: RemotingCommand) -> None:
+        """RocketMQ's protocol has no word for it: the answer comes."""
+
     async def _address(self, broker: str) -> str:
         """Of its master. One that is known is used while the brokers are looked up anew: a name server that is slow or
         gone holds up nobody whose broker is there."""

@@ -43,5 +43,9 @@ class LocalBrokers:
         except ConnectionLost as error:
             raise CallRefused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
 
+    def withdraw(self, broker: str, command: RemotingCommand) -> None:
+        if self._connection is not None:
+            self._connection.withdraw(command)
+
     async def _hear(self, command: RemotingCommand) -> RemotingCommand | None:
         return None if self.on_request is None else await self.on_request(self._name, command)

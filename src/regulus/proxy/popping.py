@@ -26,6 +26,8 @@ from regulus.wire.remoting_command import RemotingCommand
 TIMEOUT_MS = 3_000
 POP_MARGIN_MS = 2_000
 """How much longer than its poll a broker may take to answer."""
+LATE_MS_MAX = 30_000
+"""And how long after that an answer is still taken, whose messages are given back then."""
 _WORTH_NOTHING = (ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL)
 """To a receipt. Clients give one up that is invalid, and tell others again each second for ever."""
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.NO_MESSAGE)
@@ -36,15 +38,28 @@ class Popped(NamedTuple):
     handle: ReceiptHandle
 
 
-async def pop(brokers: Brokers, broker: str, request: PopMessageRequest) -> list[Popped]:
-    """Raises CallRefused; with TOO_MANY_REQUESTS when the broker holds too many polls."""
-    command = RemotingCommand.request(RequestCode.POP_MESSAGE, request.ext())
-    answer = await brokers.ask(broker, command, request.poll_time + POP_MARGIN_MS)
-    if answer.code in _NOTHING:
-        return []
-    if answer.code == ResponseCode.POLLING_FULL:
-        raise CallRefused(Code.TOO_MANY_REQUESTS, "the broker holds as many polls as it can")
-    return _popped(checked(answer), broker, request)
+class Poll:
+    """One pop, which the broker may hold."""
+
+    def __init__(self, brokers: Brokers, broker: str, request: PopMessageRequest) -> None:
+        self.broker = broker
+        self.request = request
+        self._brokers = brokers
+        self._command = RemotingCommand.request(RequestCode.POP_MESSAGE, request.ext())
+
+    async def popped(self) -> list[Popped]:
+        """Also when it comes late. Raises CallRefused; with TOO_MANY_REQUESTS when the broker holds too many polls."""
+        answer = await self._brokers.ask(self.broker, self._command,
+                                         self.request.poll_time + POP_MARGIN_MS + LATE_MS_MAX)
+        if answer.code in _NOTHING:
+            return []
+        if answer.code == ResponseCode.POLLING_FULL:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, "the broker holds as many polls as it can")
+        return _popped(checked(answer), self.broker, self.request)
+
+    def withdraw(self) -> None:
+        """Nobody waits for it any more: end it where that can be; what comes all the same is to be given back."""
+        self._brokers.withdraw(self.broker, self._command)
 
 
 def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) -> list[Popped]:
@@ -91,6 +106,17 @@ async def change_invisible(brokers: Brokers, group: str, topic: str, handle: Rec
         checkpoint_offset=handle.queue_offset, pop_time=told.pop_time, invisible_time=told.invisible_time,
         revive_queue_id=told.revive_qid, retry=handle.retry, broker=handle.broker, queue_id=handle.queue_id,
         queue_offset=handle.queue_offset, physical_offset=handle.physical_offset)
+
+
+async def give_back(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -> None:
+    """A message reached nobody: others get it at once, and a broker that knows how counts no delivery. Raises
+    CallRefused."""
+    header = ChangeMessageInvisibletimeRequest(
+        consumer_group=group, topic=handle.real_topic(topic, group), queue_id=handle.queue_id,
+        extra_info=handle.receipt(), offset=handle.queue_offset, invisible_time=0, broker_name=handle.broker,
+        suspend=True)
+    command = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext())
+    checked(await brokers.ask(handle.broker, command, TIMEOUT_MS))
 
 
 async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle, message_id: str) -> None:

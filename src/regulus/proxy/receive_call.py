@@ -64,17 +64,19 @@ class ReceiveCall:
     async def receive(self, request: Any, caller: Caller) -> AsyncGenerator[Any, None]:
         """The elements of the stream: status, messages, the time of delivery. What is popped becomes visible to others
         soon unless all of it was taken: a client whose stream ends before its last word gives up what it has of it,
-        and nobody would acknowledge what is renewed for it."""
+        and nobody would acknowledge what is renewed for it. What was not sent was not delivered; what was, counts: it
+        may be what the client ends of."""
         given: list[ReceiptHandle] = []
+        waiting: deque[Popped] = deque()
         group = topic = ""
         try:
             try:
                 topic = topic_name(full_name(request.message_queue.topic, caller.namespace))
                 group = group_name(full_name(request.group, caller.namespace))
                 waiting = deque(await self._received(request, caller, topic, group))
-                given += [each.handle for each in waiting]
                 yield messages.ReceiveMessageResponse(status=status(Code.OK if waiting else Code.MESSAGE_NOT_FOUND))
                 while waiting:
+                    given.append(waiting[0].handle)
                     yield self._element(waiting.popleft(), request, caller, topic, group)
             except CallRefused as error:
                 yield await self.refusal(error)
@@ -86,6 +88,7 @@ class ReceiveCall:
             for handle in given:
                 self._renewing.drop((caller.client_id, group, handle.text()))
             self._renewing.release(group, topic, given)
+            self._renewing.give_back(group, topic, [each.handle for each in waiting])
 
     async def refusal(self, error: CallRefused) -> Any:
         """The status of a receive that is refused."""
@@ -114,7 +117,7 @@ class ReceiveCall:
         due = await self._that_are_due(await self._pop(broker, pop), wanted, config, topic)
         if self._clients.knows(caller.client_id):
             return due
-        self._renewing.release(group, topic, [each.handle for each in due])     # it said meanwhile that it ends
+        self._renewing.give_back(group, topic, [each.handle for each in due])   # it said meanwhile that it ends
         return []
 
     async def _broker(self, request: Any, topic: str) -> str:
@@ -128,30 +131,38 @@ class ReceiveCall:
         return names[self._turn % len(names)]
 
     async def _pop(self, broker: str, pop: PopMessageRequest) -> list[Popped]:
-        """A client that goes away while it waits takes its poll's messages from nobody: they are released when they
-        come."""
-        task = self._tasks.spawn_with(popping.pop(self._brokers, broker, pop), f"pop of {pop.consumer_group}",
-                                      _heard)
+        """The poll of a client that goes away while it waits ends, too; what comes of it all the same is given back,
+        and so is what comes too late. Raises CallRefused."""
+        poll = popping.Poll(self._brokers, broker, pop)
+        task = self._tasks.spawn_with(poll.popped(), f"pop of {pop.consumer_group}", _heard)
         try:
-            return await asyncio.shield(task)
+            async with asyncio.timeout((pop.poll_time + popping.POP_MARGIN_MS) / 1000):
+                return await asyncio.shield(task)
+        except TimeoutError as error:
+            self._leave(poll, task)
+            raise CallRefused(Code.PROXY_TIMEOUT, f"broker {broker} did not answer a pop in time") from error
         except asyncio.CancelledError:
-            self.left_behind += 1
-            self._tasks.spawn(self._release_late(task, pop), f"release for {pop.consumer_group}")
+            self._leave(poll, task)
             raise
 
-    async def _release_late(self, task: "asyncio.Task[list[Popped]]", pop: PopMessageRequest) -> None:
+    def _leave(self, poll: popping.Poll, task: "asyncio.Task[list[Popped]]") -> None:
+        self.left_behind += 1
+        self._tasks.spawn(self._give_back_late(task, poll.request), f"late pop of {poll.request.consumer_group}")
+        poll.withdraw()
+
+    async def _give_back_late(self, task: "asyncio.Task[list[Popped]]", pop: PopMessageRequest) -> None:
         try:
             popped = await task
         except CallRefused:
             return
         finally:
             self.left_behind -= 1
-        self._renewing.release(pop.consumer_group, pop.topic, [each.handle for each in popped])
+        self._renewing.give_back(pop.consumer_group, pop.topic, [each.handle for each in popped])
 
     async def _that_are_due(self, popped: list[Popped], wanted: SubscriptionData, config: SubscriptionGroupConfig,
                             topic: str) -> list[Popped]:
         """Without what the client did not ask for, which is acknowledged, and what failed too often, which becomes a
-        dead letter. When this is cut short the others become visible to others soon."""
+        dead letter. When this is cut short the others are given back."""
         kept: list[Popped] = []
         left = deque(popped)
         is_cut_short = True
@@ -163,7 +174,7 @@ class ReceiveCall:
             is_cut_short = False
         finally:
             if is_cut_short:
-                self._renewing.release(config.group_name, topic, [each.handle for each in (*kept, *left)])
+                self._renewing.give_back(config.group_name, topic, [each.handle for each in (*kept, *left)])
         return kept
 
     async def _is_due(self, each: Popped, wanted: SubscriptionData, config: SubscriptionGroupConfig,

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 from regulus.errors import CallRefused
 from regulus.proxy import popping, receipt_handle, settings
@@ -16,6 +17,7 @@ from regulus.proxy.renewals import DUE_MAX, Key, Renewals, Renewed
 from regulus.wire.grpc.codes import Code
 
 _log = logging.getLogger(__name__)
+_Told = TypeVar("_Told")
 
 CHANGE_S_MAX = 5.0
 """How long one change of a message's time may take, with all that it takes to find its broker."""
@@ -103,6 +105,11 @@ class Renewing:
         for handle in handles:
             self._lanes.put(handle.broker, partial(self._release, group, topic, handle))
 
+    def give_back(self, group: str, topic: str, handles: Iterable[ReceiptHandle]) -> None:
+        """Messages that reached nobody: they are there for others at once, and were not delivered."""
+        for handle in handles:
+            self._lanes.put(handle.broker, partial(self._give_back, group, topic, handle))
+
     def give_up(self) -> None:
         """The server stops. What was renewed becomes visible to others soon, as no other front knows the handle that
         counts for it; the rest is acknowledged at another front by the handle that was given."""
@@ -119,6 +126,12 @@ class Renewing:
             await self._change(group, topic, handle, self._config.invisible_time_millis_when_clear)
         except CallRefused as error:
             _log.debug("a message of group %s becomes visible in its time: %s", group, error)
+
+    async def _give_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        try:
+            await _within(popping.give_back(self._brokers, group, topic, handle), handle.broker)
+        except CallRefused as error:
+            _log.debug("a message of group %s that reached nobody becomes visible in its time: %s", group, error)
 
     async def _renew(self, renewed: Renewed) -> None:
         if not self._renewals.begin(renewed):
@@ -155,9 +168,13 @@ class Renewing:
 
     async def _change(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
         """Raises CallRefused."""
-        try:
-            async with asyncio.timeout(CHANGE_S_MAX):
-                return await popping.change_invisible(self._brokers, group, topic, handle, invisible_ms)
-        except TimeoutError as error:
-            raise CallRefused(Code.PROXY_TIMEOUT, f"broker {handle.broker} does not answer within {CHANGE_S_MAX} s"
-                              ) from error
+        return await _within(popping.change_invisible(self._brokers, group, topic, handle, invisible_ms), handle.broker)
+
+
+async def _within(asking: Awaitable[_Told], broker: str) -> _Told:
+    """Raises CallRefused, also where it takes too long."""
+    try:
+        async with asyncio.timeout(CHANGE_S_MAX):
+            return await asking
+    except TimeoutError as error:
+        raise CallRefused(Code.PROXY_TIMEOUT, f"broker {broker} does not answer within {CHANGE_S_MAX} s") from error

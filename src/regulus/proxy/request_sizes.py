@@ -16,6 +16,12 @@ FIELDS_MAX = 34_000
 _MESSAGES, _BODY = 1, 4     # numbers in SendMessageRequest and Message
 
 
+def unpacked_size_max(method: str, message_size_max: int) -> int:
+    """Bytes that a request may have which its client compressed: that it has more is known only when it is inflated,
+    and a send has one body then, not 256."""
+    return REQUEST_SIZE_MAX + (message_size_max if method == "SendMessage" else 0)
+
+
 def check_size(method: str, data: bytes) -> None:
     """Raises CallRefused, DecodeError."""
     size = len(data)

@@ -12,20 +12,21 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from regulus.errors import CallRefused, HeaderError, MessageIllegal
+from regulus.errors import CallRefused, GrpcRefused, HeaderError, MessageIllegal
 from regulus.proxy.access import CallAccess
 from regulus.proxy.caller import Caller, caller_of, check_client_id
 from regulus.proxy.calls import Calls
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.receive_call import ReceiveCall
-from regulus.proxy.request_sizes import check_size
+from regulus.proxy.request_sizes import check_size, unpacked_size_max
 from regulus.proxy.status import status
 from regulus.proxy.telemetry import Telemetry
 from regulus.proxy.telemetry_streams import TelemetryStreams
 from regulus.transport.http2.grpc_call import Conversation, GrpcCall, ManyAnswers, Method, OneAnswer
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code
+from regulus.wire.http2.grpc_messages import Message, Packed
 
 _log = logging.getLogger(__name__)
 
@@ -71,19 +72,22 @@ class Service:
     # --- calls with one answer ---------------------------------------------------------------------------------------
 
     def _unary(self, method: str, request_type: Any,
-               response_type: Any) -> Callable[[bytes, GrpcCall], Awaitable[bytes]]:
+               response_type: Any) -> Callable[[Message, GrpcCall], Awaitable[bytes]]:
         call: Call = getattr(self._calls, UNARY[method])
 
-        async def answer(data: bytes, grpc_call: GrpcCall) -> bytes:
+        async def answer(packed: Message, grpc_call: GrpcCall) -> bytes:
             request = None
             self._under_way += 1
             try:
                 self._check_room()
-                check_size(method, data)
+                caller = self._caller(grpc_call)
+                data = await self._unpacked(method, packed, caller, grpc_call)
                 request = request_type.FromString(data)
-                response = await call(request, self._checked(method, request, self._caller(grpc_call)))
+                response = await call(request, self._checked(method, request, caller))
             except (CallRefused, DecodeError, HeaderError, MessageIllegal) as error:
                 response = response_type(status=_status_of(error))
+            except GrpcRefused:
+                raise
             except Exception:       # one broken call must not end others
                 _log.exception("%s failed", method)
                 response = response_type(status=status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log"))
@@ -93,6 +97,15 @@ class Service:
                 response.receipt_handle = request.receipt_handle    # clients take it over even from a refusal
             return bytes(response.SerializeToString())
         return answer
+
+    async def _unpacked(self, method: str, packed: Message, caller: Caller, grpc_call: GrpcCall) -> bytes:
+        """The request as it may be parsed. What is compressed is looked at for nobody who has not signed. Raises
+        CallRefused, DecodeError, GrpcRefused."""
+        if isinstance(packed, Packed) and self._access is not None:
+            self._access.check_signature(method, caller)
+        data = await grpc_call.unpacked(packed, unpacked_size_max(method, self._config.max_message_size))
+        check_size(method, data)
+        return data
 
     def _check_room(self) -> None:
         """Raises CallRefused when as much is under way as may be."""
@@ -114,17 +127,20 @@ class Service:
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
-    async def _receive_message(self, data: bytes, grpc_call: GrpcCall) -> None:
+    async def _receive_message(self, packed: Message, grpc_call: GrpcCall) -> None:
         try:
-            check_size("ReceiveMessage", data)
+            caller = self._caller(grpc_call)
+            data = await self._unpacked("ReceiveMessage", packed, caller, grpc_call)
             request = messages.ReceiveMessageRequest.FromString(data)
-            caller = self._checked("ReceiveMessage", request, self._caller(grpc_call))
+            caller = self._checked("ReceiveMessage", request, caller)
             self._check_room_to_receive()
             await self._serve_receive(request, caller, grpc_call)
         except CallRefused as error:
             await grpc_call.send((await self._receive.refusal(error)).SerializeToString())
         except (DecodeError, HeaderError) as error:
             await grpc_call.send(messages.ReceiveMessageResponse(status=_status_of(error)).SerializeToString())
+        except GrpcRefused:
+            raise
         except Exception:
             _log.exception("ReceiveMessage failed")
             refusal = status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log")

@@ -117,7 +117,7 @@ class TelemetryStreams:
         """Until the client ends its side. Raises what ends the stream."""
         try:
             async with asyncio.timeout(SILENT_S_MAX) as silence:
-                async for data in grpc_call.messages():
+                async for data in grpc_call.messages(COMMAND_SIZE_MAX):
                     command = _parsed(data)
                     caller = self._check("Telemetry", command, caller)
                     await self._telemetry.take(command, caller, stream)

@@ -47,7 +47,7 @@ class CheckpointKey(NamedTuple):
 class PopCheckpoint:
     """`topic` is the retry topic of what was popped from there. `offsets` are queue offsets, in their order. Times in
     ms. `put_again_times`: how often it was put back because a message could not be revived. `topic_epoch` says which
-    topic of the name it was, and is no part of the body."""
+    topic of the name it was, `group_removed` when a group of the name was deleted last; neither is part of the body."""
 
     key: CheckpointKey
     broker_name: str
@@ -55,6 +55,7 @@ class PopCheckpoint:
     offsets: tuple[int, ...]
     put_again_times: int = 0
     topic_epoch: int = NO_EPOCH
+    group_removed: int = 0
 
     @property
     def revive_time(self) -> int:

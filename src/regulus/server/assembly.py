@@ -125,7 +125,7 @@ class BrokerServer:
 
     def connect(self, on_request: OnBrokerRequest) -> InProcessConnection:
         """A client in this process, of a broker that is started; whoever connects also closes."""
-        connection = InProcessConnection(self._requests, self.port, on_request)
+        connection = InProcessConnection(self._requests, self.port, on_request, self.broker.held_requests.withdraw)
         connection.open()
         return connection
 
@@ -377,7 +377,7 @@ class BrokerServer:
     def _send_notices(self) -> None:
         while self.broker.notices:
             notice = self.broker.notices.popleft()
-            self._requests.send_to(notice.channel, notice.command, notice.change, notice.durable_at)
+            self._requests.send_to(notice.channel, notice.command, notice.change, notice.durable_at, notice.unsent)
         self._requests.tell_faults(self.broker.long_answers.faults)
         if self.broker.wants_tick:
             self._ticks.hurry()

@@ -11,6 +11,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.server.request_server import RequestServer
 from regulus.transport.connection import next_channel
+from regulus.wire.codes import ResponseCode
 from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -20,14 +21,17 @@ OnBrokerRequest = Callable[[RemotingCommand], Awaitable[RemotingCommand | None]]
 
 
 class InProcessConnection:
-    """`on_request` answers what the broker asks of its client; None: there is no answer."""
+    """`on_request` answers what the broker asks of its client; None: there is no answer. `withdraw` has the broker
+    forget a request that it holds, by channel and opaque; False where it does not hold it."""
 
-    def __init__(self, requests: RequestServer, port: int, on_request: OnBrokerRequest) -> None:
+    def __init__(self, requests: RequestServer, port: int, on_request: OnBrokerRequest,
+                 withdraw: Callable[[int, int], bool]) -> None:
         own = host_bytes("127.0.0.1", port)
         self.peer = Peer(next_channel(), own, own, "this process:0", "127.0.0.1")
         self.is_open = False
         self._requests = requests
         self._on_request = on_request
+        self._withdraw = withdraw
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
         self._reader = FrameReader()
@@ -65,6 +69,13 @@ class InProcessConnection:
             raise RequestTimeout(f"the broker did not answer request {command.code} within {timeout_ms} ms") from None
         finally:
             del self._waiting[opaque]
+
+    def withdraw(self, command: RemotingCommand) -> None:
+        """Nobody waits any more for what was asked: where the broker holds it, it is answered that there is nothing; an
+        answer that is under way comes."""
+        waiting = self._waiting.get(command.opaque)
+        if waiting is not None and not waiting.done() and self._withdraw(self.peer.channel, command.opaque):
+            waiting.set_result(command.response(ResponseCode.POLLING_TIMEOUT, "it was withdrawn"))
 
     def tell(self, command: RemotingCommand) -> None:
         """A one-way request."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from regulus.broker.long_answers import Fault
-from regulus.broker.outcome import NO_REPLY, FirmReply, Outcome, Relay, Reply, ReplyWhenSaved
+from regulus.broker.outcome import NO_REPLY, FirmReply, Outcome, Relay, Reply, ReplyWhenSaved, Unsent
 from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
@@ -83,14 +83,17 @@ class RequestServer:
         if parts:
             send_parts(connection, parts)
 
-    def send_to(self, number: int, command: RemotingCommand, change: int = 0, durable_at: int = 0) -> None:
+    def send_to(self, number: int, command: RemotingCommand, change: int = 0, durable_at: int = 0,
+                unsent: Unsent | None = None) -> None:
         """Send to a channel by its number, with a `change` once that many changes of topics and groups are saved, with
-        `durable_at` once the log is durable up to there; one that is gone needs no answer."""
+        `durable_at` once the log is durable up to there; one that is gone needs no answer, and `unsent` hears of it."""
         channel = self._channels.get(number)
         if channel is None:
+            if unsent is not None:
+                unsent(self._clock())
             return
         if durable_at:
-            self._answer_when_durable(durable_at, channel, b"".join(command.encode_parts()), is_firm=True)
+            self._answer_firmly(durable_at, channel, b"".join(command.encode_parts()), unsent)
             return
         if not change:
             channel.send_soon(command)
@@ -100,6 +103,10 @@ class RequestServer:
             channel.send_soon(_not_saved(b"".join(command.encode_parts()), fault) if fault else command)
 
         self._when_saved(change, release)
+
+    def _answer_firmly(self, durable_at: int, channel: Channel, frames: bytes, unsent: Unsent | None) -> None:
+        writer: Writer = channel if unsent is None else _PopWriter(channel, self._channels, unsent, self._clock)
+        self._answer_when_durable(durable_at, writer, frames, is_firm=True)
 
     def settle_safely(self, now_ms: int) -> None:
         """A fault here concerns others than the sender, whose answers must leave all the same."""
@@ -128,17 +135,23 @@ class RequestServer:
             self._wait_for_saving(outcome, connection)
         elif isinstance(outcome, FirmReply):
             reply = outcome.reply
-            self._answer_when_durable(reply.durable_at, connection, b"".join(reply.encode_parts()), is_firm=True)
+            self._answer_firmly(reply.durable_at, connection, b"".join(reply.encode_parts()), outcome.unsent)
 
     def _wait_for_saving(self, outcome: ReplyWhenSaved, connection: Connection) -> None:
         frame = b"".join(outcome.reply.encode_parts())
-        durable_at = outcome.reply.durable_at
+        durable_at, unsent = outcome.reply.durable_at, outcome.unsent
 
         def release(fault: str) -> None:
+            if unsent is not None and (fault or connection.peer.channel not in self._channels):
+                unsent(self._clock())
             if fault:
                 connection.send_soon(_not_saved(frame, fault))
+            elif connection.peer.channel not in self._channels:
+                return
+            elif durable_at and outcome.is_firm:
+                self._answer_firmly(durable_at, connection, frame, unsent)
             elif durable_at:
-                self._answer_when_durable(durable_at, connection, frame, outcome.is_firm)
+                self._answer_when_durable(durable_at, connection, frame)
             else:
                 connection.write(frame)
 
@@ -157,6 +170,22 @@ class RequestServer:
             await self._relay(response, requester)
         else:
             requester.send_soon(response)
+
+
+class _PopWriter:
+    """Where the answer to a pop goes that waits for the log: to who asked, as long as that is there."""
+
+    def __init__(self, channel: Channel, channels: dict[int, Channel], unsent: Unsent, clock: Clock) -> None:
+        self._channel = channel
+        self._channels = channels
+        self._unsent = unsent
+        self._clock = clock
+
+    def write(self, data: bytes) -> None:
+        if self._channel.peer.channel in self._channels:
+            self._channel.write(data)
+        else:
+            self._unsent(self._clock())
 
 
 def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:

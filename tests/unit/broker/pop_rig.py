@@ -42,7 +42,7 @@ class Rig:
 
     def send(self, *bodies: str, queue_id: int = 0, tags: str = "") -> None:
         for body in bodies:
-            properties = {"UNIQ_KEY": body, **({"TAGS": tags} if tags else {})}
+            properties = {"UNIQ_KEY": body[:64], **({"TAGS": tags} if tags else {})}
             self.broker.storing.store(MessageExt("T", body.encode(), properties, queue_id, 0, 0, self.now_ms, HOST,
                                                  HOST, 0), self.now_ms)
         self.settle()

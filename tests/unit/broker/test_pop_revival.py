@@ -13,7 +13,7 @@ from regulus.record.pop_record import REVIVE_GROUP, CheckpointKey, PopCheckpoint
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers import DeleteTopicInBrokerRequest
+from regulus.wire.headers import DeleteSubscriptiongroupRequest, DeleteTopicInBrokerRequest
 from tests.unit.broker.pop_rig import HOST, NOW, Rig, bodies
 
 HOSTILE = [b"", b"null", b"[" * 100_000, b'{"so":1e999,"n":1,"t":"T","c":"G","q":0,"pt":1,"it":1}',
@@ -696,3 +696,80 @@ def test_a_promoted_slave_that_did_not_know_the_topic_brings_what_was_out_of_it(
     rig.broker.topics.epochs.note_created("T", NOW + 5_000)
     rig.run_to(NOW + 12_000)
     assert left(rig) == ["a"]
+
+
+# --- a group that is made anew ---------------------------------------------------------------------------------------
+
+
+def delete_group(rig: Rig, *, clean_offset: bool = True) -> None:
+    rig.ask(Code.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptiongroupRequest(group_name="G", clean_offset=clean_offset)
+            .ext())
+
+
+@pytest.mark.parametrize("is_killed", [None, False, True])
+def test_a_group_that_was_deleted_and_made_anew_gets_nothing_that_it_popped_before(is_killed):
+    """It begins anew, and has each message once."""
+    rig = Rig()
+    rig.send("a", "b")
+    (_, first), (_, second) = rig.pop()
+    rig.change(second, 60_000)
+    rig.run_to(NOW + 1_000)
+    delete_group(rig)
+    if is_killed is not None:       # the document is saved at once
+        rig = rig.restarted(is_killed=is_killed)
+    assert rig.change(first, 90_000).code == ResponseCode.NO_MESSAGE
+    again = rig.pop(invisible=300_000)
+    assert bodies(again) == ["a", "b"]
+    rig.run_to(NOW + 70_000)
+    assert rig.pop() == []
+    for _, handle in again:
+        assert rig.ack(handle).code == 0
+    rig.run_to(NOW + 400_000)
+    assert rig.pop() == []
+
+
+def test_a_group_that_is_made_anew_gets_what_it_popped_since():
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    delete_group(rig)
+    rig.now_ms -= 500       # the clock was put back
+    assert bodies(rig.pop(invisible=10_000)) == ["a"]
+    rig.run_to(NOW + 12_000)
+    ((message, _),) = rig.pop()
+    assert message.reconsume_times == 1
+
+
+def test_a_group_that_is_made_anew_gets_no_retries_of_the_one_before():
+    rig = Rig()
+    rig.send("a")
+    rig.pop(invisible=10_000)
+    rig.run_to(NOW + 12_000)
+    assert rig.shown("%RETRY%G_T")
+    delete_group(rig)
+    ((message, _),) = rig.pop()
+    assert message.reconsume_times == 0
+    assert rig.pop() == []
+
+
+def test_a_group_that_was_deleted_and_kept_its_offsets_gets_what_it_had_out():
+    """It goes on behind it, and would never get it."""
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    delete_group(rig, clean_offset=False)
+    assert rig.pop() == []
+    rig.run_to(NOW + 31_500)
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_who_does_not_know_that_a_group_was_deleted_loses_nothing():
+    """A slave that was promoted."""
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    delete_group(rig)
+    rig.pop(invisible=10_000)
+    rig.broker.consumer_offsets.set_backs.removed.clear()
+    rig.run_to(NOW + 12_000)
+    assert bodies(rig.pop()) == ["a"]

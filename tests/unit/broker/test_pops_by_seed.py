@@ -86,10 +86,9 @@ class Play:
                 invisible_ms = self.chance.choice((1_000, 8_000))
                 answer = self.rig.change(handle, invisible_ms)
                 assert answer.code == 0, answer.remark
-                if not self.in_order:
-                    handle = handle._replace(start_offset=handle.queue_offset, invisible_time=invisible_ms,
-                                             pop_time=int(answer.ext["popTime"]),
-                                             revive_queue_id=int(answer.ext["reviveQid"]))
+                handle = handle._replace(start_offset=handle.queue_offset, pop_time=int(answer.ext["popTime"]),
+                                         invisible_time=int(answer.ext["invisibleTime"]),
+                                         revive_queue_id=int(answer.ext["reviveQid"]))
                 self.owned[body] = (self.rig.now_ms + invisible_ms, handle)
 
     def save(self) -> None:

@@ -1,6 +1,7 @@
 """The simple consumer against the real broker, by both protocols."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -22,6 +23,7 @@ from regulus.errors import (
     NoRoute,
     ReceiptInvalid,
 )
+from regulus.model.message_queue import MessageQueue
 from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
 
 FROM_FIRST = SimpleConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, await_duration=5_000)
@@ -235,3 +237,34 @@ async def test_a_group_in_order_is_received_in_order_though_no_broker_could_say_
     assert [each.body for each in await consumer.receive(1, 10_000)] == [b"first"]
     assert await consumer.receive(1, 10_000, await_duration_ms=100) == []       # until the first is done
     await consumer.shutdown()
+
+
+async def test_messages_of_more_than_a_frame_in_many_queues_are_all_received(broker: BothProtocols,
+                                                                             protocol: str) -> None:
+    """Eight queues have a message each, 17.6 MB: an answer with all of them would close the connection."""
+    await broker.create_topic("large", queues=8)
+    async with Producer(broker.name_server, "senders") as producer:
+        body = random.Random(1).randbytes(2_200_000)        # else the producer would pack it
+        queues = [MessageQueue("large", "broker-a", queue_id) for queue_id in range(8)]
+        sent = {(await producer.send(Message("large", body), queue=queue)).message_id for queue in queues}
+    got = set()
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"large": "*"}, FROM_FIRST) as consumer:
+        while len(got) < len(sent):
+            for each in await consumer.receive(32, 60_000):
+                assert each.reconsume_times == 0
+                got.add(each.message_id)
+                await consumer.ack(each)
+    assert got == sent
+
+
+async def test_a_receive_that_is_given_up_takes_nothing_from_others(broker: BothProtocols, protocol: str) -> None:
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST) as consumer:
+        await begin(consumer)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.receive(1, 600_000, await_duration_ms=20_000), 0.3)
+        await send(broker, b"tea")
+        async with asyncio.timeout(60):
+            while not (found := await consumer.receive(1, 600_000, await_duration_ms=5_000)):
+                pass
+        assert [(each.body, each.reconsume_times) for each in found] == [(b"tea", 0)]

@@ -36,6 +36,7 @@ class ScriptedBrokers:
         self.ordered = False
         self.asked: list[RemotingCommand] = []
         self.answers: dict[int, Answer] = {}
+        self.withdrawn: list[RemotingCommand] = []
         self.held: asyncio.Event | None = None      # pops wait for it
         self.dead = ""      # a broker that answers nothing
         self.silent: set[int] = set()       # codes that nothing answers
@@ -54,6 +55,9 @@ class ScriptedBrokers:
         if command.code in self.answers:
             return self.answers[command.code](command)
         return self._known(command)
+
+    def withdraw(self, broker: str, command: RemotingCommand) -> None:
+        self.withdrawn.append(command)
 
     def asked_for(self, code: int) -> list[dict[str, str]]:
         return [command.ext for command in self.asked if command.code == code]

@@ -252,3 +252,27 @@ async def test_a_port_that_is_taken_stops_only_a_front_that_was_asked_for(make: 
         await server.start()
         assert server.missing == f"{HOST}:{taken}: Address already in use"
         await server.stop()
+
+
+async def test_a_poll_ends_at_the_broker_when_its_client_goes_away(make: Make) -> None:
+    server = await make()
+    held = server.regulus.broker_server.broker.held_requests
+    caller = Caller(server.front.port)
+    request = messages.ReceiveMessageRequest(group=messages.Resource(name="g"), batch_size=1)
+    request.message_queue.topic.name, request.message_queue.broker.name = "Orders", "broker-a"
+    request.invisible_duration.seconds = 15
+    for _ in range(20):
+        call = caller.receive(request, 30)
+        reading = asyncio.ensure_future(call.read())
+        async with asyncio.timeout(60):
+            while not len(held):
+                await asyncio.sleep(0.01)
+            call.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            while len(held) or server.front._receive.left_behind:
+                await asyncio.sleep(0.01)
+    assert (await caller.call("SendMessage", send_request())).status.code == 20000
+    found = [each.message async for each in caller.receive(request, 10) if each.HasField("message")]
+    assert [each.system_properties.delivery_attempt for each in found] == [1]
+    assert found[0].system_properties.receipt_handle.split(" ")[4] == "0"      # nobody had it before
+    await caller.channel.close()

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from regulus.proxy import receive_call, server
+from regulus.proxy import popping, receive_call, server
 from regulus.proxy.caller import Caller as Who
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.server import ProxyServer
 from regulus.transport.config import TransportConfig
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.grpc import messages
+from regulus.wire.grpc.times import set_ms
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.proxy.scripted_brokers import Caller, ScriptedBrokers
 from tests.unit.proxy.test_service import message, popped, receive_request, received, stored_at
@@ -47,13 +48,13 @@ async def test_what_is_looked_through_when_its_client_goes_away_becomes_visible_
     await until(brokers, CHANGE)
     await front._renewing.finish()
     (ext,) = brokers.asked_for(CHANGE)
-    assert (ext["offset"], ext["invisibleTime"]) == ("1", "1000")
+    assert (ext["offset"], ext["invisibleTime"], ext["suspend"]) == ("1", "0", "true")
 
 
 async def test_a_stream_that_is_cut_short_gives_back_what_it_gave_too(front: ProxyServer,
                                                                       brokers: ScriptedBrokers) -> None:
     """A push consumer has one message of four, and gives up. It throws that away, so that nobody would acknowledge it,
-    and it lives on, so that it would be renewed for hours."""
+    and it lives on, so that it would be renewed for hours. The others were not delivered."""
     brokers.answers[RequestCode.POP_MESSAGE] = popped(b"one", b"two", b"three", b"four")
     brokers.answers[CHANGE] = changed
     who, request = Who(client_id="client-1"), receive_request(auto_renew=True)
@@ -63,8 +64,8 @@ async def test_a_stream_that_is_cut_short_gives_back_what_it_gave_too(front: Pro
     await elements.aclose()
     await until(brokers, CHANGE, 4)
     await front._renewing.finish()
-    assert sorted((ext["offset"], ext["invisibleTime"]) for ext in brokers.asked_for(CHANGE)) == [
-        (str(offset), "1000") for offset in range(4)]
+    assert sorted((ext["offset"], ext["invisibleTime"], ext.get("suspend")) for ext in brokers.asked_for(CHANGE)) == [
+        ("0", "1000", None), *[(str(offset), "0", "true") for offset in (1, 2, 3)]]
     assert len(front._renewing) == 0
     whole = [element async for element in front._receive.receive(request, who)]
     assert [each.WhichOneof("content") for each in whole] == ["status", *["message"] * 4, "delivery_timestamp"]
@@ -92,7 +93,7 @@ async def test_what_is_popped_while_the_front_stops_becomes_visible_soon(brokers
     call.cancel()
     await front.stop()
     await asyncio.gather(reading, return_exceptions=True)
-    assert [ext["invisibleTime"] for ext in brokers.asked_for(CHANGE)] == ["1000"]
+    assert [(ext["invisibleTime"], ext["suspend"]) for ext in brokers.asked_for(CHANGE)] == [("0", "true")]
     await caller.channel.close()
 
 
@@ -133,6 +134,25 @@ async def test_polls_whose_clients_have_gone_away_count_as_long_as_they_are_held
     assert (await received(caller, receive_request()))[0] == 40401
     await caller.channel.close()
     await front.stop()
+
+
+async def test_an_answer_that_comes_too_late_is_given_back(front: ProxyServer, brokers: ScriptedBrokers,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client was told that nothing came in time."""
+    monkeypatch.setattr(popping, "POP_MARGIN_MS", -4_900)
+    brokers.answers[RequestCode.POP_MESSAGE] = popped(b"one", b"two")
+    brokers.answers[CHANGE] = changed
+    brokers.held = asyncio.Event()
+    request = receive_request()
+    set_ms(request.long_polling_timeout, 5_000)
+    elements = [each async for each in front._receive.receive(request, Who(client_id="client-1"))]
+    assert elements[0].status.code == 50400
+    assert [command.code for command in brokers.withdrawn] == [RequestCode.POP_MESSAGE]
+    brokers.held.set()
+    await until(brokers, CHANGE, 2)
+    await front._renewing.finish()
+    assert sorted((ext["offset"], ext["suspend"]) for ext in brokers.asked_for(CHANGE)) == [
+        ("0", "true"), ("1", "true")]
 
 
 async def test_a_broker_that_holds_as_many_polls_as_it_can_is_busy(caller: Caller, brokers: ScriptedBrokers) -> None:

@@ -18,8 +18,9 @@ from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.grpc import messages
 from regulus.wire.headers import PopMessageResponse
 from regulus.wire.headers.send_message import SendMessageResponse
+from regulus.wire.http2.grpc_messages import Packed
 from regulus.wire.remoting_command import RemotingCommand
-from tests.unit.proxy.scripted_brokers import METADATA, Caller, ScriptedBrokers
+from tests.unit.proxy.scripted_brokers import METADATA, Caller, ScriptedBrokers, signed_by
 
 HOST = host_bytes("10.0.0.9", 10911)
 
@@ -347,8 +348,8 @@ async def test_a_handle_that_names_another_message_makes_no_dead_letter_of_it(ca
     assert (await caller.call("ForwardMessageToDeadLetterQueue", request)).status.code == 40013
 
 
-async def test_what_is_popped_for_a_client_that_is_gone_becomes_visible_soon(caller: Caller,
-                                                                             brokers: ScriptedBrokers) -> None:
+async def test_what_is_popped_for_a_client_that_is_gone_is_given_back(caller: Caller,
+                                                                     brokers: ScriptedBrokers) -> None:
     released = asyncio.Event()
 
     def changed(command: RemotingCommand) -> RemotingCommand:
@@ -368,7 +369,7 @@ async def test_what_is_popped_for_a_client_that_is_gone_becomes_visible_soon(cal
     brokers.held.set()
     await asyncio.wait_for(released.wait(), 60)
     (ext,) = brokers.asked_for(RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
-    assert ext["invisibleTime"] == "1000"
+    assert (ext["invisibleTime"], ext["suspend"]) == ("0", "true")
 
 
 async def test_a_push_consumer_that_ends_leaves_its_messages_to_others(caller: Caller, front: ProxyServer,
@@ -605,3 +606,66 @@ async def test_requests_under_way_have_a_size_in_all(brokers: ScriptedBrokers) -
 
 def test_the_metadata_of_these_tests_names_a_client() -> None:
     assert dict(METADATA)["x-mq-client-id"] == "client-1"
+
+
+# --- requests that their client compressed ---------------------------------------------------------------------------
+
+
+async def compressed(port: int, method: str, data: bytes, metadata: tuple[tuple[str, str], ...] = METADATA,
+                     *, is_stream: bool = False) -> Any:
+    """The first answer, or gRPC's own status."""
+    _, response_type = messages.method_types().get(method, (None, messages.ReceiveMessageResponse))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        try:
+            if is_stream:
+                call = channel.unary_stream(f"/{messages.SERVICE}/{method}")(
+                    data, metadata=metadata, timeout=60, compression=grpc.Compression.Gzip)
+                answer = await call.read()
+            else:
+                answer = await channel.unary_unary(f"/{messages.SERVICE}/{method}")(
+                    data, metadata=metadata, timeout=60, compression=grpc.Compression.Gzip)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+    return response_type.FromString(answer)
+
+
+async def test_a_request_that_its_client_compressed_is_served(front: ProxyServer, brokers: ScriptedBrokers) -> None:
+    brokers.answers[RequestCode.SEND_MESSAGE_V2] = stored_at
+    largest = message("normal")
+    largest.body = bytes(4 << 20)
+    sent = await compressed(front.port, "SendMessage", messages.SendMessageRequest(messages=[largest])
+                            .SerializeToString())
+    assert sent.status.code == 20000
+    brokers.answers[RequestCode.POP_MESSAGE] = popped()
+    received = await compressed(front.port, "ReceiveMessage", receive_request().SerializeToString(), is_stream=True)
+    assert received.status.code == 40401
+
+
+@pytest.mark.parametrize(("method", "size"), [("SendMessage", 5 << 20), ("QueryRoute", 1 << 20),
+                                              ("AckMessage", 1 << 20)])
+async def test_what_its_client_compressed_becomes_no_more_than_its_request_may_carry(front: ProxyServer, method: str,
+                                                                                    size: int) -> None:
+    """Not parsed at all: a field of zeros is none."""
+    assert (await compressed(front.port, method, bytes(size))).status.code == 40000
+    assert await compressed(front.port, method, bytes(size + 1)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_nothing_is_inflated_for_who_has_not_signed(guarded: ProxyServer,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Packed, "inflated", None)
+    bomb = bytes(50 << 20)
+    for metadata in (METADATA, signed_by("nobody"), (*METADATA, ("authorization", "rubbish"))):
+        assert (await compressed(guarded.port, "SendMessage", bomb, metadata)).status.code == 40100
+        assert (await compressed(guarded.port, "QueryRoute", bomb, metadata)).status.code == 40100
+    answer = await compressed(guarded.port, "ReceiveMessage", bomb, is_stream=True)
+    assert answer.status.code == 40100
+
+
+async def test_who_has_signed_may_compress(guarded: ProxyServer, brokers: ScriptedBrokers) -> None:
+    brokers.answers[RequestCode.SEND_MESSAGE_V2] = stored_at
+    large = message("normal")
+    large.body = bytes(100_000)
+    request = messages.SendMessageRequest(messages=[large]).SerializeToString()
+    assert (await compressed(guarded.port, "SendMessage", request, signed_by("stranger"))).status.code == 20000
+    assert (await compressed(guarded.port, "SendMessage", request, signed_by("consumer", "client-2"))
+            ).status.code == 40100

@@ -138,6 +138,29 @@ async def test_without_accounts_a_front_lets_all_do_what_its_own_may(regulus: Re
     await front.stop()
 
 
+async def test_what_comes_to_a_poll_whose_client_has_gone_is_anothers_and_was_not_delivered(regulus: Regulus) -> None:
+    """The broker goes on to hold the poll, which takes the message."""
+    front = await front_before(regulus, secret_key="front-secret")
+    assert await make_topic(front) == 0
+    caller = Caller(front.port)
+    call = caller.receive(receive_request(), 30)
+    reading = asyncio.ensure_future(call.read())
+    held = regulus.broker_server.broker.held_requests
+    async with asyncio.timeout(60):
+        while not len(held):
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        while not front._receive.left_behind:
+            await asyncio.sleep(0.01)
+    assert (await caller.call("SendMessage", send_request())).status.code == 20000
+    found = [each.message async for each in caller.receive(receive_request(), 10) if each.HasField("message")]
+    assert [(each.body, each.system_properties.delivery_attempt) for each in found] == [(b"body", 1)]
+    assert front._receive.left_behind == 0
+    await caller.channel.close()
+    await front.stop()
+
+
 async def test_a_front_that_signs_wrongly_stores_nothing_and_says_why(regulus: Regulus) -> None:
     front = await front_before(regulus, secret_key="front-secret")
     assert await make_topic(front) == 0

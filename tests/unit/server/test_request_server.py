@@ -31,7 +31,7 @@ from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RemotingCommand
 
 (ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, SAVED, SAVED_DURABLE, NOTHING, DAMAGED, REFUSED,
- REFUSED_SAVED, FIRM, FIRM_SAVED) = range(1, 17)
+ REFUSED_SAVED, FIRM, FIRM_SAVED, POPPED, POPPED_SAVED) = range(1, 19)
 
 
 class Desk:
@@ -41,6 +41,7 @@ class Desk:
         self.settled: list[int] = []
         self.durable: list[tuple[int, Connection, bytes]] = []
         self.firm: list[bool] = []
+        self.unsent: list[int] = []
         self.closed: asyncio.Queue[int] = asyncio.Queue()
         self.channels: list[int] = []
         self.saving: list[tuple[int, Callable[[str], None]]] = []
@@ -87,6 +88,10 @@ class Desk:
                 return FirmReply(Reply(request.response(0, "firm"), 44))
             case 16:
                 return when_saved(FirmReply(Reply(request.response(0, "firm"), 45)), 5)
+            case 17:
+                return FirmReply(Reply(request.response(0, "popped"), 47), self.unsent.append)
+            case 18:
+                return when_saved(FirmReply(Reply(request.response(0, "popped"), 48), self.unsent.append), 5)
             case _:
                 return NO_REPLY
 
@@ -316,6 +321,51 @@ async def test_a_firm_reply_is_told_apart_from_others(desk: Desk, listener: List
         server_side.write(frames)
     assert [answer.remark for answer in await asyncio.gather(*waiting)] == ["firm", None, "firm"]
     connection.close()
+
+
+async def gone(desk: Desk, connection: Connection) -> None:
+    connection.close()
+    async with asyncio.timeout(60):
+        await desk.closed.get()
+
+
+@pytest.mark.parametrize("code", [POPPED, POPPED_SAVED])
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_what_was_popped_for_one_who_has_gone_since_is_given_back(desk: Desk, listener: Listener, code: int,
+                                                                        is_gone: bool) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = asyncio.create_task(ask(connection, code))
+    await ask(connection, ECHO)
+    if code == POPPED_SAVED:
+        desk.saving[0][1]("")
+    (_, server_side, frames), = desk.durable
+    if is_gone:
+        await gone(desk, connection)
+    server_side.write(frames)
+    assert desk.unsent == [1234] * is_gone
+    if not is_gone:
+        assert (await waiting).remark == "popped"
+        connection.close()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("fault", "is_gone"), [("the disk is full", False), ("", True)])
+async def test_what_was_popped_is_given_back_where_its_group_cannot_be_saved_or_its_asker_has_gone(
+        desk: Desk, listener: Listener, fault: str, is_gone: bool) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = asyncio.create_task(ask(connection, POPPED_SAVED))
+    await ask(connection, ECHO)
+    if is_gone:
+        await gone(desk, connection)
+    desk.saving[0][1](fault)
+    assert (desk.unsent, desk.durable) == ([1234], [])
+    connection.close()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_notice_of_what_was_popped_for_one_who_has_gone_is_given_back(desk: Desk) -> None:
+    desk.server.send_to(99, RemotingCommand.request(HELD).response(0), unsent=desk.unsent.append)
+    assert desk.unsent == [1234]
 
 
 async def test_refusals_are_counted_and_nothing_else_is(

@@ -1,8 +1,9 @@
 """A consumer is done with what it popped, or wants more or less time: ACK_MESSAGE, BATCH_ACK_MESSAGE,
 CHANGE_MESSAGE_INVISIBLETIME.
 
-A receipt is what a pop gave out. One that was forged, of a pop that never was, is answered as one that comes late, and
-acknowledges nothing.
+A receipt is what a pop gave out, and counts as a whole: one that names another broker, queue, message or retry topic
+than its request is refused; one of a pop that never was, or of another time or revive queue than its pop has, is
+answered as one that comes late, and acknowledges nothing.
 
 Source: AckMessageProcessor, ChangeInvisibleTimeProcessor.
 """
@@ -32,6 +33,7 @@ from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 _WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"
+_NOT_OURS = "the receipt is none of this broker, or of another message"
 BATCHES_MAX = 1024
 """Pops that one batch acknowledges."""
 BIT_SET_SIZE_MAX = 8192
@@ -45,7 +47,7 @@ def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState
         return receipt
     if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
         if not _ack_in_order(header.topic, header.consumer_group, header.queue_id, header.offset, receipt.pop_time,
-                             broker, now_ms):
+                             receipt.invisible_time, broker, now_ms):
             return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the message is not out by this receipt")
         return Reply(request.response(ResponseCode.SUCCESS))
     key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
@@ -56,9 +58,12 @@ def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState
 
 def handle_batch_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """What cannot be acknowledged is passed by, as RocketMQ does: each is of another pop."""
-    batches = decode_named(bodies.BatchAckMessageRequestBody, request).acks
+    body = decode_named(bodies.BatchAckMessageRequestBody, request)
+    batches = body.acks
     if not batches:
         return refuse(request, ResponseCode.NO_MESSAGE, "the batch acknowledges nothing")
+    if body.broker_name and body.broker_name != broker.config.broker_name:
+        return refuse(request, ResponseCode.MESSAGE_ILLEGAL, _NOT_OURS)
     if len(batches) > BATCHES_MAX:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"the batch acknowledges {len(batches)} pops, more than {BATCHES_MAX}")
@@ -71,7 +76,8 @@ def handle_batch_ack_message(request: RemotingCommand, peer: Peer, broker: Broke
         offsets = _offsets_of(batch)
         if batch.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
             for offset in offsets:
-                _ack_in_order(topic, batch.consumer_group, batch.queue_id, offset, batch.pop_time, broker, now_ms)
+                _ack_in_order(topic, batch.consumer_group, batch.queue_id, offset, batch.pop_time, batch.invisible_time,
+                              broker, now_ms)
             continue
         if not offsets or not _is_revive_queue(batch.revive_queue_id):
             continue
@@ -89,7 +95,9 @@ def _can_be_ours(batch: bodies.BatchAck, topic: str, broker: BrokerState) -> boo
     return (config is not None and name_fault(batch.consumer_group, "group") is None
             and 0 <= batch.queue_id < config.read_queue_nums and len(batch.bit_set) <= BIT_SET_SIZE_MAX
             and 0 <= batch.start_offset < broker.store.known_max_offset(topic, batch.queue_id)
-            and 0 <= batch.invisible_time <= INVISIBLE_MS_MAX and batch.pop_time >= 0)
+            and batch.invisible_time >= 0 and batch.pop_time >= 0
+            and (batch.revive_queue_id == ORDER_REVIVE_QUEUE_ID or batch.invisible_time <= INVISIBLE_MS_MAX)
+            and batch.retry == receipt_handle.retry_flag(topic, batch.consumer_group))
 
 
 def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -101,18 +109,25 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"the invisible time {header.invisible_time} ms is not 0 to {INVISIBLE_MS_MAX}")
+    key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
+    if header.suspend and not header.invisible_time and receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
+        return _given_back(request, key, header, receipt, broker, now_ms)
     if receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID:
         return _change_in_order(request, header, receipt, broker, now_ms)
     flights = broker.pop_flights
-    key = CheckpointKey(header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time)
     flight = flights.recall(key, now_ms) if now_ms < receipt.pop_time + receipt.invisible_time else None
     epoch = broker.topics.epochs.of(header.topic)
     if flight is None or not flight.is_out(header.offset) \
-            or flight.checkpoint.topic_epoch not in (NO_EPOCH, epoch):      # of another topic of the name
+            or not flight.is_told_by(receipt.revive_queue_id, receipt.invisible_time) \
+            or flight.checkpoint.topic_epoch not in (NO_EPOCH, epoch) \
+            or broker.pop_revival.is_of_deleted_group(flight.checkpoint):   # of another topic or group of the name
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
+    if header.suspend and not header.invisible_time:
+        return _given_back(request, key, header, receipt, broker, now_ms)
     new_key = key._replace(start_offset=header.offset, pop_time=max(now_ms, receipt.pop_time + 1))
     again = PopCheckpoint(key=new_key, broker_name=broker.config.broker_name, invisible_time=header.invisible_time,
-                          offsets=(header.offset,), topic_epoch=flight.checkpoint.topic_epoch)
+                          offsets=(header.offset,), topic_epoch=flight.checkpoint.topic_epoch,
+                          group_removed=flight.checkpoint.group_removed)
     host, revive_queue_id = _host(broker, peer), broker.next_revive_queue()
     appended = flights.begin(again, revive_queue_id, host, now_ms)
     if appended.status is not PutStatus.PUT_OK:
@@ -123,18 +138,26 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     return firm(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
 
 
-def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: int, broker: BrokerState,
-                  now_ms: int) -> bool:
+def _given_back(request: RemotingCommand, key: CheckpointKey, header: ChangeMessageInvisibletimeRequest,
+                receipt: ReceiptHandle, broker: BrokerState, now_ms: int) -> Outcome:
+    """Nobody has seen the message: others get it soon, and it was not delivered. There is no receipt for it then."""
+    broker.give_back(key, (header.offset,), receipt.revive_queue_id, now_ms)
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ChangeMessageInvisibletimeResponse(
+        pop_time=now_ms, invisible_time=0, revive_qid=receipt.revive_queue_id).ext()))
+
+
+def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: int, invisible_time: int,
+                  broker: BrokerState, now_ms: int) -> bool:
     """Whether it was out by this receipt. One that is behind the group's offset was acknowledged before."""
     done = broker.consumer_offsets.query(group, topic, queue_id)
     if offset < done:
         return True
-    next_offset = broker.pop_orders.ack(topic, group, queue_id, offset, pop_time, done)
+    next_offset = broker.pop_orders.ack(topic, group, queue_id, offset, pop_time, pop_time + invisible_time, done)
     if next_offset is None:
         return False
     broker.consumer_offsets.commit(group, topic, queue_id, next_offset, now_ms)
     if not broker.pop_orders.is_blocked(topic, group, queue_id, None, now_ms):
-        broker.pops_changed(topic, queue_id)
+        broker.queue_changed(topic, queue_id)
     return True
 
 
@@ -144,7 +167,7 @@ def _change_in_order(request: RemotingCommand, header: ChangeMessageInvisibletim
     it counts."""
     visible_ms = now_ms + header.invisible_time
     if not broker.pop_orders.change(header.topic, header.consumer_group, header.queue_id, header.offset,
-                                    receipt.pop_time, visible_ms, now_ms):
+                                    receipt.pop_time, receipt.pop_time + receipt.invisible_time, visible_ms, now_ms):
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING)
     return Reply(request.response(ResponseCode.SUCCESS, ext=ChangeMessageInvisibletimeResponse(
         pop_time=receipt.pop_time, invisible_time=visible_ms - receipt.pop_time,
@@ -177,9 +200,17 @@ def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessage
     # In order the time counts from the pop, however often it was changed.
     is_ours = is_in_order or (_is_revive_queue(receipt.revive_queue_id)
                               and receipt.invisible_time <= INVISIBLE_MS_MAX)
-    if not is_ours or receipt.invisible_time < 0 or receipt.pop_time < 0:
-        return refuse(request, ResponseCode.MESSAGE_ILLEGAL, "the receipt is none of this broker")
+    if not is_ours or receipt.invisible_time < 0 or receipt.pop_time < 0 or not _is_of(receipt, header, broker):
+        return refuse(request, ResponseCode.MESSAGE_ILLEGAL, _NOT_OURS)
     return receipt
+
+
+def _is_of(receipt: ReceiptHandle, header: AckMessageRequest | ChangeMessageInvisibletimeRequest,
+           broker: BrokerState) -> bool:
+    """Whether it tells of the message that the request names. Older clients leave out the message's offset."""
+    return (receipt.broker_name == broker.config.broker_name and receipt.queue_id == header.queue_id
+            and receipt.queue_offset in (header.offset, -1) and 0 <= receipt.start_offset <= header.offset
+            and receipt.retry == receipt_handle.retry_flag(header.topic, header.consumer_group))
 
 
 def _is_revive_queue(queue_id: int) -> bool:

@@ -4,7 +4,7 @@ Source: NotificationProcessor, PeekMessageProcessor, PollingInfoProcessor.
 """
 
 from regulus.broker.consumer_offsets import NOT_FOUND
-from regulus.broker.handlers.pop_message import MESSAGES_MAX, retry_topics
+from regulus.broker.handlers.pop_message import ANSWER_SIZE_MAX, MESSAGES_MAX, retry_topics
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.outcome import HOLD, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
@@ -84,14 +84,20 @@ def handle_peek_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
                       f"{header.max_msg_nums} messages cannot be looked at, 1 to {MESSAGES_MAX} can")
     buffers: list[bytes | memoryview] = []
     count = rest = 0
+    room, size_left = header.max_msg_nums, ANSWER_SIZE_MAX
     for queue_id in range(topic.read_queue_nums) if header.queue_id < 0 else (header.queue_id,):
         offset = _offset(header.topic, header.consumer_group, queue_id, broker)
-        if count < header.max_msg_nums:
-            result = broker.store.get_message(header.topic, queue_id, offset, header.max_msg_nums - count,
-                                              broker.config.max_transfer_bytes_on_message_in_memory, EVERYTHING)
-            buffers += result.buffers
-            count += result.message_count
-            offset += result.message_count
+        if room > 0:
+            size_max = min(size_left, broker.config.max_transfer_bytes_on_message_in_memory)
+            result = broker.store.get_message(header.topic, queue_id, offset, room, size_max, EVERYTHING)
+            if count and result.size > size_left:       # the first message of a queue is read whatever its size
+                room = 0
+            else:
+                buffers += result.buffers
+                count += result.message_count
+                offset += result.message_count
+                room -= result.message_count
+                size_left -= result.size
         rest += max(0, broker.store.max_offset(header.topic, queue_id) - offset)
     if not count:
         return refuse(request, ResponseCode.PULL_NOT_FOUND, GetStatus.NO_MESSAGE_IN_QUEUE.name)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import expression_filter, not_served
-from regulus.broker.outcome import HOLD, Outcome, Reply, firm, refuse
+from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.vain_pops import Wanted
 from regulus.errors import HeaderError, MessageIllegal, StoreDamaged
@@ -33,6 +33,9 @@ from regulus.wire.remoting_command import RemotingCommand
 
 MESSAGES_MAX = 32
 """Of one pop."""
+ANSWER_SIZE_MAX = 4 << 20
+"""Bytes of the messages of one answer, of all queues together, unless its first message alone has more: clients read no
+frame of more than 16 MiB."""
 INVISIBLE_MS_MAX = 12 * 3_600_000
 ATTEMPT_ID_SIZE_MAX = 255
 """Characters; it is kept with the queue that is popped in order. Clients send 36."""
@@ -53,8 +56,15 @@ def handle_pop_message(request: RemotingCommand, peer: Peer, broker: BrokerState
     pop = _Pop(header, topic, message_filter, peer, broker)
     response = pop.answer(request, now_ms)
     if response is not None:
-        return firm(response, broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0)
+        return _answered(response, pop, broker)
     return _hold(request, header, pop, peer, broker, now_ms)
+
+
+def _answered(response: RemotingCommand, pop: "_Pop", broker: BrokerState) -> Outcome:
+    """One that waits for anything may outlive its asker."""
+    durable_at = broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0
+    reply = Reply(response, durable_at)
+    return FirmReply(reply, pop.give_back) if durable_at or broker.settings.awaited else reply
 
 
 def _born_now(header: PopMessageRequest, now_ms: int) -> PopMessageRequest:
@@ -140,7 +150,8 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
         return request.response(ResponseCode.POLLING_TIMEOUT, "no message was found")
 
     def hold() -> None:
-        held.hold(HeldRequest(request, peer, places, pop.message_filter, deadline_ms, resume), is_ready=pop.is_behind)
+        held.hold(HeldRequest(request, peer, places, pop.message_filter, deadline_ms, resume, opaque=request.opaque,
+                              unsent=pop.give_back), is_ready=pop.is_behind)
 
     hold()
     return HOLD
@@ -197,6 +208,7 @@ class _Pop:
         header, broker = self._header, self._broker
         self._now_ms = now_ms
         self._room = header.max_msg_nums
+        self._size_left = ANSWER_SIZE_MAX
         self._rest = 0
         self._looked = 0
         self._refusal = self._damage = ""
@@ -205,6 +217,7 @@ class _Pop:
         self._starts: list[str] = []
         self._offsets: list[str] = []
         self._counts: list[str] = []
+        self._handed: list[tuple[CheckpointKey, list[int]]] = []
         chance = broker.chance.below(100)
         if header.order:
             self._revive_queue_id = ORDER_REVIVE_QUEUE_ID
@@ -226,6 +239,11 @@ class _Pop:
             msg_offset_info=";".join(self._offsets),
             order_count_info=";".join(self._counts) if header.order else None).ext()
         return request.response(ResponseCode.SUCCESS, GetStatus.FOUND.name, ext, self._buffers)
+
+    def give_back(self, now_ms: int) -> None:
+        """The last answer reached nobody."""
+        for key, offsets in self._handed:
+            self._broker.give_back(key, offsets, self._revive_queue_id, now_ms)
 
     def _pop_topic(self, chance: int) -> None:
         if self._header.queue_id >= 0:
@@ -259,7 +277,7 @@ class _Pop:
             return
         if self._room <= 0 or self._refusal or self._looked >= LOOKED_MAX:
             self.is_behind |= self._looked >= LOOKED_MAX and offset < broker.store.max_offset(topic, queue_id)
-            self._rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
+            self._leave(topic, queue_id, offset)
             return
         result = self._read(topic, queue_id, offset)
         if result.status in _MOVED:
@@ -272,10 +290,15 @@ class _Pop:
                 self._rest += result.max_offset - result.next_begin_offset
                 self.is_behind |= result.next_begin_offset < result.max_offset
             return
+        if self._buffers and result.size > self._size_left:     # the first message of a queue is read whatever its size
+            self._room = 0
+            self._leave(topic, queue_id, offset)
+            return
         offsets = _offsets_of(result, offset)
         flag = receipt_handle.retry_flag(topic, group)
         if self._header.order:
             self._note_order(topic, queue_id, offset, offsets, flag)
+            self._handed.append((CheckpointKey(topic, group, queue_id, offset, self._now_ms), offsets))
         elif self._note(topic, queue_id, offset, offsets):
             broker.consumer_offsets.commit(group, topic, queue_id, result.next_begin_offset, self._now_ms)
             broker.pop_places.note()
@@ -283,11 +306,16 @@ class _Pop:
             return
         broker.statistics.note_get(group, topic, result.message_count, result.size)
         self._room -= len(offsets)
+        self._size_left -= result.size
         self._rest += result.max_offset - result.next_begin_offset
         self._starts.append(f"{flag} {queue_id} {offset}")
         self._offsets.append(f"{flag} {queue_id} {','.join(map(str, offsets))}")
         self._buffers += result.buffers if not is_retry else [
             each for buffer in result.buffers for each in self._renamed(buffer, offset, flag, queue_id)]
+
+    def _leave(self, topic: str, queue_id: int, offset: int) -> None:
+        """What the queue has is for another pop."""
+        self._rest += max(0, self._broker.store.max_offset(topic, queue_id) - offset)
 
     def _offset_of(self, topic: str, queue_id: int, *, is_retry: bool) -> int:
         broker, group = self._broker, self._header.consumer_group
@@ -310,8 +338,8 @@ class _Pop:
 
     def _read(self, topic: str, queue_id: int, offset: int) -> GetResult:
         broker = self._broker
-        found = broker.store.get_message(topic, queue_id, offset, self._room,
-                                         broker.config.max_transfer_bytes_on_message_in_memory, self.message_filter)
+        size_max = min(self._size_left, broker.config.max_transfer_bytes_on_message_in_memory)
+        found = broker.store.get_message(topic, queue_id, offset, self._room, size_max, self.message_filter)
         broker.held_requests.looked += found.looked
         self._looked += found.looked
         return found
@@ -329,12 +357,14 @@ class _Pop:
         """Whether the pop is in the log; else its messages are not handed out."""
         broker, header = self._broker, self._header
         key = CheckpointKey(topic, header.consumer_group, queue_id, start, self._now_ms)
+        removed = broker.consumer_offsets.set_backs.removed.get(header.consumer_group, 0)
         checkpoint = PopCheckpoint(key=key, broker_name=broker.config.broker_name,
                                    invisible_time=header.invisible_time, offsets=tuple(offsets),
-                                   topic_epoch=broker.topics.epochs.of(topic))
+                                   topic_epoch=broker.topics.epochs.of(topic), group_removed=removed)
         set_backs = broker.consumer_offsets.set_back_number(header.consumer_group, topic, queue_id)
         appended = broker.pop_flights.begin(checkpoint, self._revive_queue_id, self._host, self._now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
+            self._handed.append((key, offsets))
             return True
         self._refusal = f"the pop could not be noted: {appended.remark or PutStatus(appended.status).name}"
         return False

@@ -1,6 +1,7 @@
 """Applications: they send, consume and decide on transactions, and note what they were promised and what they got."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -62,6 +63,8 @@ class Temper:
     slow: float = 0.05
     """Of the calls, so many take up to `slow_s`."""
     slow_s: float = 3.0
+    gives_up: float = 0.0
+    """Of the receives, so many are given up before they have an answer."""
     suspends_ms: tuple[int, ...] = (-1,)
 
 
@@ -369,13 +372,22 @@ class PopMember(Member):
         while True:
             asked_s = self._history.now()
             try:
-                received = await consumer.receive(count, INVISIBLE_MS, await_duration_ms=_AWAIT_MS)
+                received = await self._patiently(consumer.receive(count, INVISIBLE_MS, await_duration_ms=_AWAIT_MS))
             except RegulusError as error:
                 self._machines.trace.note(self.name, f"receive failed: {error}")
                 await asyncio.sleep(_RESTART_S)
                 continue
             for message in received:
                 await self._work(consumer, message, asked_s)
+
+    async def _patiently(self, receiving: "Coroutine[Any, Any, list[ReceivedMessage]]") -> list[ReceivedMessage]:
+        """Or not: nothing where it gives up before there is an answer."""
+        if self._chance.random() >= self._temper.gives_up:
+            return await receiving
+        try:
+            return await asyncio.wait_for(receiving, self._chance.uniform(0, _AWAIT_MS / 1000))
+        except TimeoutError:
+            return []
 
     async def _work(self, consumer: SimpleConsumer, message: ReceivedMessage, asked_s: float) -> None:
         chance, history = self._chance, self._history

@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import cast
 
 from regulus.errors import Http2Error
@@ -242,29 +243,29 @@ class Http2Connection(asyncio.Protocol):
 
     def wait(self, stream: Stream, size: int) -> None:
         """The stream has so many bytes more that wait."""
-        self._hold(size)
+        self.hold(size)
         if self._is_open and stream.send_window > 0:
             self._ready[stream] = None
             self._pump()
 
     def sent(self, size: int) -> None:
         """So many bytes of a stream wait no more."""
-        self._hold(-size)
+        self.hold(-size)
 
-    def _hold(self, size: int) -> None:
-        """May end the connection: what is counted is noted before."""
+    def hold(self, size: int) -> None:
+        """So many bytes more wait for the peer, or less. May end the connection: what is counted is noted before."""
         self.held += size
         self._account.add(self, size)
 
     def _count_unread(self, size: int) -> None:
         if size != self._unread:
             more, self._unread = size - self._unread, size
-            self._hold(more)
+            self.hold(more)
 
     def _count_unsent(self, size: int) -> None:
         if size != self._unsent:
             more, self._unsent = size - self._unsent, size
-            self._hold(more)
+            self.hold(more)
 
     def closed(self, stream: Stream) -> None:
         self.streams.pop(stream.id, None)
@@ -607,12 +608,23 @@ class Account:
         self.size = 0
         self._size_max = size_max
         self._connections = connections
+        self._largest: Http2Connection | None = None    # that for which most waits, and how much that was
+        self._largest_size = 0
 
     def add(self, connection: Http2Connection, size: int) -> None:
         """So many more that wait for the connection, or less. Above the limit that with the most is closed."""
         self.size += size
+        if connection.held > self._largest_size:
+            self._largest, self._largest_size = connection, connection.held
         if self.size > self._size_max and size > 0:
-            largest = max(self._connections, key=lambda each: each.held, default=connection)
+            largest = self._holds_most(connection)
             _log.warning("connection of %s closed: %d bytes wait for it to read, or to end what it says", largest.peer,
                          largest.held)
             largest.abort()
+
+    def _holds_most(self, asking: Http2Connection) -> Http2Connection:
+        """Or half as much: all connections are looked at only when that much has become free since the last time."""
+        if self._largest is None or self._largest.held < self._largest_size // 2:
+            self._largest = max(self._connections, key=attrgetter("held"), default=asking)
+            self._largest_size = self._largest.held
+        return self._largest

@@ -14,7 +14,15 @@ from regulus.errors import GrpcRefused
 from regulus.transport.http2.connection import Http2Connection
 from regulus.transport.http2.stream import STREAM_WINDOW, Stream
 from regulus.wire.http2 import frames, header_block
-from regulus.wire.http2.grpc_messages import PREFIX_SIZE, GrpcStatus, MessageReader, framed, timeout_s
+from regulus.wire.http2.grpc_messages import (
+    PREFIX_SIZE,
+    GrpcStatus,
+    Message,
+    MessageReader,
+    Packed,
+    framed,
+    timeout_s,
+)
 from regulus.wire.http2.header_block import RequestHeaders
 
 _log = logging.getLogger(__name__)
@@ -34,16 +42,16 @@ CALL_SIZE = 2_048
 
 @dataclass(frozen=True, slots=True)
 class OneAnswer:
-    """A method with one message each way."""
+    """A method with one message each way. What its client compressed it has `unpacked`."""
 
-    answer: Callable[[bytes, "GrpcCall"], Awaitable[bytes]]
+    answer: Callable[[Message, "GrpcCall"], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class ManyAnswers:
     """A method that sends any number of messages for one."""
 
-    serve: Callable[[bytes, "GrpcCall"], Awaitable[None]]
+    serve: Callable[[Message, "GrpcCall"], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +82,9 @@ class CallKeeper(Protocol):
 class GrpcCall(Stream):
     """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`."""
 
-    __slots__ = ("_deadline", "_has_begun", "_messages", "_method", "_more", "_own_size", "_queued", "_reader",
-                 "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata", "path", "peer")
+    __slots__ = ("_deadline", "_has_begun", "_left_size", "_messages", "_method", "_more", "_own_size", "_queued",
+                 "_reader", "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata",
+                 "path", "peer")
 
     def __init__(self, connection: Http2Connection, stream_id: int, request: RequestHeaders,
                  server: CallKeeper) -> None:
@@ -89,10 +98,11 @@ class GrpcCall(Stream):
         self._reader: MessageReader | None = None
         self.held = 0               # bytes of the request that the server counts for us
         self._own_size = CALL_SIZE + request.size       # of these, what is there without a message
+        self._left_size = 0         # of a call that only waits for its peer to read
         self._queued = 0            # and what its messages take that nobody has taken yet,
         self._untaken = 0           # which came as so many bytes
-        self._request: bytes | None = None
-        self._messages: deque[bytes] = deque()
+        self._request: Message | None = None
+        self._messages: deque[Message] = deque()
         self._more: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -148,8 +158,29 @@ class GrpcCall(Stream):
         self.write(framed(message))
         await self.sent()
 
-    async def messages(self) -> AsyncIterator[bytes]:
-        """Of the request, until the client ends its side."""
+    async def unpacked(self, message: Message, size_max: int) -> bytes:
+        """A message of the request, inflated where it was compressed: in steps between which others are served, and
+        counted as it grows. Raises GrpcRefused for one that becomes larger than `size_max`."""
+        if not isinstance(message, Packed):
+            return message
+        if len(message) > size_max:
+            raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED,
+                              f"a compressed message of {len(message)} bytes; it may become {size_max}")
+        parts: list[bytes] = []
+        size = 0
+        for part in message.inflated(size_max):
+            parts.append(part)
+            size += len(part)
+            self._hold(self._messages_size() + size)
+            await asyncio.sleep(0)
+        whole = b"".join(parts)
+        if self._request is message:
+            self._request = whole
+        self._hold(self._messages_size())
+        return whole
+
+    async def messages(self, size_max: int = STREAMED_SIZE_MAX) -> AsyncIterator[bytes]:
+        """Of the request, until the client ends its side; each of `size_max` bytes at most where it is compressed."""
         while True:
             while self._messages:
                 message = self._messages.popleft()
@@ -157,7 +188,7 @@ class GrpcCall(Stream):
                     self.took(self._untaken)
                     self._queued = self._untaken = 0
                     self._hold(self._reader.held)
-                yield message
+                yield await self.unpacked(message, size_max)
             if self.has_peer_ended or self.has_ended:
                 return
             self._more = self._server.loop.create_future()
@@ -195,11 +226,25 @@ class GrpcCall(Stream):
         if self._task is not None:
             self._task.cancel()
 
+    def end(self, block: bytes) -> None:
+        """What is left of a call whose answer waits for its peer counts with what waits, as such a call gives way with
+        its connection alone."""
+        super().end(block)
+        if self._left_size or self.is_closed:
+            return
+        self._forget_request()
+        self._left_size, self._own_size = self._own_size, 0
+        self._server.hold(self, -self.held)
+        self.held = 0
+        self.connection.hold(self._left_size)
+
     def drop(self) -> None:
         super().drop()
         self._server.unfinished.pop(self, None)
         self._server.hold(self, -self.held)
         self.held = 0
+        left, self._left_size = self._left_size, 0
+        self.connection.hold(-left)
         self._forget_request()
         self._wake_reader()
         if self._timer is not None:
@@ -218,17 +263,24 @@ class GrpcCall(Stream):
                 self._queued += sum(map(len, found)) + MESSAGE_SIZE * len(found)
                 self._untaken += before + len(data) - self._reader.held
                 self._wake_reader()
-            self._hold(self._reader.held + self._queued)
+            self._hold(self._messages_size())
             return
         self.took(len(data))
         for message in found:
             if self._request is not None:
                 raise GrpcRefused(GrpcStatus.UNIMPLEMENTED, "the method takes one message")
             self._request = message
-        self._hold(self._reader.held + len(self._request or b""))
+        self._hold(self._messages_size())
+
+    def _messages_size(self) -> int:
+        """Bytes of those that are here, as they came."""
+        reader = self._reader.held if self._reader is not None else 0
+        return reader + self._queued + len(self._request or b"")
 
     def _hold(self, size: int) -> None:
         """So many bytes of messages. Raises GrpcRefused where there is no room for them."""
+        if self.is_closed:      # while one of them was inflated
+            return
         more = self._own_size + size - self.held
         self.held += more
         self._server.hold(self, more)
@@ -240,7 +292,7 @@ class GrpcCall(Stream):
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = self._server.spawn(work)
 
-    async def _answer(self, method: OneAnswer, request: bytes) -> None:
+    async def _answer(self, method: OneAnswer, request: Message) -> None:
         try:
             answer = await method.answer(request, self)
         except GrpcRefused as error:
@@ -255,7 +307,7 @@ class GrpcCall(Stream):
             self.write(framed(answer))
             self.end(_OK)
 
-    async def _serve(self, method: ManyAnswers, request: bytes) -> None:
+    async def _serve(self, method: ManyAnswers, request: Message) -> None:
         await self._serve_out(method.serve(request, self))
 
     async def _converse(self) -> None:

@@ -63,6 +63,8 @@ class PeekMessageRequest(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMessageInvisibletimeRequest(Header):
+    """`suspend`: this delivery does not count. Brokers since RocketMQ 5.4 know it."""
+
     consumer_group: str
     topic: str
     queue_id: int
@@ -70,6 +72,7 @@ class ChangeMessageInvisibletimeRequest(Header):
     offset: Long
     invisible_time: Long
     broker_name: str | None = spelled("bname", default=None)
+    suspend: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

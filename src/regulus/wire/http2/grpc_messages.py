@@ -5,10 +5,13 @@
          1     4  size
          5        message
 
+A message that is compressed is returned as it came: what it becomes is its owner's to bound, and to make in steps.
+
 Source: PROTOCOL-HTTP2 of gRPC.
 """
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 
@@ -19,6 +22,10 @@ _PREFIX = Struct(">BI")
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _TIMEOUT_DIGITS_MAX = 8
 _PREFIX_SIZE = PREFIX_SIZE
+STEP_SIZE = 64 << 10
+"""Bytes that one step of inflating makes at most: a tenth of a millisecond."""
+_PIECE_SIZE = 16 << 10
+"""Bytes that it reads at most."""
 
 
 class GrpcStatus(IntEnum):
@@ -36,6 +43,42 @@ class GrpcStatus(IntEnum):
     UNAUTHENTICATED = 16
 
 
+class Packed:
+    """A message as its sender compressed it."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def inflated(self, size_max: int) -> Iterator[bytes]:
+        """What it becomes, in parts of STEP_SIZE at most; one may be empty. Raises GrpcRefused."""
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)      # either, told apart by the first bytes
+        size = position = 0
+        piece = b""
+        while not inflater.eof:
+            if not piece:
+                piece = self._data[position:position + _PIECE_SIZE]
+                position += len(piece)
+            try:
+                part = inflater.decompress(piece, min(STEP_SIZE, size_max + 1 - size))
+            except zlib.error as error:
+                raise GrpcRefused(GrpcStatus.INTERNAL, f"a message cannot be inflated: {error}") from error
+            if not piece and not part:
+                raise GrpcRefused(GrpcStatus.INTERNAL, "a compressed message is cut short")
+            piece = inflater.unconsumed_tail
+            size += len(part)
+            if size > size_max:
+                raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, f"a message inflates to more than {size_max} bytes")
+            yield part
+
+
+Message = bytes | Packed
+
+
 class MessageReader:
     """The messages of one request. `encoding` is what its header grpc-encoding says."""
 
@@ -50,14 +93,14 @@ class MessageReader:
         """Bytes that came and are not returned yet."""
         return len(self._data)
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[Message]:
         """The messages that are whole now. Raises GrpcRefused."""
         if self._data:
             self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
             self._data += data
         else:
             self._data = data
-        found: list[bytes] = []
+        found: list[Message] = []
         if len(self._data) < self._wanted:
             return found
         whole = bytes(self._data)
@@ -73,25 +116,16 @@ class MessageReader:
                 break
             start = position + _PREFIX_SIZE
             message = whole[start:start + size]
-            found.append(self._inflated(message) if flag else message)
+            found.append(self._packed(message) if flag else message)
             position = start + size
         self._data = whole[position:]
         return found
 
-    def _inflated(self, message: bytes) -> bytes:
+    def _packed(self, message: bytes) -> Packed:
         if self._encoding not in ("gzip", "deflate"):
             raise GrpcRefused(GrpcStatus.UNIMPLEMENTED,
                               f"messages in the encoding {self._encoding[:32]} are not read: gzip and deflate are")
-        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)      # either, told apart by the first bytes
-        try:
-            whole = inflater.decompress(message, self._size_max + 1)
-        except zlib.error as error:
-            raise GrpcRefused(GrpcStatus.INTERNAL, f"a message cannot be inflated: {error}") from error
-        if len(whole) > self._size_max:
-            raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, f"a message inflates to more than {self._size_max} bytes")
-        if not inflater.eof:
-            raise GrpcRefused(GrpcStatus.INTERNAL, "a compressed message is cut short")
-        return whole
+        return Packed(message)
 
 
 def framed(message: bytes) -> bytes:

@@ -112,6 +112,17 @@ def test_no_more_messages_are_looked_at_than_were_asked_for_of_all_queues():
     assert answer.ext["restNum"] == "1"
 
 
+def test_what_is_looked_at_of_all_queues_is_no_more_than_a_client_reads():
+    rig = Rig()
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=8), NOW)
+    for queue_id in range(8):
+        rig.send("a" * 2_200_000, queue_id=queue_id)
+    answer = rig.ask(Code.PEEK_MESSAGE, PeekMessageRequest(consumer_group="G", topic="T", queue_id=-1,
+                                                           max_msg_nums=32).ext())
+    assert len(message_record.decode_all(answer.body)) == 1
+    assert answer.ext["restNum"] == "7"
+
+
 @pytest.mark.parametrize("count", [0, 33])
 def test_so_many_messages_are_not_looked_at(count):
     rig = Rig()

@@ -152,6 +152,78 @@ def test_one_answer_has_retries_of_one_kind():
     assert [popped(rig) for _ in range(3)] == [["%RETRY%G_T"], ["%RETRY%G+T"], []]
 
 
+LARGE = 2_200_000
+
+
+def large_rig(queues: int) -> Rig:
+    """A queue has two messages of which eight are more than any client reads of one frame."""
+    rig = Rig()
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=queues, write_queue_nums=queues), NOW)
+    for queue_id in range(queues):
+        rig.send(*[letter * LARGE for letter in "ab"], queue_id=queue_id)
+    return rig
+
+
+def put_away(rig: Rig) -> set[tuple[str, int, int]]:
+    """What came again, by where it lay first."""
+    return {(message.topic, message.queue_id, message.reconsume_times)
+            for topic in ("%RETRY%G_T", "%DLQ%G") for message in rig.shown(topic)}
+
+
+def test_all_queues_together_fill_no_more_than_a_client_reads_and_nothing_else_is_counted():
+    """With a limit of no retries what is counted and not sent is a dead letter that nobody saw."""
+    rig = large_rig(8)
+    put_group(rig, retry_max_times=0)
+    seen: list[tuple[int, int]] = []
+    while (answer := answered(rig)).code == 0:
+        frame = answer.encode()
+        assert len(frame) < 5 << 20
+        found = rig.taken(answer)
+        assert found
+        seen += [(handle.queue_id, handle.queue_offset) for _, handle in found]
+        assert answer.ext["restNum"] == str(16 - len(seen))
+        for _, handle in found:
+            rig.ack(handle)
+    assert sorted(seen) == [(queue_id, offset) for queue_id in range(8) for offset in (0, 1)]
+    rig.run_to(NOW + 40_000)
+    assert put_away(rig) == set()
+
+
+def test_what_other_queues_gave_is_no_room_any_more():
+    rig = large_rig(2)
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=30, write_queue_nums=30), NOW)
+    for queue_id in range(2, 30):
+        rig.send("c" * 200_000, queue_id=queue_id)
+    assert sum(len(message.body) for message, _ in rig.pop()) <= 4 << 20
+
+
+def test_a_message_that_alone_is_more_than_the_bound_is_handed_out_alone():
+    rig = Rig(max_message_size=8 << 20)
+    rig.send("a" * (5 << 20), queue_id=0)
+    rig.send("b" * (5 << 20), queue_id=1)
+    assert [len(popped(rig)[0]) for _ in range(2)] == [5 << 20] * 2
+
+
+def test_retries_count_as_well_as_what_was_never_popped():
+    rig = large_rig(2)
+    rig.pop()
+    rig.pop()
+    rig.run_to(NOW + 31_500)
+    rig.send("c" * LARGE, queue_id=1)
+    for _ in range(5):
+        ((message, _),) = rig.pop()
+        assert len(message.body) == LARGE
+
+
+def test_in_order_what_did_not_fit_is_not_out():
+    rig = large_rig(3)
+    first = rig.taken(answered(rig, order=True))
+    second = rig.taken(answered(rig, order=True))
+    third = rig.taken(answered(rig, order=True))
+    assert sorted(handle.queue_id for _, handle in (*first, *second, *third)) == [0, 1, 2]
+    assert all(len(each) == 1 for each in (first, second, third))
+
+
 def test_who_waits_for_a_topic_waits_for_its_retries():
     rig = Rig(enable_retry_topic_v2=True)
     assert answered(rig, poll_time=5_000) is None

@@ -14,10 +14,13 @@ from regulus.errors import GrpcRefused
 from regulus.transport.config import TransportConfig
 from regulus.transport.http2.grpc_call import Conversation, GrpcCall, ManyAnswers, Method, OneAnswer
 from regulus.transport.http2.grpc_server import GrpcLimits, GrpcServer
-from regulus.wire.http2.grpc_messages import GrpcStatus, framed
+from regulus.wire.http2.grpc_messages import GrpcStatus, Message, framed
 
 LIMITS: dict[str, int] = {"connections_max": 100, "message_size_max": 8 << 20, "held_max": 64 << 20,
                           "waiting_max": 64 << 20, "metadata_size_max": 16 << 10}
+
+PACKED_MAX = 1 << 20
+"""Bytes of what Echo is sent compressed."""
 
 
 class Methods:
@@ -29,9 +32,9 @@ class Methods:
         self.gate = asyncio.Event()
         self.calls: list[GrpcCall] = []
 
-    async def echo(self, data: bytes, call: GrpcCall) -> bytes:
+    async def echo(self, data: Message, call: GrpcCall) -> bytes:
         self.calls.append(call)
-        return data
+        return await call.unpacked(data, PACKED_MAX)
 
     async def wait(self, data: bytes, call: GrpcCall) -> bytes:
         self.begun.append(data)

@@ -1,5 +1,6 @@
 """What a call counts, gives windows for and ends with."""
 
+import asyncio
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 from regulus.transport.http2 import grpc_call
 from regulus.transport.http2.stream import STREAM_WINDOW
 from regulus.wire.http2 import frames
-from regulus.wire.http2.grpc_messages import framed
-from tests.unit.transport.http2.peers import Peer, become, connected, is_at_rest, served
+from regulus.wire.http2.grpc_messages import STEP_SIZE, Packed, framed
+from tests.unit.transport.http2.peers import PACKED_MAX, Peer, become, connected, is_at_rest, served
 
 WINDOW = h2.settings.SettingCodes.INITIAL_WINDOW_SIZE
 
@@ -68,15 +69,94 @@ async def test_messages_that_no_method_takes_yet_are_counted(server, methods):
     await become(lambda: is_at_rest(server))
 
 
-async def test_small_messages_that_become_large_ones_are_counted_as_what_they_become(methods):
-    async with served(methods, held_max=1_000_000) as server, connected(server) as peer:
-        talk = peer.begin("Hesitate", ("grpc-encoding", "deflate"))
-        small = zlib.compress(bytes(100_000))
-        message = b"\x01" + len(small).to_bytes(4, "big") + small
-        await say(peer, talk, message * 9)
-        assert peer.ended == {}
-        await say(peer, talk, message)
-        assert (await peer.answer(talk))[0] == "8"
+def packed(data: bytes) -> bytes:
+    small = zlib.compress(data)
+    return b"\x01" + len(small).to_bytes(4, "big") + small
+
+
+async def test_small_messages_that_become_large_ones_wait_as_they_came_and_are_inflated_one_at_a_time(methods):
+    methods.gate.set()
+    async with served(methods, held_max=250_000) as server, connected(server) as peer:
+        talk = peer.begin("Talk", ("grpc-encoding", "deflate"))
+        await say(peer, talk, packed(bytes(100_000)) * 20)
+        await peer.until(lambda: len(peer.data.get(talk, b"")) == 20 * 100_005)
+        peer.h2.end_stream(talk)
+        peer.flush()
+        assert (await peer.answer(talk))[0] == "0"
+        await become(lambda: is_at_rest(server))
+
+
+@pytest.mark.parametrize(("method", "size"), [("Echo", 1_000_000), ("Talk", 500_000)])
+async def test_a_message_is_counted_as_what_it_becomes(methods, method, size):
+    async with served(methods, held_max=size // 2) as server, connected(server) as peer:
+        stream = peer.begin(method, ("grpc-encoding", "deflate"))
+        await say(peer, stream, packed(bytes(size)))
+        if stream not in peer.ended:
+            peer.h2.end_stream(stream)
+            peer.flush()
+        assert (await peer.answer(stream))[0] == "8"
+        await become(lambda: is_at_rest(server))
+
+
+async def test_others_are_served_while_a_message_is_inflated(server, methods, monkeypatch):
+    """One that becomes 1 MiB takes 16 steps: no turn of the loop has two of them."""
+    turns, steps = [0], []
+    loop = asyncio.get_running_loop()
+
+    def turn() -> None:
+        turns[0] += 1
+        loop.call_soon(turn)
+
+    inflated = Packed.inflated
+
+    def watched(message: Packed, size_max: int) -> Iterator[bytes]:
+        for part in inflated(message, size_max):
+            steps.append(turns[0])
+            yield part
+
+    monkeypatch.setattr(Packed, "inflated", watched)
+    async with connected(server) as peer:
+        stream = peer.begin("Echo", ("grpc-encoding", "deflate"))
+        loop.call_soon(turn)
+        await say(peer, stream, packed(bytes(PACKED_MAX)))
+        peer.h2.end_stream(stream)
+        peer.flush()
+        status, (found,) = await peer.answer(stream)
+        assert (status, len(found)) == ("0", PACKED_MAX)
+        assert len(steps) >= PACKED_MAX // STEP_SIZE
+        assert len(set(steps)) == len(steps)
+
+
+@pytest.mark.parametrize("size", [PACKED_MAX + 1, 50 * PACKED_MAX])
+async def test_a_message_that_becomes_more_than_its_method_takes_is_refused(server, methods, size):
+    async with connected(server) as peer:
+        stream = peer.begin("Echo", ("grpc-encoding", "deflate"))
+        await say(peer, stream, packed(bytes(size)))
+        peer.h2.end_stream(stream)
+        peer.flush()
+        assert (await peer.answer(stream))[0] == "8"
+
+
+async def test_a_compressed_message_that_is_larger_than_it_may_become_is_not_inflated(server, methods, monkeypatch):
+    monkeypatch.setattr(Packed, "inflated", None)
+    async with connected(server) as peer:
+        stream = peer.begin("Echo", ("grpc-encoding", "deflate"))
+        await say(peer, stream, b"\x01" + (PACKED_MAX + 1).to_bytes(4, "big") + bytes(PACKED_MAX + 1))
+        peer.h2.end_stream(stream)
+        peer.flush()
+        assert (await peer.answer(stream))[0] == "8"
+
+
+async def test_a_call_that_is_taken_back_while_it_is_inflated_counts_no_more(server, methods):
+    """Its reader is another task than its method, and hears of the end later."""
+    async with connected(server) as peer:
+        talk = peer.begin("Hesitate")
+        await become(lambda: methods.calls)
+        (call,) = methods.calls
+        peer.h2.reset_stream(talk)
+        peer.flush()
+        await become(lambda: call.is_closed)
+        assert len(await call.unpacked(Packed(zlib.compress(bytes(PACKED_MAX))), PACKED_MAX)) == PACKED_MAX
         await become(lambda: is_at_rest(server))
 
 
@@ -122,6 +202,33 @@ async def test_headers_that_few_bytes_repeat_are_counted(methods):
     await become(lambda: is_at_rest(server))
 
 
+async def test_calls_whose_answers_wait_count_with_what_waits(methods):
+    """Else peers with windows of nothing would fill both bounds: that of requests, and that of answers."""
+    async with served(methods, waiting_max=250_000) as server, connected(server) as good:
+        peers = [connected(server, {WINDOW: 0}) for _ in range(3)]
+        async with peers[0] as small, peers[1] as large, peers[2] as smaller:
+            for peer, count in ((small, 20), (large, 60), (smaller, 10)):
+                for _ in range(count):
+                    peer.call("Echo")
+            await become(lambda: server._account.size > 200_000)
+            assert server.held == 0
+            sizes = sorted(each.held for each in server.connections)
+            assert sizes[0] == 0
+            assert sizes[-1] > 60 * 2_048
+            for _ in range(20):
+                small.call("Echo")
+            await large.end()       # that with the most
+            assert await good.answer(good.call("Echo")) == ("0", [b"m"])
+            await become(lambda: len(server.connections) == 3)
+            assert server._account.size < 200_000
+            for peer, count in ((small, 15), (smaller, 50)):    # neither has as much as the large one had
+                for _ in range(count):
+                    peer.call("Echo")
+            await become(lambda: len(server.connections) == 2)
+            assert await good.answer(good.call("Echo")) == ("0", [b"m"])
+    await become(lambda: is_at_rest(server))
+
+
 async def test_how_an_answer_ends_is_said_once(server, methods):
     """Its trailers wait behind what the peer does not read, and its method ends well all the same."""
     async with connected(server, {WINDOW: 100}) as peer:
@@ -134,7 +241,8 @@ async def test_how_an_answer_ends_is_said_once(server, methods):
         peer.flush()
         await become(lambda: methods.cancelled)
         await say(peer, stream_id, bytes(50_000))       # which nobody takes, nor counts
-        assert server.held == 2_048 + 279
+        (only,) = server.connections
+        assert (server.held, only.held) == (0, 2_048 + 279 + only.streams[stream_id].waiting_size)
         peer.h2.end_stream(stream_id)
         peer.h2.increment_flow_control_window(10_000, stream_id)
         peer.flush()

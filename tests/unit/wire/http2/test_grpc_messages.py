@@ -9,11 +9,18 @@ import pytest
 
 from regulus.errors import GrpcRefused
 from regulus.wire.http2 import grpc_messages
-from regulus.wire.http2.grpc_messages import GrpcStatus, MessageReader, framed
+from regulus.wire.http2.grpc_messages import STEP_SIZE, GrpcStatus, MessageReader, Packed, framed
 
 
 def compressed(data: bytes) -> bytes:
     return b"\x01" + len(data).to_bytes(4, "big") + data
+
+
+def inflated(data: bytes, size_max: int, encoding: str = "gzip") -> bytes:
+    """Of one that comes whole."""
+    (packed,) = MessageReader(1 << 20, encoding).feed(compressed(data))
+    assert isinstance(packed, Packed)
+    return b"".join(packed.inflated(size_max))
 
 
 @pytest.mark.parametrize("step", [1, 2, 4, 5, 6, 9, 100])
@@ -66,14 +73,34 @@ def test_a_message_has_a_size_before_it_is_there() -> None:
 @pytest.mark.parametrize(("encoding", "data"), [("gzip", gzip.compress(b"hello" * 100)),
                                                 ("deflate", zlib.compress(b"hello" * 100))], ids=["gzip", "deflate"])
 def test_compressed_messages(encoding: str, data: bytes) -> None:
-    assert MessageReader(500, encoding).feed(compressed(data)) == [b"hello" * 100]
+    assert inflated(data, 500, encoding) == b"hello" * 100
     with pytest.raises(GrpcRefused, match="inflates to more than 499 bytes") as refused:
-        MessageReader(499, encoding).feed(compressed(data))
+        inflated(data, 499, encoding)
     assert refused.value.status == GrpcStatus.RESOURCE_EXHAUSTED
-    for broken in (data[:-5], b"rubbish"):
+    for broken in (data[:-5], b"rubbish", b""):
         with pytest.raises(GrpcRefused) as refused:
-            MessageReader(500, encoding).feed(compressed(broken))
+            inflated(broken, 500, encoding)
         assert refused.value.status == GrpcStatus.INTERNAL
+
+
+@pytest.mark.parametrize("level", [0, 1, 9])
+@pytest.mark.parametrize("size", [0, 1, STEP_SIZE - 1, STEP_SIZE, STEP_SIZE + 1, 5 * STEP_SIZE, 1_000_000])
+def test_a_compressed_message_is_inflated_in_steps(size: int, level: int) -> None:
+    data = (bytes(range(256)) * (size // 256 + 1))[:size]
+    (packed,) = MessageReader(2_000_000, "gzip").feed(compressed(zlib.compress(data, level)))
+    assert isinstance(packed, Packed)
+    parts = list(packed.inflated(size))
+    assert b"".join(parts) == data
+    assert max(map(len, parts), default=0) <= STEP_SIZE
+    if size:
+        with pytest.raises(GrpcRefused, match="inflates to more"):
+            list(packed.inflated(size - 1))
+
+
+def test_what_is_compressed_is_not_looked_at_when_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Packed, "inflated", None)
+    (packed,) = MessageReader(2_000_000, "gzip").feed(compressed(b"rubbish"))
+    assert len(packed) == 7
 
 
 def test_a_small_message_that_becomes_a_huge_one_takes_no_memory_for_it() -> None:
@@ -81,7 +108,7 @@ def test_a_small_message_that_becomes_a_huge_one_takes_no_memory_for_it() -> Non
     tracemalloc.start()
     try:
         with pytest.raises(GrpcRefused, match="inflates"):
-            MessageReader(1 << 20, "gzip").feed(bomb)
+            inflated(bomb[5:], 1 << 20)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()

@@ -1,0 +1,193 @@
+"""What was popped and reached nobody is there for others at once, and was not delivered."""
+
+import pytest
+
+from regulus.broker import request_table
+from regulus.broker.outcome import FirmReply, ReplyWhenSaved
+from regulus.model.store_rules import FlushDiskType
+from regulus.model.topics import SubscriptionGroupConfig
+from regulus.wire.codes import RequestCode as Code
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import ChangeMessageInvisibletimeRequest, PopMessageRequest
+from regulus.wire.receipt_handle import ReceiptHandle, encode
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.broker.pop_rig import NOW, PEER, Rig, bodies
+
+
+def give_back(rig: Rig, handle: ReceiptHandle) -> int:
+    topic = "T" if handle.retry == "0" else "%RETRY%G_T"
+    return rig.ask(Code.CHANGE_MESSAGE_INVISIBLETIME, ChangeMessageInvisibletimeRequest(
+        consumer_group="G", topic=topic, queue_id=handle.queue_id, extra_info=encode(handle),
+        offset=handle.queue_offset, invisible_time=0, suspend=True).ext()).code
+
+
+def pop_request(rig: Rig, poll: int = 0, **fields: object) -> RemotingCommand:
+    return RemotingCommand.request(int(Code.POP_MESSAGE), PopMessageRequest(
+        consumer_group="G", topic="T", queue_id=-1, max_msg_nums=32, invisible_time=30_000, poll_time=poll,
+        born_time=rig.now_ms, init_mode=0, **fields).ext())
+
+
+def no_retries(rig: Rig) -> None:
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G", retry_max_times=0), NOW)
+
+
+def test_what_is_given_back_comes_at_once_and_was_not_delivered():
+    rig = Rig()
+    no_retries(rig)
+    rig.send("a", "b")
+    for _ in range(20):
+        popped = rig.pop()
+        assert [(message.body, message.reconsume_times) for message, _ in popped] == [(b"a", 0), (b"b", 0)]
+        for _, handle in popped:
+            assert give_back(rig, handle) == 0
+        rig.run_to(rig.now_ms + 10)
+    rig.run_to(NOW + 100_000)
+    assert rig.shown("%DLQ%G") == []
+    popped = rig.pop()
+    assert bodies(popped) == ["a", "b"]
+    rig.run_to(rig.now_ms + 31_000)
+    assert [message.body for message in rig.shown("%DLQ%G")] == [b"a", b"b"]       # those were handed out
+
+
+def test_a_delivery_before_still_counts():
+    rig = Rig()
+    rig.send("a")
+    rig.pop()
+    rig.run_to(NOW + 31_000)
+    ((message, handle),) = rig.pop()
+    assert message.reconsume_times == 1
+    give_back(rig, handle)
+    rig.run_to(rig.now_ms + 10)
+    ((message, _),) = rig.pop()
+    assert message.reconsume_times == 1
+
+
+def test_what_is_given_back_comes_once_also_after_a_kill():
+    rig = Rig()
+    rig.send("a", "b")
+    (_, first), _ = rig.pop()
+    give_back(rig, first)
+    rig.run_to(NOW + 10)
+    rig = rig.restarted(is_killed=True)
+    assert bodies(rig.pop()) == ["a"]
+    rig.run_to(NOW + 31_500)
+    assert sorted(bodies(rig.pop())) == ["a", "b"]
+
+
+def test_a_message_that_was_acknowledged_is_not_given_back_nor_one_that_was_never_popped():
+    rig = Rig()
+    rig.send("a", "b")
+    (_, first), (_, second) = rig.pop()
+    rig.ack(first)
+    assert give_back(rig, first) == ResponseCode.NO_MESSAGE
+    assert give_back(rig, second._replace(pop_time=NOW + 7)) == ResponseCode.NO_MESSAGE
+    assert give_back(rig, second) == 0
+    rig.ack(second)         # it was faster than the tick
+    rig.run_to(NOW + 40_000)
+    assert rig.pop() == []
+
+
+def test_what_the_store_does_not_take_now_is_given_back_later():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    give_back(rig, handle)
+    rig.store.refusal = "the disk is full"
+    rig.run_to(NOW + 1_000)
+    rig.store.refusal = ""
+    rig.run_to(NOW + 1_200)
+    ((message, _),) = rig.pop()
+    assert message.reconsume_times == 0
+
+
+def test_what_waits_to_be_given_back_is_bounded(monkeypatch):
+    monkeypatch.setattr("regulus.broker.pop_revival.GIVEN_BACK_MAX", 1)
+    rig = Rig()
+    rig.send("a", "b")
+    for _, handle in rig.pop():
+        assert give_back(rig, handle) == 0
+    rig.run_to(NOW + 10)
+    assert bodies(rig.pop()) == ["a"]
+
+
+def test_in_order_what_is_given_back_frees_its_queue_and_was_not_out():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.send("a", "b")
+    popped = rig.pop(order=True)
+    assert rig.ask(Code.POP_MESSAGE, pop_request(rig, 20_000, order=True).ext) is None
+    for _, handle in popped:
+        assert not rig.broker.held_requests.has_ready
+        assert give_back(rig, handle) == 0
+    rig.run_to(NOW + 50)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a", "b"]
+    assert notice.command.ext["orderCountInfo"].endswith("0 0 0")
+    rig.run_to(NOW + 31_000)
+    answer = rig.ask(Code.POP_MESSAGE, pop_request(rig, order=True).ext)
+    assert answer.ext["orderCountInfo"].endswith("0 0 1")       # which was handed out once
+
+
+def test_in_order_an_attempt_of_which_all_was_given_back_is_another_one_when_it_is_repeated():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=True, attempt_id="one")
+    give_back(rig, handle)
+    assert bodies(rig.pop(order=True, attempt_id="one")) == ["a"]
+    rig.run_to(NOW + 31_000)
+    answer = rig.ask(Code.POP_MESSAGE, pop_request(rig, order=True, attempt_id="two").ext)
+    assert answer.ext["orderCountInfo"].endswith("0 0 1")
+
+
+def test_a_poll_that_is_withdrawn_takes_nothing():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    request = pop_request(rig, 20_000)
+    request.opaque = 77
+    request_table.handle(request, PEER, rig.broker, NOW)
+    held = rig.broker.held_requests
+    assert not held.withdraw(PEER.channel, 78)
+    assert not held.withdraw(PEER.channel + 1, 77)
+    assert held.withdraw(PEER.channel, 77)
+    assert not held.withdraw(PEER.channel, 77)
+    assert len(held) == 0
+    rig.send("a")
+    rig.run_to(NOW + 25_000)
+    assert not rig.broker.notices
+    assert bodies(rig.pop()) == ["a"]
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_an_answer_of_a_held_poll_that_reaches_nobody_is_given_back(order):
+    rig = Rig()
+    no_retries(rig)
+    rig.broker.steady_ms = NOW
+    assert rig.ask(Code.POP_MESSAGE, pop_request(rig, 20_000, order=order).ext) is None
+    rig.send("a")
+    rig.broker.queue_changed("T", 0)
+    rig.run_to(NOW + 50)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+    notice.unsent(rig.now_ms)
+    rig.run_to(NOW + 60)
+    assert bodies(rig.pop(order=order)) == ["a"]
+
+
+def test_an_answer_that_waits_for_the_disk_says_what_is_given_back_when_its_asker_has_gone():
+    rig = Rig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    rig.send("a")
+    outcome = request_table.handle(pop_request(rig), PEER, rig.broker, NOW)
+    assert isinstance(outcome, FirmReply)
+    outcome.unsent(NOW)
+    rig.run_to(NOW + 10)
+    answer = request_table.handle(pop_request(rig), PEER, rig.broker, NOW).reply.answer
+    assert [(message.body, message.reconsume_times) for message, _ in rig.taken(answer)] == [(b"a", 0)]
+
+
+def test_so_does_one_that_waits_until_its_group_is_saved():
+    rig = Rig()
+    rig.broker.settings.is_kept = True
+    rig.send("a")
+    outcome = request_table.handle(pop_request(rig), PEER, rig.broker, NOW)
+    assert isinstance(outcome, ReplyWhenSaved)
+    assert outcome.unsent is not None
