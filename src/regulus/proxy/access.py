@@ -30,7 +30,13 @@ class CallAccess:
 
     def __init__(self, rules: Callable[[], Rules]) -> None:
         self._rules = rules
+        self._seen: Rules | None = None
         self.happenings = Happenings()
+
+    def has_changed(self) -> bool:
+        """Whether other rules hold than at the last call."""
+        before, self._seen = self._seen, self._rules()
+        return self._seen is not before
 
     def check(self, method: str, request: Any, caller: Caller) -> str:
         """The user who signed; empty for nobody, who may call from a white address. Raises CallRefused UNAUTHORIZED."""

@@ -9,6 +9,10 @@ from regulus.wire.grpc.codes import Code
 CLIENT_ID_SIZE_MAX = 255
 
 
+ClientKey = tuple[str, str]
+"""A user, and a client id that he gave: an id is in no signature, so that each user has ids of his own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """`peer` is `host:port`; `authority` is what the client calls us; at `deadline_ms` it gives up, or never. `user` is
@@ -24,6 +28,10 @@ class Caller:
     peer: str = ""
     deadline_ms: int | None = None
     user: str = ""
+
+    @property
+    def key(self) -> ClientKey:
+        return self.user, self.client_id
 
     @property
     def host(self) -> str:

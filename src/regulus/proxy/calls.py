@@ -93,7 +93,7 @@ class Calls:
 
     async def heartbeat(self, request: Any, caller: Caller) -> Any:
         """OK also for a client whose settings are unknown, as after a restart: it sends them again minutes later."""
-        client = self._clients.get(caller.client_id)
+        client = self._clients.get(caller.key)
         kind = request.client_type if client is None or not client.client_type else client.client_type
         if kind in settings.CONSUMERS:
             group = group_name(full_name(request.group, caller.namespace))
@@ -111,10 +111,10 @@ class Calls:
         """What the client has in hand of the group that it names becomes visible to others soon. That group alone was
         looked at by access control."""
         group = full_name(request.group, caller.namespace) if request.HasField("group") else ""
-        client = self._clients.get(caller.client_id)
+        client = self._clients.get(caller.key)
         if client is not None and client.group in ("", group):
-            self._clients.forget(caller.client_id)
-        self._renewing.release_client(caller.client_id, group)
+            self._clients.forget(caller.key)
+        self._renewing.release_client(caller.key, group)
         return messages.NotifyClientTerminationResponse(status=status(Code.OK))
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Calls:
     async def _ack_entry(self, entry: Any, group: str, topic: str, caller: Caller) -> Any:
         result = messages.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
         try:
-            async with self._renewing.decided((caller.client_id, group, entry.receipt_handle)) as handle:
+            async with self._renewing.decided((caller.key, group, entry.receipt_handle)) as handle:
                 await popping.ack(self._brokers, group, topic, handle)
             result.status.CopyFrom(status(Code.OK))
         except CallRefused as error:
@@ -243,17 +243,17 @@ class Calls:
         topic = topic_name(full_name(request.topic, caller.namespace))
         group = group_name(full_name(request.group, caller.namespace))
         invisible_ms = receiving.changed_invisible_ms(request, self._config)
-        client = self._clients.get(caller.client_id)
+        client = self._clients.get(caller.key)
         if client is not None and _hurries_too_much(client, invisible_ms):
             invisible_ms = settings.retry_delay_ms(0)
-        async with self._renewing.decided((caller.client_id, group, request.receipt_handle)) as handle:
+        async with self._renewing.decided((caller.key, group, request.receipt_handle)) as handle:
             changed = await popping.change_invisible(self._brokers, group, topic, handle, invisible_ms)
         return messages.ChangeInvisibleDurationResponse(status=status(Code.OK), receipt_handle=changed.text())
 
     async def forward_to_dead_letters(self, request: Any, caller: Caller) -> Any:
         topic = topic_name(full_name(request.topic, caller.namespace))
         group = group_name(full_name(request.group, caller.namespace))
-        async with self._renewing.decided((caller.client_id, group, request.receipt_handle), live=False) as handle:
+        async with self._renewing.decided((caller.key, group, request.receipt_handle), live=False) as handle:
             await popping.to_dead_letters(self._brokers, group, topic, handle, request.message_id)
         return messages.ForwardMessageToDeadLetterQueueResponse(status=status(Code.OK))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from regulus.errors import CallRefused
-from regulus.proxy.caller import Caller
+from regulus.proxy.caller import Caller, ClientKey
 from regulus.proxy.config import ProxyConfig
 from regulus.wire.grpc.codes import ClientType, Code
 
@@ -71,7 +71,8 @@ class Stream:
 
 
 class Client:
-    """One client, which belongs to `user`: whoever names its id is it only with that signature."""
+    """One client of `user`. Another user who gives the same id is another client: nobody is kept out by a name that
+    somebody else gave before him."""
 
     __slots__ = ("client_type", "group", "heard_ms", "host", "language", "stream", "topics", "user")
 
@@ -92,40 +93,30 @@ class Clients:
     def __init__(self, config: ProxyConfig, steady_ms: Callable[[], int]) -> None:
         self._config = config
         self._steady_ms = steady_ms
-        self._clients: dict[str, Client] = {}
-        # Topic -> client ids. Ordered ones: to take the first of a dict again and again passes by all that were.
-        self._producers: dict[str, OrderedDict[str, None]] = {}
+        self._clients: dict[ClientKey, Client] = {}
+        # Topic -> clients. Ordered ones: to take the first of a dict again and again passes by all that were.
+        self._producers: dict[str, OrderedDict[ClientKey, None]] = {}
         self._senders = 0
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def check_user(self, caller: Caller) -> None:
-        """An id is in no signature, so that anyone could write another's: it belongs to the user who brought it, until
-        the client is gone. Raises CallRefused."""
-        client = self._clients.get(caller.client_id)
-        if client is not None and client.user != caller.user:
-            raise CallRefused(Code.UNAUTHORIZED, "the client id belongs to a client of another user: let each client "
-                                                 "have an id of its own")
-
     def heard(self, caller: Caller) -> Client:
-        """The client, known from now on if it was not. Raises CallRefused for an id that is another user's, and when no
-        more can be known."""
-        self.check_user(caller)
-        client = self._clients.pop(caller.client_id, None)
+        """The client, known from now on if it was not. Raises CallRefused when no more can be known."""
+        client = self._clients.pop(caller.key, None)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
             client = Client(caller.user)
-        self._clients[caller.client_id] = client       # in the order in which they were heard of
+        self._clients[caller.key] = client       # in the order in which they were heard of
         client.heard_ms, client.host = self._steady_ms(), caller.host
         return client
 
-    def knows(self, client_id: str) -> bool:
-        return client_id in self._clients
+    def knows(self, key: ClientKey) -> bool:
+        return key in self._clients
 
-    def get(self, client_id: str) -> Client | None:
-        return self._clients.get(client_id)
+    def get(self, key: ClientKey) -> Client | None:
+        return self._clients.get(key)
 
     def sends_to(self, caller: Caller, topic: str) -> None:
         """The client may be asked for the outcome of transactions of this topic. Raises CallRefused."""
@@ -140,7 +131,7 @@ class Clients:
         self._senders += 1
         client.client_type = client.client_type or ClientType.PRODUCER
         client.topics[topic] = None
-        self._producers.setdefault(topic, OrderedDict())[caller.client_id] = None
+        self._producers.setdefault(topic, OrderedDict())[caller.key] = None
 
     def producer_topics(self) -> list[str]:
         """Topics that somebody who can be asked sends to."""
@@ -151,9 +142,9 @@ class Clients:
         others the next time."""
         senders = self._producers.get(topic, OrderedDict())
         for _ in range(min(len(senders), LOOKED_MAX)):
-            client_id = next(iter(senders))
-            senders.move_to_end(client_id)
-            client = self._clients[client_id]
+            key = next(iter(senders))
+            senders.move_to_end(key)
+            client = self._clients[key]
             if client.stream is not None and client.stream.is_open and may(client):
                 return client.stream
         return None
@@ -162,30 +153,30 @@ class Clients:
         """The latest stream of a client is the one on which it hears us. Raises CallRefused."""
         self.heard(caller).stream = stream
 
-    def closed(self, client_id: str, stream: Stream) -> None:
-        client = self._clients.get(client_id)
+    def closed(self, key: ClientKey, stream: Stream) -> None:
+        client = self._clients.get(key)
         if client is not None and client.stream is stream:
             client.stream = None
 
-    def forget(self, client_id: str) -> bool:
-        client = self._clients.pop(client_id, None)
+    def forget(self, key: ClientKey) -> bool:
+        client = self._clients.pop(key, None)
         if client is None:
             return False
         self._senders -= len(client.topics)
         for topic in client.topics:
             senders = self._producers[topic]
-            del senders[client_id]
+            del senders[key]
             if not senders:
                 del self._producers[topic]
         return True
 
-    def expired(self) -> list[str]:
+    def expired(self) -> list[ClientKey]:
         """Clients that were not heard of for too long and have no stream; costs those that are told, and one more."""
         limit = self._steady_ms() - self._config.channel_expired_timeout
-        ids = []
-        for client_id, client in self._clients.items():
+        keys = []
+        for key, client in self._clients.items():
             if client.heard_ms > limit:
                 break
             if client.stream is None:
-                ids.append(client_id)
-        return ids
+                keys.append(key)
+        return keys

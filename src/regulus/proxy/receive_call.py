@@ -86,7 +86,7 @@ class ReceiveCall:
             given.clear()
         finally:
             for handle in given:
-                self._renewing.drop((caller.client_id, group, handle.text()))
+                self._renewing.drop((caller.key, group, handle.text()))
             self._renewing.release(group, topic, given)
             self._renewing.give_back(group, topic, [each.handle for each in waiting])
 
@@ -115,7 +115,7 @@ class ReceiveCall:
             exp=wanted.sub_string, order=config.consume_message_orderly,
             attempt_id=receiving.attempt_id(request) if config.consume_message_orderly else None, broker_name=broker)
         due = await self._that_are_due(await self._pop(broker, pop), wanted, config, topic)
-        if self._clients.knows(caller.client_id):
+        if self._clients.knows(caller.key):
             return due
         self._renewing.give_back(group, topic, [each.handle for each in due])   # it said meanwhile that it ends
         return []
@@ -197,7 +197,7 @@ class ReceiveCall:
         text = popped.handle.text()
         if request.auto_renew and self._config.enable_proxy_auto_renew:
             self._renewing.add(Renewed(
-                key=(caller.client_id, group, text), topic=topic, message_id=message_id(popped.message),
+                key=(caller.key, group, text), topic=topic, message_id=message_id(popped.message),
                 handle=popped.handle, taken_at_ms=self._now_ms(), attempts=popped.message.reconsume_times))
         return messages.ReceiveMessageResponse(message=to_message(
             popped.message, topic, self._config.max_message_size, text))

@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import count
 
+from regulus.proxy.caller import ClientKey
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.receipt_handle import ReceiptHandle
 
@@ -22,7 +23,7 @@ EXTENSIONS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
 DUE_MAX = 256
 """Renewals that one step begins, or ends for a client that left; the next step takes the others."""
 
-Key = tuple[str, str, str]
+Key = tuple[ClientKey, str, str]
 """Client, group and the handle that the client was given."""
 _Beside = dict[Key, None]
 """What a client has in hand of one group."""
@@ -44,7 +45,7 @@ class Renewed:
     beside: _Beside = field(default_factory=dict, repr=False)   # it stands in there while it is kept
 
     @property
-    def client_id(self) -> str:
+    def client(self) -> ClientKey:
         return self.key[0]
 
     @property
@@ -57,7 +58,7 @@ class Renewals:
         self._config = config
         self._ahead_ms = config.renew_ahead_time_millis + config.renew_schedule_period_millis
         self._kept: dict[Key, Renewed] = {}
-        self._of_client: dict[str, dict[str, _Beside]] = {}     # by client and group
+        self._of_client: dict[ClientKey, dict[str, _Beside]] = {}     # by client and group
         self._left: deque[_Beside] = deque()                    # and what clients had when they left
         self._due: list[tuple[int, int, Renewed]] = []
         self._numbers = count()
@@ -70,7 +71,7 @@ class Renewals:
         if len(self._kept) >= self._config.renewals_max:
             return False
         self._kept[renewed.key] = renewed
-        renewed.beside = self._of_client.setdefault(renewed.client_id, {}).setdefault(renewed.group, {})
+        renewed.beside = self._of_client.setdefault(renewed.client, {}).setdefault(renewed.group, {})
         renewed.beside[renewed.key] = None
         if not renewed.is_scheduled:        # else it is among the due ones still, and would be renewed twice
             self._schedule(renewed)
@@ -87,16 +88,16 @@ class Renewals:
             return None
         renewed.beside.pop(key, None)       # `take_left` has it out already
         if not renewed.beside:
-            self._forget(renewed.client_id, renewed.group, renewed.beside)
+            self._forget(renewed.client, renewed.group, renewed.beside)
         return renewed
 
-    def leave(self, client_id: str, group: str | None = None) -> None:
+    def leave(self, client: ClientKey, group: str | None = None) -> None:
         """All that a client has in hand now, or what of one group, is for `take_left`. Costs its groups."""
-        groups = self._of_client.get(client_id, {})
+        groups = self._of_client.get(client, {})
         for name in list(groups) if group is None else [group]:
             beside = groups.get(name)
             if beside is not None:
-                self._forget(client_id, name, beside)
+                self._forget(client, name, beside)
                 self._left.append(beside)
 
     def leave_renewed(self) -> None:
@@ -117,13 +118,13 @@ class Renewals:
                 found.append(renewed)
         return found
 
-    def _forget(self, client_id: str, group: str, beside: _Beside) -> None:
+    def _forget(self, client: ClientKey, group: str, beside: _Beside) -> None:
         """What a client has of a group, unless it has left and has others of it by now."""
-        groups = self._of_client.get(client_id, {})
+        groups = self._of_client.get(client, {})
         if groups.get(group) is beside:
             del groups[group]
             if not groups:
-                del self._of_client[client_id]
+                del self._of_client[client]
 
     def due(self, now_ms: int) -> list[Renewed]:
         """Those to renew now, at most DUE_MAX: each is begun, and comes back through `renewed`, `failed` or `take`."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 from regulus.errors import CallRefused
 from regulus.proxy import popping, receipt_handle, settings
 from regulus.proxy.brokers import Brokers
+from regulus.proxy.caller import ClientKey
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.lanes import Lanes
 from regulus.proxy.receipt_handle import ReceiptHandle
@@ -24,10 +25,10 @@ CHANGE_S_MAX = 5.0
 
 
 class Renewing:
-    """`is_known` says whether a client of this id is there: what one has in hand that is gone is not renewed."""
+    """`is_known` says whether a client is there: what one has in hand that is gone is not renewed."""
 
     def __init__(self, brokers: Brokers, config: ProxyConfig, now_ms: Callable[[], int],
-                 is_known: Callable[[str], bool]) -> None:
+                 is_known: Callable[[ClientKey], bool]) -> None:
         self._brokers = brokers
         self._config = config
         self._now_ms = now_ms
@@ -40,7 +41,7 @@ class Renewing:
         return len(self._renewals)
 
     def add(self, renewed: Renewed) -> None:
-        if not self._is_known(renewed.client_id):
+        if not self._is_known(renewed.client):
             return
         if not self._renewals.add(renewed):
             _log.warning("%d messages are renewed already, and no more can be (renewalsMax): what is received now "
@@ -74,7 +75,7 @@ class Renewing:
                 self._undecided(renewed)
 
     def _undecided(self, renewed: Renewed) -> None:
-        if self._is_known(renewed.client_id):
+        if self._is_known(renewed.client):
             self.add(renewed)
         else:
             self.release(renewed.group, renewed.topic, [renewed.handle])
@@ -94,10 +95,10 @@ class Renewing:
             self.release(taken.group, taken.topic, [taken.handle])
         return bool(left)
 
-    def release_client(self, client_id: str, group: str | None = None) -> None:
+    def release_client(self, client: ClientKey, group: str | None = None) -> None:
         """What a client that is gone has in hand, or what of one group, becomes visible to others soon, in steps
         that `begin_due` goes on with. What the client decides on until then, should it come back, is as it decides."""
-        self._renewals.leave(client_id, group)
+        self._renewals.leave(client, group)
         self._begin_left()
 
     def release(self, group: str, topic: str, handles: Iterable[ReceiptHandle]) -> None:
@@ -136,7 +137,7 @@ class Renewing:
     async def _renew(self, renewed: Renewed) -> None:
         if not self._renewals.begin(renewed):
             return
-        if not self._is_known(renewed.client_id):       # it has left another group, by which it was known
+        if not self._is_known(renewed.client):       # it has left another group, by which it was known
             self._renewals.take(renewed.key)
             self.release(renewed.group, renewed.topic, [renewed.handle])
             return

@@ -107,10 +107,12 @@ class ProxyServer:
         while True:
             while self._renewing.begin_due():
                 await asyncio.sleep(0)
-            for client_id in self._clients.expired():
-                self._clients.forget(client_id)
-                self._renewing.release_client(client_id)
+            for key in self._clients.expired():
+                self._clients.forget(key)
+                self._renewing.release_client(key)
             if self._access is not None:
+                if self._access.has_changed():
+                    await self._service.decide_anew()
                 for kind, names in self._access.happenings.take().items():
                     _log.warning("%s: %s", kind, names)
             await asyncio.sleep(TICK_S)

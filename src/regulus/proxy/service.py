@@ -4,6 +4,7 @@ All that is said in a business sense is said in a response; gRPC's own status is
 the end of a telemetry stream.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -42,6 +43,29 @@ no client calls them."""
 Call = Callable[[Any, Caller], Awaitable[Any]]
 
 
+CHECKED_A_STEP = 128
+"""Receives that wait and are decided anew in one step; each costs a signature."""
+
+
+class _Receiving:
+    """A receive under way, which ends with `refusal` where there is one."""
+
+    def __init__(self, request: Any, caller: Caller, task: "asyncio.Task[Any] | None") -> None:
+        self.request = request
+        self.caller = caller
+        self.refusal: CallRefused | None = None
+        self._task = task
+
+    def refuse(self, refusal: CallRefused) -> None:
+        if self.refusal is None and self._task is not None:
+            self.refusal = refusal
+            self._task.cancel()
+
+    def is_refused(self) -> bool:
+        """Of a cancellation that came: whether it was that of `refuse`, and nobody else's besides."""
+        return self._task is None or self._task.uncancel() <= 0
+
+
 class Service:
     """`methods` has them by their paths."""
 
@@ -54,7 +78,8 @@ class Service:
         self._config = config
         self._now_ms = now_ms
         self._streams = TelemetryStreams(telemetry, clients, config, self._checked)
-        self._under_way = self._receiving = 0
+        self._under_way = 0
+        self._receiving: dict[_Receiving, None] = {}
         self.methods = self._make_methods()
 
     def end_streams(self) -> None:
@@ -122,7 +147,6 @@ class Service:
         if self._access is not None:
             caller = replace(caller, user=self._access.check(method, request, caller))
         check_client_id(caller)
-        self._clients.check_user(caller)
         return caller
 
     # --- streams -----------------------------------------------------------------------------------------------------
@@ -147,18 +171,34 @@ class Service:
             await grpc_call.send(messages.ReceiveMessageResponse(status=refusal).SerializeToString())
 
     async def _serve_receive(self, request: Any, caller: Caller, grpc_call: GrpcCall) -> None:
-        self._receiving += 1
+        receiving = _Receiving(request, caller, asyncio.current_task())
+        self._receiving[receiving] = None
         try:
             async with aclosing(self._receive.receive(request, caller)) as elements:
                 async for element in elements:
                     await grpc_call.send(element.SerializeToString())
+        except asyncio.CancelledError:
+            if receiving.refusal is None or not receiving.is_refused():
+                raise
+            raise receiving.refusal from None
         finally:
-            self._receiving -= 1
+            del self._receiving[receiving]
+
+    async def decide_anew(self) -> None:
+        """Accounts, users or policies have changed: who may no longer receive waits for nothing more."""
+        for number, receiving in enumerate(list(self._receiving), 1):
+            try:
+                if self._access is not None:
+                    self._access.check("ReceiveMessage", receiving.request, receiving.caller)
+            except CallRefused as error:
+                receiving.refuse(error)
+            if number % CHECKED_A_STEP == 0:
+                await asyncio.sleep(0)
 
     def _check_room_to_receive(self) -> None:
         """A poll stays at its broker though its client has gone away, and would open another one each time. Raises
         CallRefused."""
-        if self._receiving + self._receive.left_behind >= self._config.receive_streams_max:
+        if len(self._receiving) + self._receive.left_behind >= self._config.receive_streams_max:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.receive_streams_max} receives are under way "
                                                       "(receiveStreamsMax)")
 

@@ -14,7 +14,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from regulus.errors import CallRefused, GrpcRefused, HeaderError
-from regulus.proxy.caller import Caller
+from regulus.proxy.caller import Caller, ClientKey
 from regulus.proxy.clients import Clients, Stream
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.status import status
@@ -52,7 +52,7 @@ class TelemetryStreams:
         self._config = config
         self._check = check
         self._open: dict[Stream, Caller] = {}
-        self._of_client: Counter[tuple[str, str]] = Counter()
+        self._of_client: Counter[ClientKey] = Counter()
         self._is_full = False
 
     def end(self) -> None:
@@ -69,7 +69,7 @@ class TelemetryStreams:
             await _hear_first(grpc_call)
             await _end(error, grpc_call)
             return
-        stream, holder = Stream(), (caller.user, caller.client_id)
+        stream, holder = Stream(), caller.key
         self._open[stream] = caller
         self._of_client[holder] += 1
         try:
@@ -80,12 +80,12 @@ class TelemetryStreams:
             self._of_client[holder] -= 1
             if not self._of_client[holder]:
                 del self._of_client[holder]
-            self._clients.closed(caller.client_id, stream)
+            self._clients.closed(holder, stream)
         await _end(fault, grpc_call)
 
     def _check_room(self, caller: Caller) -> None:
         """Raises CallRefused."""
-        if self._of_client[caller.user, caller.client_id] >= STREAMS_OF_CLIENT_MAX:
+        if self._of_client[caller.key] >= STREAMS_OF_CLIENT_MAX:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"the client has {STREAMS_OF_CLIENT_MAX} telemetry streams")
         if len(self._open) < self._config.telemetry_streams_max:
             self._is_full = False

@@ -65,7 +65,7 @@ async def test_a_client_that_leaves_a_group_that_is_not_its_own_is_there_still(c
     for group, left in (("other", 1), ("g", 0)):
         request = messages.NotifyClientTerminationRequest(group=resource(group))
         assert (await caller.call("NotifyClientTermination", request)).status.code == 20000
-        assert (front._clients.knows("client-1"), len(front._renewing)) == (bool(left), left)
+        assert (front._clients.knows(("", "client-1")), len(front._renewing)) == (bool(left), left)
 
 
 @pytest.mark.parametrize(("client_type", "language", "asked_ms"), [(2, 8, 1_000), (3, 8, 3), (2, 2, 3)])

@@ -216,6 +216,43 @@ async def test_users_of_the_broker_are_those_of_the_front(make: Make) -> None:
     await caller.channel.close()
 
 
+async def test_who_may_no_longer_receive_waits_for_nothing_more(make: Make) -> None:
+    server = await make(authentication_enabled=True, authorization_enabled=True,
+                        init_authentication_user='{"username":"admin","password":"admin-secret"}')
+
+    async def operator(code: int, ext: dict[str, str], body: object = None) -> None:
+        command = RemotingCommand.request(code, ext, json.dumps(body).encode() if body else b"")
+        assert (await server.front._brokers.ask("broker-a", command, 60_000)).code == 0
+
+    callers, waiting = {name: Caller(server.front.port) for name in ("alice", "bob")}, {}
+    entries = [{"resource": resource, "actions": ["Sub"], "decision": "Allow", "sourceIps": []}
+               for resource in ("Topic:Orders", "Group:g")]
+    for name, caller in callers.items():
+        await operator(RequestCode.AUTH_CREATE_USER, {"username": name}, {"password": f"{name}-secret"})
+        await operator(RequestCode.AUTH_CREATE_ACL, {"subject": f"User:{name}"}, {
+            "subject": f"User:{name}", "policies": [{"policyType": "Custom", "entries": entries}]})
+        signature = hmac.digest(f"{name}-secret".encode(), DATE.encode(), "sha1").hex()
+        authorization = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={signature}"
+        request = messages.ReceiveMessageRequest(group=messages.Resource(name="g"), batch_size=1)
+        request.message_queue.topic.name, request.message_queue.broker.name = "Orders", "broker-a"
+        request.invisible_duration.seconds, request.long_polling_timeout.seconds = 60, 20
+        signed = (*METADATA, ("x-mq-date-time", DATE), ("authorization", authorization))
+        waiting[name] = aiter(caller.receive(request, 40, signed))
+    first = {name: asyncio.ensure_future(anext(each)) for name, each in waiting.items()}
+    held = server.regulus.broker_server.broker.held_requests
+    async with asyncio.timeout(60):
+        while len(held) < 2:
+            await asyncio.sleep(0.01)
+    await operator(RequestCode.AUTH_DELETE_USER, {"username": "alice"})
+    async with asyncio.timeout(10):
+        assert (await first["alice"]).status.code == 40100
+    assert not first["bob"].done()
+    assert len(held) == 1
+    for caller in callers.values():
+        await caller.channel.close()
+    await asyncio.gather(*first.values(), return_exceptions=True)
+
+
 async def test_questions_to_a_broker_that_stops_or_does_not_answer_end(make: Make) -> None:
     server = await make()
     connection = server.regulus.broker_server.connect(lambda command: _nothing())

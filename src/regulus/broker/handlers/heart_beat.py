@@ -52,15 +52,15 @@ def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerStat
 
 def _register_producers(producers: Sequence[ProducerData], client: Client,
                         broker: BrokerState) -> Generator[None, None, bool]:
-    """False when there are too many of them; those before count."""
+    """False when there are too many of them; the others count."""
+    are_all = True
     for number, producer in enumerate(producers, 1):
         group = producer.group_name
         is_own_topic = group in broker.topics and broker.may_end(client, group)
-        if not broker.clients.register_producer(group, client, is_own_topic=is_own_topic):
-            return False
+        are_all &= broker.clients.register_producer(group, client, is_own_topic=is_own_topic)
         if number % PRODUCERS_A_STEP == 0:
             yield
-    return True
+    return are_all
 
 
 def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker: BrokerState,

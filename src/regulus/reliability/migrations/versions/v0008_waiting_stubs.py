@@ -2,7 +2,8 @@
 a human has."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from regulus.reliability.migrations import steps
 
 revision = "0008"
 down_revision = "0007"
@@ -17,7 +18,7 @@ def downgrade() -> None:
 
 
 def _renew(columns: list[str]) -> None:
-    op.drop_index("regulus_stub_new", "regulus_stub")
-    op.create_index("regulus_stub_new", "regulus_stub", columns,
-                    postgresql_where=sa.text("status = 'UNCONFIRMED' AND NOT is_manual AND send_count = 0"),
-                    sqlite_where=sa.text("status = 'UNCONFIRMED' AND is_manual = 0 AND send_count = 0"))
+    steps.drop_index("regulus_stub_new", "regulus_stub")
+    steps.create_index("regulus_stub_new", "regulus_stub", columns,
+                       postgresql_where=sa.text("status = 'UNCONFIRMED' AND NOT is_manual AND send_count = 0"),
+                       sqlite_where=sa.text("status = 'UNCONFIRMED' AND is_manual = 0 AND send_count = 0"))
