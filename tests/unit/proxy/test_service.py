@@ -7,15 +7,19 @@ from typing import Any
 import grpc
 import pytest
 
+from regulus.errors import CallRefused
 from regulus.model import message_properties
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
+from regulus.proxy import caller
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.server import ProxyServer
+from regulus.proxy.service import _Receiving
 from regulus.record import message_record
 from regulus.transport.config import TransportConfig
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.grpc import messages
+from regulus.wire.grpc.codes import Code
 from regulus.wire.headers import PopMessageResponse
 from regulus.wire.headers.send_message import SendMessageResponse
 from regulus.wire.http2.grpc_messages import Packed
@@ -669,3 +673,25 @@ async def test_who_has_signed_may_compress(guarded: ProxyServer, brokers: Script
     assert (await compressed(guarded.port, "SendMessage", request, signed_by("stranger"))).status.code == 20000
     assert (await compressed(guarded.port, "SendMessage", request, signed_by("consumer", "client-2"))
             ).status.code == 40100
+
+
+@pytest.mark.parametrize("is_ended_by_client", [False, True])
+async def test_a_receive_that_its_client_ends_as_it_is_refused_just_ends(is_ended_by_client: bool) -> None:
+    """Whoever cancels it, its client or the server that stops, must not wait for a refusal to be sent."""
+    waiting: asyncio.Future[_Receiving] = asyncio.get_running_loop().create_future()
+
+    async def receive() -> bool:
+        receiving = _Receiving(None, caller.Caller(), asyncio.current_task())
+        waiting.set_result(receiving)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return receiving.is_refused()
+        return False
+
+    task = asyncio.ensure_future(receive())
+    (await waiting).refuse(CallRefused(Code.UNAUTHORIZED, "no"))
+    (await waiting).refuse(CallRefused(Code.UNAUTHORIZED, "no, once more"))
+    if is_ended_by_client:
+        task.cancel()
+    assert await task is not is_ended_by_client
