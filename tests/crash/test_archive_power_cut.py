@@ -40,6 +40,9 @@ class Broker:
         self.flushed_offset = flushed_offset
         self.archived_offset = 0
 
+    def begin(self, identity: str) -> None:
+        pass
+
     def archived(self, physical_offset: int, identity: str) -> None:
         self.archived_offset = physical_offset
 

@@ -55,20 +55,24 @@ def archive() -> None:
 @_ARCHIVE
 @click.option("--broker-name", default=DEFAULT_BROKER_NAME, show_default=True, help="The name under which it is kept.")
 @click.option("-n", "--namesrv", "name_server", default="", help="Name servers of the running broker.")
-@click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", help="Sign requests as this user.")
-@click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", help="The user's secret.")
+@click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", show_envvar=True,
+              help="Sign requests as this user, an admin.")
+@click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", show_envvar=True,
+              help="The user's secret; in the variable, nobody sees it among the processes.")
 @tls_option
 @click.option("--delay-levels", default=DEFAULT_LADDER, show_default=True,
               help="messageDelayLevel of a stopped broker.")
 @click.option("--accept-gaps", is_flag=True, help="Archive what is there although messages are missing.")
+@click.option("--beside-the-gate", is_flag=True,
+              help="Archive although the broker's archiveGate waits for another archive.")
 @_RANGE
 @_CORES
 @_ICEBERG
 @_CATALOG
 @_PROPERTY
 def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str, access_key: str, secret_key: str,
-        tls_path: Path | None, delay_levels: str, accept_gaps: bool, range_size: str, cores: int,
-        iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
+        tls_path: Path | None, delay_levels: str, accept_gaps: bool, beside_the_gate: bool, range_size: str,
+        cores: int, iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
     """Archive what the log has and the archive does not."""
     require_extra("spark", "an archive")
     from regulus.pipeline.archive import run_archive
@@ -78,7 +82,8 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
     config = ArchiveConfig(
         store_path=str(store_path.resolve()), archive_path=str(archive_path.resolve()), broker_name=broker_name,
         name_server=name_server, access_key=access_key, secret_key=secret_key, tls=tls_of(tls_path),
-        message_delay_level=delay_levels, range_size=size_of(range_size), accept_gaps=accept_gaps)
+        message_delay_level=delay_levels, range_size=size_of(range_size), accept_gaps=accept_gaps,
+        beside_the_gate=beside_the_gate)
     gate = BrokerGate(config) if name_server else None
     catalog = _catalog(iceberg_table, iceberg_catalog, properties, archive_path)
     with Progress.on_stderr() as progress:
@@ -86,8 +91,6 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
             report = run_archive(tasks, config, uuid.uuid4().hex, gate, catalog, _steps_of(progress), progress.say)
         progress.end()
         click.echo(report)
-    if gate is not None and gate.fault:
-        raise OptionError(gate.fault)
 
 
 @archive.command()

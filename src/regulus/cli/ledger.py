@@ -94,16 +94,19 @@ def audit_all(connection: "Connection", since: int, until: int | None, kept_days
                   "unmade": found.unmade}
     if json_output:
         print_json({"committed": found.committed, "applied": found.applied, "voided": found.voided,
-                    "underWay": found.under_way, "until": found.until_ms, "isHeldBack": found.is_held_back,
+                    "underWay": found.under_way, "until": found.next_since_ms, "isHeldBack": found.is_held_back,
                     "unseen": found.unseen,
                     **{name: {"count": each.count, "ids": each.names} for name, each in exceptions.items()}})
     else:
         _print_audit(found)
-    if found.is_held_back:
+    if found.is_held_back and found.next_since_ms is not None:
         click.echo(f"regulus: a transaction has been open since {time_text(found.until_ms)}, and all before is in the "
                    f"sums: begin the next audit there (--since {found.until_ms})", err=True)
     for what in found.unseen:
         click.echo(f"regulus: not seen: {what}", err=True)
+    if found.unseen:
+        click.echo("regulus: what was not seen may have been written before this audit's end: begin the next one where "
+                   "this one began", err=True)
     if found.lost.count and not effects_address:
         click.echo("regulus: proofs were looked for in this database alone; if a consumer has one of its own, name it "
                    "by --effects", err=True)

@@ -44,6 +44,9 @@ class Gate(Protocol):
     @property
     def message_delay_level(self) -> str: ...
 
+    def begin(self, identity: str) -> None:
+        """Raises OptionError where this archive is not the one that the broker waits for."""
+
     def archived(self, physical_offset: int, identity: str) -> None:
         """Tell that the log is archived up to there, in the archive with this identity."""
 
@@ -100,6 +103,8 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
             check_shared(tasks, archive_files.staging_of(archive, run))
         (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
         identity = archive_files.identity_of(archive) or archive_files.make_identity(archive, run)
+        if gate is not None:
+            gate.begin(identity)
         job = _Run(tasks, config, run, identity, gate, catalog, step, say)
         job.report.swept = len(swept)
         try:
@@ -144,8 +149,8 @@ class _Run:
         if self._gate is not None:
             return log_ranges.LogEnd(self._gate.flushed_offset, "")
         if log_ranges.is_in_use(self._config.store_path):
-            raise OptionError(f"a broker is running on {self._config.store_path}: give its name server, so that the "
-                              "archive knows how far the log is surely on disk")
+            raise OptionError(f"a broker is running on {self._config.store_path}: give its name server (--namesrv), so "
+                              "that the archive knows how far the log is surely on disk")
         return log_ranges.recovered_end(self._config.store_path, self._log)
 
     def _start(self, log_end: int) -> int:

@@ -34,6 +34,7 @@ class ArchiveConfig:
     message_delay_level: str = DEFAULT_LADDER   # of a stopped store; a running broker tells its own
     range_size: int = 256 << 20             # bytes of log a task and a manifest
     accept_gaps: bool = False               # archive what is there although messages are missing
+    beside_the_gate: bool = False           # archive although the broker's gate waits for another archive
     iceberg: IcebergTable | None = None
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """The running broker, as the archive job meets it: how far its log is on disk, and telling it what is archived.
 
-A broker whose archive gate is on hears the archive alone that its settings name. Another one is written all the same,
-and the gate stays shut: `fault` says so.
+A broker whose archive gate is on hears the archive alone that its settings name. Another one is refused before anything
+is written: it may be an empty folder, where the disk of the archive should be.
 """
 
 from regulus.client import shared_loop
@@ -21,22 +21,28 @@ class BrokerGate:
     def __init__(self, config: ArchiveConfig) -> None:
         """Raises OptionError when the cluster has no such broker or it is not a Regulus broker, ClientError."""
         self._config = config
-        self.fault = ""
         self.address, self.state, self.message_delay_level = shared_loop.run(self._ask())
 
     @property
     def flushed_offset(self) -> int:
         return self.state.flushed_physical_offset
 
+    def begin(self, identity: str) -> None:
+        """Raises OptionError when the broker's gate waits for another archive."""
+        trusted = self.state.archive_identity
+        if self._is_shut_to(identity) and not self._config.beside_the_gate:
+            waits = f"waits for the archive {trusted}" if trusted else "trusts no archive"
+            raise OptionError(
+                f"the archiveGate of {self._config.broker_name} {waits}, and this one is {identity}: nothing was "
+                f"archived. If this is the right archive, set archiveIdentity={identity} on the broker; if it is "
+                "another one besides, use --beside-the-gate")
+
     def archived(self, physical_offset: int, identity: str) -> None:
-        state = self.state
-        if state.archive_gate == ArchiveGate.on and state.archive_identity != identity:
-            trusted = f"trusts the archive {state.archive_identity}" if state.archive_identity else "trusts no archive"
-            self.fault = (f"the log is archived, and {self._config.broker_name} will not delete it: its archiveGate is "
-                          f"on and {trusted}, and this one is {identity}. If this is the archive that it shall wait "
-                          f"for, set archiveIdentity={identity} on the broker, and run this again")
-            return
-        shared_loop.run(self._tell(physical_offset, identity))
+        if not self._is_shut_to(identity):
+            shared_loop.run(self._tell(physical_offset, identity))
+
+    def _is_shut_to(self, identity: str) -> bool:
+        return self.state.archive_gate == ArchiveGate.on and self.state.archive_identity != identity
 
     def _admin(self) -> Admin:
         return Admin(self._config.name_server, ClientConfig(access_key=self._config.access_key,

@@ -122,8 +122,8 @@ class Exceptions:
 class Audit:
     """How the stubs of a time stand. `overdue` are a part of those under way.
 
-    `until_ms`: up to and without which all was seen; the next audit begins there. `is_held_back`: by a transaction that
-    is open. `unseen`: what could not be looked at, in words.
+    `until_ms`: up to and without which it went. `is_held_back`: by a transaction that is open. `unseen`: what could not
+    be looked at, in words.
     """
 
     until_ms: int = 0
@@ -138,6 +138,11 @@ class Audit:
     lost: Exceptions = field(default_factory=Exceptions)
     doubled: Exceptions = field(default_factory=Exceptions)
     unmade: Exceptions = field(default_factory=Exceptions)
+
+    @property
+    def next_since_ms(self) -> int | None:
+        """Where the next audit begins; None where what was not seen may lie before the end: then where this one did."""
+        return None if self.unseen else self.until_ms
 
     @property
     def is_kept(self) -> bool:

@@ -354,6 +354,9 @@ def test_the_gate_is_told_only_what_readers_see(store, tmp_path):
         flushed_offset = 6000
         message_delay_level = "1s 5s"
 
+        def begin(self, identity: str) -> None:
+            pass
+
         def archived(self, physical_offset: int, identity: str) -> None:
             seen = archived_rows(archive, "physical_offset", "store_size", subscribePattern=".*")
             assert max(row["physical_offset"] + row["store_size"] for row in seen) <= physical_offset
@@ -373,6 +376,9 @@ def test_a_flushed_offset_within_a_record_waits_for_the_rest(store, tmp_path):
     class Broker:
         flushed_offset = 101
         message_delay_level = "1s"
+
+        def begin(self, identity: str) -> None:
+            pass
 
         def archived(self, physical_offset: int, identity: str) -> None:
             raise AssertionError("nothing was archived")

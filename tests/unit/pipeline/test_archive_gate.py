@@ -1,5 +1,7 @@
 """The archive beside a running broker: up to where it flushed, and the gate told."""
 
+from dataclasses import replace
+
 import pytest
 
 from regulus.client import shared_loop, sync
@@ -11,6 +13,7 @@ from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_gate import BrokerGate
 from regulus.pipeline.range_tasks import LocalTasks
+from regulus.spark import archive_manifest
 from tests.archives import archived_rows, nothing
 
 
@@ -89,35 +92,37 @@ def identity(archive) -> str:
 
 
 def test_a_gate_that_is_on_stays_shut_for_an_archive_that_nobody_named(make_broker_process, tmp_path):
-    """It may be the wrong place: then the log would be deleted, and the archive be nowhere."""
+    """It may be the wrong place: then the log would be deleted, and the archive be nowhere. Nothing is written."""
     settings = tmp_path / "broker.conf"
     settings.write_text("archiveGate=on\n")
     server = make_broker_process("-c", str(settings), store=tmp_path / "store")
     send(server, 3)
     state = flushed(server)
     config = config_for(server, tmp_path / "archive", broker_name=state.broker_name)
-    gate = BrokerGate(config)
-    report = run_archive(LocalTasks(), config, "run", gate, None, nothing)
-    assert report.end == state.max_physical_offset
+    with pytest.raises(OptionError) as refused:
+        run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)
     name = identity(tmp_path / "archive")
-    assert gate.fault == (f"the log is archived, and {state.broker_name} will not delete it: its archiveGate is on and "
-                          f"trusts no archive, and this one is {name}. If this is the archive that it shall wait for, "
-                          f"set archiveIdentity={name} on the broker, and run this again")
-    assert state_of(server).archived_physical_offset == -1
+    assert str(refused.value) == (
+        f"the archiveGate of {state.broker_name} trusts no archive, and this one is {name}: nothing was archived. If "
+        f"this is the right archive, set archiveIdentity={name} on the broker; if it is another one besides, use "
+        "--beside-the-gate")
+    assert archive_manifest.load(tmp_path / "archive") == []
     with pytest.raises(BrokerRefused, match="archiveIdentity"), sync.Admin(server.name_server_address) as admin:
         admin.update_archived_offset(server.address, 0, name)
     server.stop()
     settings.write_text(f"archiveGate=on\narchiveIdentity={name}\n")
     again = make_broker_process("-c", str(settings), store=tmp_path / "store")
     config = config_for(again, tmp_path / "archive", broker_name=state.broker_name)
-    gate = BrokerGate(config)
-    run_archive(LocalTasks(), config, "run", gate, None, nothing)
-    assert gate.fault == ""
-    assert state_of(again).archived_physical_offset == report.end
+    report = run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)
+    assert state_of(again).archived_physical_offset == report.end == state.max_physical_offset
     other = config_for(again, tmp_path / "other", broker_name=state.broker_name)
-    gate = BrokerGate(other)
-    run_archive(LocalTasks(), other, "run", gate, None, nothing)
-    assert f"trusts the archive {name}, and this one is {identity(tmp_path / 'other')}" in gate.fault
+    with pytest.raises(OptionError, match=f"waits for the archive {name}, and this one is"):
+        run_archive(LocalTasks(), other, "run", BrokerGate(other), None, nothing)
+    send(again, 3)
+    flushed(again)
+    besides = replace(other, beside_the_gate=True)
+    assert run_archive(LocalTasks(), besides, "run", BrokerGate(besides), None, nothing).rows == 6
+    assert state_of(again).archived_physical_offset == report.end
 
 
 def test_an_archive_keeps_its_identity(regulus_server, tmp_path):

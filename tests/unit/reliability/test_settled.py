@@ -49,13 +49,14 @@ def test_audits_from_end_to_end_miss_nothing_that_was_committed_late(engine):
             if engine.dialect.name == "sqlite":
                 first = audited_now(engine)
                 assert (first.is_held_back, first.unseen) == (False, ["a transaction that is open: database is locked"])
+                assert first.next_since_ms is None
                 return
             first = held_back(engine)
             assert (first.committed, first.unseen) == (1, [])
             assert audited_now(engine, since=first.until_ms).committed == 0
         second = audited(engine, since=first.until_ms)
     assert (second.committed, second.is_held_back, second.unseen) == (1, False, [])
-    assert second.until_ms > first.until_ms
+    assert second.next_since_ms > first.next_since_ms
 
 
 def test_what_is_written_behind_the_end_is_for_the_next_audit(engine, monkeypatch):
