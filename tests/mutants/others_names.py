@@ -20,6 +20,8 @@ _OF_LOG_STATE = ("tests/unit/broker/handlers/test_log_state.py",)
 _ARCHIVED = "regulus/broker/archived_offset.py"
 _OF_ARCHIVED = ("tests/unit/broker/test_archived_offset.py",)
 _TOPIC = "regulus/broker/handlers/topic.py"
+_GROUPS = "regulus/broker/handlers/subscription_group.py"
+_OF_GROUPS = ("tests/unit/broker/handlers/test_subscription_group.py",)
 _OF_STEPS = ("tests/unit/broker/test_steps.py",)
 
 MUTANTS = (
@@ -89,9 +91,25 @@ MUTANTS = (
     Mutant(name="an address is a folder", path="regulus/model/local_path.py", old="if not _SCHEME.match(text):",
            new="if True:", tests=("tests/unit/model/test_local_path.py",)),
     Mutant(name="a topic made anew is cleaned away", path=_TOPIC,
-           old="        if topic not in broker.topics and not broker.topics.is_system(topic):\n            yield\n",
-           new="        if not broker.topics.is_system(topic):\n            yield\n", tests=_OF_STEPS),
+           old="        if topic not in broker.topics:\n            broker.store.delete_topic(topic)\n",
+           new="        broker.store.delete_topic(topic)\n", tests=("tests/unit/broker/handlers/test_topic.py",)),
     Mutant(name="all unused topics go from the disk in one step", path=_TOPIC,
-           old="is_system(topic):\n            yield\n            broker.store",
-           new="is_system(topic):\n            broker.store", tests=_OF_STEPS),
+           old="        yield\n        if topic not in broker.topics:\n            broker.store",
+           new="        yield from ()\n        if topic not in broker.topics:\n            broker.store", tests=_OF_STEPS),
+    Mutant(name="a list of groups is made of what was there when it came", path=_GROUPS,
+           old="begin(request, peer, _put_listed(request, named_body(request), broker, now_ms),\n"
+               "                                     line=SETTINGS_LINE)",
+           new="begin(request, peer, _put_listed(request, named_body(request), broker, now_ms))", tests=_OF_GROUPS),
+    Mutant(name="retries of a topic that is made anew go with the old one", path=_TOPIC,
+           old="                if topic not in broker.topics:\n", new="                if True:\n",
+           tests=("tests/unit/broker/test_pops.py",)),
+    Mutant(name="offsets are told when nothing changes any more", path="regulus/broker/handlers/stepped.py",
+           old="        for _ in range(len(table.changed) // MEMBERS_A_STEP):\n", new="        while table.changed:\n",
+           tests=("tests/unit/broker/handlers/test_offsets_admin.py",)),
+    Mutant(name="producers are asked faster for those who may not be asked", path=_TRANSACTIONS,
+           old="ASKED_MAX * max(1, len(self._askers.get(group, ())))",
+           new="ASKED_MAX * max(1, self._clients.producer_count(group))", tests=_OF_TRANSACTIONS),
+    Mutant(name="who waits for a lock writes nothing", path="regulus/reliability/settled.py",
+           old="AND held.mode = 'RowExclusiveLock'\n", new="AND held.mode = 'RowExclusiveLock' AND held.granted\n",
+           tests=("tests/unit/reliability/test_settled.py",)),
 )

@@ -29,13 +29,12 @@ class ArchivedOffset:
         return self.physical_offset if identity and identity == self.identity else NONE
 
     def advance(self, physical_offset: int, flushed_offset: int, identity: str = "") -> str:
-        """Take over what an archive tells; why not, or an empty text. The same offset again is fine. What another
-        archive told before counts no more."""
+        """Take over what an archive tells; why not, or an empty text. What another archive told before counts no more.
+        One that was brought back from a backup has less than it had, and keeps more of the log."""
         if len(identity) > IDENTITY_SIZE_MAX:
             return f"the archive's identity has {len(identity)} characters; {IDENTITY_SIZE_MAX} are the most"
-        if (identity == self.identity and physical_offset < self.physical_offset) or physical_offset < 0:
-            return (f"archivedPhysicalOffset {physical_offset} is behind {self.physical_offset}, up to where the log "
-                    "is archived: ask for the log's state and go on from there")
+        if physical_offset < 0:
+            return f"archivedPhysicalOffset is {physical_offset}: write 0 or more"
         if physical_offset > flushed_offset:
             return (f"archivedPhysicalOffset {physical_offset} is beyond {flushed_offset}, up to where the log is on "
                     "disk: this archive belongs to another broker, or to a log that was lost")

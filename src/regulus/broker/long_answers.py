@@ -29,6 +29,8 @@ LINED_MAX = 1_024
 """The same of those that have one."""
 BODIES_SIZE_MAX = 1 << 26
 """Bytes of the bodies of all requests under way, unless there is but one."""
+SETTINGS_LINE = "settings"
+"""The line of requests that make, change or delete topics and groups: each counts behind those that came before it."""
 SHARE = 2
 """One connection has at most this part of each of them: a half."""
 

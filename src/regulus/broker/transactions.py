@@ -112,6 +112,7 @@ class Transactions:
         self._newest: dict[int, int] = {}   # by first offset: the open copy of a chain of several
         self._ended: dict[int, TransactionOutcome] = {}     # by first offset
         self._asked: dict[str, set[int]] = {}   # by group: what this run asked for and has no answer to, first offsets
+        self._askers: dict[str, set[int]] = {}  # by group: the channels of those that this run has asked
         self._steady_ms = steady_ms         # at the last tick
         self._last_talk_ms = steady_ms      # when a producer was asked, or answered
         self._java_copies: dict[int, int] = {}      # found at the start: the first offset of a copy that names none
@@ -230,6 +231,7 @@ class Transactions:
             self._last_run_ms = steady_ms
             self._run_end = self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
             self._asked.clear()
+            self._askers.clear()
         step = self._run(self._run_end, now_ms)
         self._commit_offsets(now_ms)
         if step is _Step.PASS:
@@ -278,7 +280,8 @@ class Transactions:
             return self._put_again(half, checks, now_ms)[0]
         group = half.properties.get(names.PRODUCER_GROUP, "")
         asked = self._asked.get(group, ())
-        if len(asked) >= ASKED_MAX and len(asked) >= ASKED_MAX * self._clients.producer_count(group) > 0:
+        # Those who may not be asked answer nothing: only who was asked counts.
+        if len(asked) >= ASKED_MAX * max(1, len(self._askers.get(group, ()))) and self._clients.producer_count(group):
             if self._steady_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
                 return _Step.PAUSE
             return self._put_again(half, checks, now_ms)[0]
@@ -287,6 +290,7 @@ class Transactions:
         producer = self._clients.next_producer(group, lambda client: self._may_end(client, topic))
         if copy is not None and producer is not None:
             self._asked.setdefault(group, set()).add(self._first_offset(half))
+            self._askers.setdefault(group, set()).add(producer.channel)
             self._last_talk_ms = self._steady_ms
             self._ask(copy, producer)
         return step

@@ -36,7 +36,7 @@ class LogAdmin(AdminBase):
                                      archive_identity: str = "") -> None:
         """Tell that everything below the offset is in this archive; with the archive gate on, the broker may delete it.
 
-        Raises BrokerRefused when that goes back, or beyond what is on disk, or the gate waits for another archive.
+        Raises BrokerRefused when that goes beyond what is on disk, or the gate waits for another archive.
         """
         header = UpdateArchivedOffsetRequest(physical_offset, archive_identity)
         await self._request(broker_address, RequestCode.UPDATE_ARCHIVED_OFFSET, header.ext())

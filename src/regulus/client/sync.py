@@ -311,8 +311,9 @@ class SimpleConsumer(shared_loop.Blocking):
         """Up to so many messages of one of the topics, each call's the next one; empty when none came within
         `await_duration`. A proxy of RocketMQ waits 5 s at least.
 
-        Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled, or gets no answer,
-        what was on its way comes when its invisible time is over.
+        Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled,
+        what was on its way is others' soon, and was not delivered; when it gets no answer, or this consumer is closed,
+        it comes when its invisible time is over.
         """
         return shared_loop.run(self._client.receive(
             max_message_num, invisible_duration_ms, await_duration_ms=await_duration_ms))
@@ -471,7 +472,7 @@ class Admin(shared_loop.Blocking):
     def update_archived_offset(self, broker_address: str, physical_offset: int, archive_identity: str = "") -> None:
         """Tell that everything below the offset is in this archive; with the archive gate on, the broker may delete it.
 
-        Raises BrokerRefused when that goes back, or beyond what is on disk, or the gate waits for another archive.
+        Raises BrokerRefused when that goes beyond what is on disk, or the gate waits for another archive.
         """
         shared_loop.run(self._client.update_archived_offset(broker_address, physical_offset, archive_identity))
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def address_fault(path: str | Path) -> str:

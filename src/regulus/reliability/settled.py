@@ -46,7 +46,7 @@ _WRITERS_OF_POSTGRESQL = text("""
            count(*) FILTER (WHERE held.pid IS NULL OR activity.pid IS NOT NULL
                                   AND coalesce(activity.state, 'disabled') = 'disabled') AS unknown
     FROM pg_locks AS held LEFT JOIN pg_stat_activity AS activity ON activity.pid = held.pid
-    WHERE held.locktype = 'relation' AND held.mode = 'RowExclusiveLock' AND held.granted
+    WHERE held.locktype = 'relation' AND held.mode = 'RowExclusiveLock'
           AND held.relation = CAST(:name AS regclass)
           AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())""")
 

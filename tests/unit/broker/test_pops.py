@@ -8,7 +8,7 @@ import pytest
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import FirmReply
+from regulus.broker.outcome import FirmReply, Hold
 from regulus.model.message import MessageExt
 from regulus.model.message_properties import PROPERTIES_SIZE_MAX
 from regulus.model.store_result import Arrival
@@ -1004,3 +1004,28 @@ def test_another_time_is_told_when_it_is_on_disk():
     assert isinstance(outcome, FirmReply)
     assert outcome.reply.answer.code == 0
     assert outcome.reply.durable_at == rig.store.commit_log_max_offset() > 0
+
+
+def test_deleting_a_topic_leaves_the_retries_of_one_that_is_made_anew_meanwhile():
+    rig = Rig()
+    for number in range(3):
+        rig.send("a")
+        rig.pop(group=f"G{number}")
+    rig.run_to(NOW + 31_500)
+    assert all(rig.shown(f"%RETRY%G{number}_T") for number in range(3))
+    outcome = request_table.handle(RemotingCommand.request(int(Code.DELETE_TOPIC_IN_BROKER), {"topic": "T"}), PEER,
+                                   rig.broker, rig.now_ms)
+    assert isinstance(outcome, Hold)
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2), rig.now_ms)
+    rig.send("new")
+    popped = rig.pop(group="G2")
+    assert "new" in bodies(popped)
+    for message, handle in popped:
+        if message.body == b"new":
+            header = ChangeMessageInvisibletimeRequest(
+                consumer_group="G2", topic="T", queue_id=handle.queue_id, extra_info=encode(handle),
+                offset=handle.queue_offset, invisible_time=0, suspend=True)
+            assert rig.ask(Code.CHANGE_MESSAGE_INVISIBLETIME, header.ext()).code == 0
+    rig.run_to(rig.now_ms + 1_000)
+    rig.run_to(rig.now_ms + 60_000)
+    assert "new" in bodies(rig.pop(group="G2"))

@@ -530,3 +530,21 @@ def test_a_half_without_room_for_a_question_is_given_up_and_holds_up_nobody(rig)
     assert [message.message_id for message in rig.stored(GIVEN_UP)] == ["U1"]
     assert end(rig, full).code == ResponseCode.SUCCESS
     assert bodies(rig) == [b"U1"]
+
+
+def test_a_producer_is_asked_no_faster_because_others_give_its_group(rig, monkeypatch):
+    monkeypatch.setattr(transactions, "ASKED_MAX", 10)
+    rig.be_guarded(alice="T=PUB", mallory="")
+    rig.heartbeat(None, producer_group="PG", channel=1, user="alice", client_id="a")
+    for channel in range(2, 11):
+        rig.heartbeat(None, producer_group="PG", channel=channel, user="mallory", client_id=f"m{channel}")
+    for number in range(60):
+        rig.send("T", b"x", sys_flag=4, properties={"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": f"U{number}"})
+    rig.broker.notices.clear()
+    rig.now_ms += 70_000
+    for _ in range(5):
+        rig.broker.tick(rig.tell_time())
+    asked = [notice.channel for notice in rig.broker.notices
+             if notice.command.code == RequestCode.CHECK_TRANSACTION_STATE]
+    assert set(asked) == {1}
+    assert len(asked) <= 10

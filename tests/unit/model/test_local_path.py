@@ -53,3 +53,8 @@ def test_nothing_reads_or_writes_an_address(text: str, tmp_path: Path, monkeypat
     with pytest.raises(OptionError, match="is an address"):
         archive_plan.ends(text)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_behind_a_blank_is_one():
+    assert address_fault(" s3://bucket/prod")
+    assert address_fault("\ts3://bucket/prod")

@@ -1,5 +1,6 @@
 """The archive beside a running broker: up to where it flushed, and the gate told."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -137,3 +138,30 @@ def test_an_archive_keeps_its_identity(regulus_server, tmp_path):
     (tmp_path / "archive" / "_identity").write_text("prod\n")
     with pytest.raises(ArchiveFailed, match="_identity has no identity"):
         run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)
+
+
+def test_an_archive_brought_back_from_a_backup_goes_on(regulus_server, tmp_path):
+    """The broker knows a later offset; what the log still has is archived again."""
+    archive = tmp_path / "archive"
+    send(regulus_server, 5)
+    state = flushed(regulus_server)
+    config = config_for(regulus_server, archive, broker_name=state.broker_name)
+    run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)
+    shutil.copytree(archive, tmp_path / "backup")
+    send(regulus_server, 5)
+    flushed(regulus_server)
+    run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)
+    shutil.rmtree(archive)
+    shutil.copytree(tmp_path / "backup", archive)
+    run_archive(LocalTasks(), config, "run", BrokerGate(config), None, nothing)
+    assert len(archived_rows(archive, topic="orders")) == 10
+
+
+def test_an_archive_brought_back_from_a_backup_keeps_more_of_the_log(regulus_server):
+    """What it has lost since is in the log alone."""
+    with sync.Admin(regulus_server.name_server_address) as admin:
+        send(regulus_server, 5)
+        end = flushed(regulus_server).max_physical_offset
+        admin.update_archived_offset(regulus_server.address, end, "a" * 32)
+        admin.update_archived_offset(regulus_server.address, 100, "a" * 32)
+    assert state_of(regulus_server).archived_physical_offset == 100

@@ -162,3 +162,38 @@ def test_a_transaction_that_began_before_a_snapshot_is_seen_by_it(engine):
         place_orders(engine, "2")
         assert connection.execute(select(tables.stubs.c.message_id)).scalars().all() == ["1", "2"]
     assert found.unseen == ""
+
+
+def test_an_audit_sees_a_writer_that_waits_for_its_lock(engine):
+    """As while an index is built on the table: an insert has the time at which it came, and waits."""
+    if engine.dialect.name != "postgresql":
+        return
+    outbox = Outbox()
+    with engine.begin() as connection:
+        outbox.add(connection, Message("orders", b"x"), message_id="first")
+
+    def late():
+        # As Django's connections do: values stand in the text of the statement, which is one message.
+        import psycopg
+
+        address = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(address, cursor_factory=psycopg.ClientCursor) as connection:
+            outbox.add(connection, Message("orders", b"x"), message_id="late")
+
+    with engine.connect() as builder:
+        with builder.begin():
+            builder.execute(text("LOCK TABLE regulus_stub IN SHARE MODE"))
+            thread = threading.Thread(target=late)
+            thread.start()
+            deadline = time.monotonic() + 30
+            while True:
+                with engine.connect() as looking:
+                    waits = looking.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one()
+                if waits:
+                    break
+                assert time.monotonic() < deadline
+            first = audited_now(engine)
+        thread.join()
+    assert first.unseen == []
+    second = audited(engine, since=first.until_ms)
+    assert first.committed + second.committed == 2

@@ -32,7 +32,7 @@ def handle_get_log_state(request: RemotingCommand, peer: Peer, broker: BrokerSta
 
 
 def handle_update_archived_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Never back, and never past what is on disk. Where the gate waits for an archive, only that one is heard."""
+    """Never past what is on disk. Where the gate waits for an archive, only that one is heard."""
     header = UpdateArchivedOffsetRequest.decode(request)
     trusted = broker.config.archive_identity
     if broker.config.archive_gate is ArchiveGate.on and (not trusted or header.archive_identity != trusted):

@@ -30,12 +30,12 @@ def joined_in_steps(fragments: Iterator[bytes], separator: bytes = b",") -> Gene
 
 def document_in_steps(tables: Sequence[EncodedTable[Any]],
                       document: Callable[[], Pieces]) -> Generator[None, None, list[bytes]]:
-    """A document as it travels, of which these tables are the large parts; yields after each step but the last."""
+    """A document as it travels, of which these tables are the large parts; yields after each step but the last. It is
+    not made to wait by changes that go on: so many steps as what had changed at the beginning takes."""
     for table in tables:
-        table.encode(MEMBERS_A_STEP)
-        while table.changed:
-            yield
+        for _ in range(len(table.changed) // MEMBERS_A_STEP):
             table.encode(MEMBERS_A_STEP)
+            yield
     parts: list[bytes] = []
     for part in encoded_table.compact(document()):
         if parts and len(parts) % PIECES_A_STEP == 0:

@@ -10,7 +10,7 @@ from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import named_body
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
-from regulus.broker.long_answers import Steps
+from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -35,23 +35,33 @@ from regulus.wire.remoting_command import RemotingCommand
 def handle_update_and_create_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                now_ms: int) -> Outcome:
     config = decode_subscription_group_config(named_body(request))
-    return broker.long_answers.begin(request, peer, _put_groups(request, [config], broker, now_ms))
+    return broker.long_answers.begin(request, peer, _put_groups(request, [config], broker, now_ms),
+                                     line=SETTINGS_LINE)
 
 
 def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                     now_ms: int) -> Outcome:
-    return broker.long_answers.begin(request, peer, _put_listed(request, named_body(request), broker, now_ms))
+    return broker.long_answers.begin(request, peer, _put_listed(request, named_body(request), broker, now_ms),
+                                     line=SETTINGS_LINE)
 
 
 def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """An unknown group is fine."""
     header = DeleteSubscriptiongroupRequest.decode(request)
+    return broker.long_answers.begin(request, peer, _deleted(request, header, broker, now_ms), is_deed=True,
+                                     line=SETTINGS_LINE)
+
+
+def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, broker: BrokerState,
+             now_ms: int) -> Steps:
+    yield from ()       # all in one step, when its turn in the line has come
     group = header.group_name
     broker.subscription_groups.delete(group, now_ms)
     if header.clean_offset:
         broker.forget_group(group, now_ms)
     broker.statistics.drop_pairs_of_group(group)
-    return succeed(request)
+    broker.settings.use_all()
+    return request.response(ResponseCode.SUCCESS)
 
 
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -95,20 +105,18 @@ def _put_listed(request: RemotingCommand, body: bytes, broker: BrokerState, now_
 
 def _put_groups(request: RemotingCommand, configs: list[SubscriptionGroupConfig], broker: BrokerState,
                 now_ms: int) -> Steps:
-    """All or none: they are made in the last step."""
+    """All or none: they are made in the last step, of what is there then."""
     groups = broker.subscription_groups
-    changed = []
     for number, given in enumerate(configs, 1):
         fault = name_fault(given.group_name, "group")
         if fault is not None:
             return request.response(ResponseCode.INVALID_PARAMETER, fault)
-        config = _with_altered_attributes(given, broker)
-        if config != groups.get(config.group_name):
-            changed.append(config)
+        _with_altered_attributes(given, broker)     # raises for one that cannot be
         if number % MEMBERS_A_STEP == 0:
             yield
-    for config in changed:
-        groups.put(config, now_ms)
+    for config in [_with_altered_attributes(given, broker) for given in configs]:
+        if config != groups.get(config.group_name):
+            groups.put(config, now_ms)
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
 

@@ -10,7 +10,7 @@ from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import named_body
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
-from regulus.broker.long_answers import Steps
+from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -32,6 +32,11 @@ TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """An identical configuration changes nothing, so that the name servers need not hear."""
     header = UpdateAndCreateTopicRequest.decode(request)
+    return broker.long_answers.begin(request, peer, _put(request, header, broker, now_ms), line=SETTINGS_LINE)
+
+
+def _put(request: RemotingCommand, header: UpdateAndCreateTopicRequest, broker: BrokerState, now_ms: int) -> Steps:
+    yield from ()       # all in one step, when its turn in the line has come
     current = broker.topics.get(header.topic)
     config = TopicConfig(
         topic_name=header.topic, read_queue_nums=header.read_queue_nums, write_queue_nums=header.write_queue_nums,
@@ -41,31 +46,31 @@ def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker:
                            parse_changes(header.attributes or "")))
     fault = _fault(config, broker)
     if fault is not None:
-        return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
+        return request.response(ResponseCode.INVALID_PARAMETER, fault)
     if config != current:
         broker.topics.put(config, now_ms)
-    return succeed(request)
+    broker.settings.use_all()
+    return request.response(ResponseCode.SUCCESS)
 
 
 def handle_update_and_create_topic_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                         now_ms: int) -> Outcome:
     """All or none: one bad topic refuses the list."""
-    return broker.long_answers.begin(request, peer, _created(request, named_body(request), broker, now_ms))
+    return broker.long_answers.begin(request, peer, _created(request, named_body(request), broker, now_ms),
+                                     line=SETTINGS_LINE)
 
 
 def _created(request: RemotingCommand, body: bytes, broker: BrokerState, now_ms: int) -> Steps:
-    """They are made in the last step, all at once."""
+    """They are made in the last step, all at once, of what is there then."""
     listed = (yield from from_value_in_steps(CreateTopicListRequestBody, fastjson.loads(body))).topic_config_list
-    changed = []
     for number, given in enumerate(listed, 1):
-        config = _with_altered_attributes(given, broker)
-        fault = _fault(config, broker)
+        fault = _fault(_with_altered_attributes(given, broker), broker)
         if fault is not None:
             return request.response(ResponseCode.INVALID_PARAMETER, fault)
-        if config != broker.topics.get(config.topic_name):
-            changed.append(config)
         if number % MEMBERS_A_STEP == 0:
             yield
+    configs = [_with_altered_attributes(given, broker) for given in listed]
+    changed = [config for config in configs if config != broker.topics.get(config.topic_name)]
     if changed:
         broker.topics.put_all(changed, now_ms)
     broker.settings.use_all()
@@ -82,18 +87,21 @@ def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: 
     fault = name_fault(topic)
     if fault is not None and topic not in broker.topics:
         return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
-    return broker.long_answers.begin(request, peer, _deleted(request, topic, broker, now_ms), is_deed=True)
+    return broker.long_answers.begin(request, peer, _deleted(request, topic, broker, now_ms), is_deed=True,
+                                     line=SETTINGS_LINE)
 
 
 def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: int) -> Steps:
-    """The topic goes first, in one turn: what is made under its name in a later one is another."""
+    """The topic goes first, in one turn: what a send makes under its name in a later one is another, whose retries
+    stay."""
     groups = broker.consumer_offsets.groups_of(topic)
     _delete_topic(broker, topic, now_ms)
     for number, group in enumerate(groups, 1):
         for retry in (receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group)):
             if retry in broker.topics or broker.store.queue_ids(retry):
                 yield       # what goes from the disk takes its time
-                _delete_topic(broker, retry, now_ms)
+                if topic not in broker.topics:
+                    _delete_topic(broker, retry, now_ms)
         if number % MEMBERS_A_STEP == 0:
             yield
     broker.settings.use_all()
@@ -128,9 +136,10 @@ def handle_clean_unused_topic(request: RemotingCommand, peer: Peer, broker: Brok
 
 def _cleaned(request: RemotingCommand, broker: BrokerState) -> Steps:
     """One topic in each step: what goes from the disk takes its time. A topic that is made meanwhile stays."""
-    for topic in {topic for topic, _ in broker.store.queues() if topic not in broker.topics}:
-        if topic not in broker.topics and not broker.topics.is_system(topic):
-            yield
+    unused = {topic for topic, _ in broker.store.queues() if topic not in broker.topics}
+    for topic in [topic for topic in unused if not broker.topics.is_system(topic)]:
+        yield
+        if topic not in broker.topics:
             broker.store.delete_topic(topic)
     return request.response(ResponseCode.SUCCESS)
 

@@ -21,8 +21,15 @@ def duplicate_messages(messages: DataFrame) -> DataFrame:
     """
     place = F.concat_ws("/", "broker_name", "queue_id", "queue_offset")
     at_once = Window.partitionBy("topic", "message_id", "broker_name", "queue_id", "store_time").orderBy("queue_offset")
-    # What has one id is together from here on, for the window and for the sums.
-    sent = messages.where(is_first_copy() & F.col("message_id").isNotNull()).repartition("topic", "message_id")
+    # Nearly all ids are there once: the others alone are looked at closely.
+    together = (
+        messages.where(is_first_copy() & F.col("message_id").isNotNull())
+        .groupBy("topic", "message_id")
+        .agg(F.collect_list(F.struct("broker_name", "queue_id", "queue_offset", "store_time", "keys")).alias("stored"))
+        .where(F.size("stored") > 1)
+    )
+    sent = together.select("topic", "message_id", F.explode("stored").alias("stored")).select(
+        "topic", "message_id", "stored.*")
     return (
         also(sent, F.row_number().over(at_once).alias("nth"))
         .groupBy("topic", "message_id", "nth")
@@ -33,7 +40,9 @@ def duplicate_messages(messages: DataFrame) -> DataFrame:
             F.max("store_time").alias("last_store_time"),
             F.slice(F.sort_array(F.collect_list(place)), 1, PLACES_MAX).alias("places"),
         )
-        .where(F.col("copies") > 1).drop("nth")
+        .where(F.col("copies") > 1)
+        # Not drop, for which Spark looks at the tables that a declarative pipeline has yet to make.
+        .select("topic", "message_id", "keys", "copies", "first_store_time", "last_store_time", "places")
     )
 
 

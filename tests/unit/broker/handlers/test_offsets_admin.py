@@ -2,6 +2,7 @@
 
 import json
 
+from regulus.broker.outcome import Hold
 from regulus.wire import fastjson
 from regulus.wire.codes import RequestCode
 from regulus.wire.ext_fields import LONG_MAX
@@ -69,3 +70,19 @@ def test_a_live_group_gives_only_what_it_subscribes_to(rig):
 def test_bodies_are_json_with_quoted_integers(rig):
     rig.broker.consumer_offsets.commit("CG", "TopicA", 0, 1)
     assert json.loads(rig.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body)
+
+
+def test_offsets_are_told_beside_consumers_that_go_on(rig):
+    """300 commits between two of its steps, as when some other long answers have their turns, too: a slave that asks
+    for the offsets hears nothing as long as that lasts."""
+    offsets = rig.broker.consumer_offsets
+    for number in range(5_000):
+        offsets.commit(f"G{number}", "T", 0, 1, rig.now_ms)
+    assert isinstance(rig.handle(RequestCode.GET_ALL_CONSUMER_OFFSET), Hold)
+    for turn in range(500):
+        for number in range(300):
+            offsets.commit(f"G{(turn * 300 + number) % 5_000}", "T", 0, turn + 2, rig.now_ms)
+        rig.broker.tick(rig.now_ms)
+        if any(notice.command.is_response for notice in rig.broker.notices):
+            break
+    assert turn < 499

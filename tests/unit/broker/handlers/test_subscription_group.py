@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from regulus.broker.outcome import Hold
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import SubscriptionGroupList, encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -104,3 +105,19 @@ def test_a_deletion_is_answered_when_it_is_saved(rig):
     rig.broker.subscription_groups.find("Before", 0)
     outcome = rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"})
     assert outcome.change == rig.broker.settings.count > 0
+
+
+def group_list(names):
+    return json.dumps({"groupConfigList": [{"groupName": name, "retryMaxTimes": 16} for name in names]}).encode()
+
+
+def test_a_group_deleted_behind_a_list_stays_deleted(rig):
+    outcome = rig.handle(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+                         body=group_list([f"g{number}" for number in range(3_000)]))
+    assert isinstance(outcome, Hold)
+    deletion = rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g0", "cleanOffset": "true"})
+    assert isinstance(deletion, Hold)       # its turn comes behind the list's
+    while rig.broker.tick(rig.now_ms) == 0:
+        pass
+    assert rig.broker.subscription_groups.get("g1") is not None
+    assert rig.broker.subscription_groups.get("g0") is None

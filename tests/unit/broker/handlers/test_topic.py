@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regulus.broker.outcome import HOLD
+from regulus.broker.outcome import HOLD, Hold
 from regulus.model.topics import TopicConfig
 from regulus.wire.bodies import CreateTopicListRequestBody, KVTable
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -170,3 +170,44 @@ def test_a_topic_that_is_made_anew_between_the_steps_keeps_all_that_is_its_own(r
     assert "TopicA" in rig.broker.topics
     assert rig.store.max_offset("TopicA", 0) == 1
     assert rig.broker.consumer_offsets.query("G1", "TopicA", 0) == 1
+
+
+def create_topic(rig, name):
+    return rig.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {
+        "topic": name, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"})
+
+
+def test_clean_unused_keeps_a_topic_that_is_made_between_its_steps(rig):
+    create_topic(rig, "Gone")
+    rig.send("Gone", b"old")
+    rig.broker.topics.delete("Gone", rig.now_ms)        # as a kill between configuration and queues leaves it
+    assert isinstance(rig.handle(RequestCode.CLEAN_UNUSED_TOPIC), Hold)
+    assert create_topic(rig, "Gone").code == ResponseCode.SUCCESS
+    assert rig.send("Gone", b"acknowledged").code == ResponseCode.SUCCESS
+    while rig.broker.tick(rig.now_ms) == 0:
+        pass
+    assert b"acknowledged" in [each.body for each in rig.stored("Gone")]
+
+
+def test_an_attribute_set_while_a_list_is_made_stays(rig):
+    """The list says nothing of the attribute, and yet undoes what another operator was told is so."""
+    create_topic(rig, "t0")
+    listed = [{"topicName": f"t{number}", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6,
+               "topicFilterType": "SINGLE_TAG"} for number in range(3_000)]
+    assert isinstance(rig.handle(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+                                 body=json.dumps({"topicConfigList": listed}).encode()), Hold)
+    while len(rig.broker.long_answers):
+        rig.broker.tick(rig.now_ms)
+        if len(rig.broker.topics) and rig.broker.topics.get("t0").read_queue_nums == 1:
+            last = "FIFO" if rig.broker.topics.get("t0").attributes.get("message.type") == "NORMAL" else "NORMAL"
+            outcome = rig.handle(RequestCode.UPDATE_AND_CREATE_TOPIC, {
+                "topic": "t0", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+                "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+                "attributes": f"+message.type={last}"})
+            assert isinstance(outcome, Hold)    # its turn comes behind the list's
+            told = last
+            break
+    while rig.broker.tick(rig.now_ms) == 0:
+        pass
+    assert rig.broker.topics.get("t0").attributes.get("message.type") == told
