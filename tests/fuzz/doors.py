@@ -1,7 +1,7 @@
 """The doors: functions that take bytes as a stranger may send them, and read all that can be read of them.
 
-The first byte of an input chooses the door, by its place in DOORS; so a new one goes to the end. A door may raise what is
-in ALLOWED: bytes that are refused. Whatever else comes out is a finding.
+The first byte of an input chooses the door, by its place in DOORS; so a new one goes to the end. A door may raise what
+is in ALLOWED: bytes that are refused. Whatever else comes out is a finding.
 """
 
 from array import array
@@ -40,6 +40,7 @@ _DELAYS_MS = (1_000, 5_000)
 _RECORDS_MAX = 64
 _HASHES_MAX = 256
 _PARTS_MAX = 8
+_PLACES_MAX = 3
 _BETWEEN = b"\xff\xfe"          # the parts of an input that becomes several records
 _HEAD = Struct(">BBH")
 # A record up to its born host, its store timestamp, and from behind the store host to the body: see layout.
@@ -179,8 +180,28 @@ def properties(data: bytes) -> None:
 def records(data: bytes) -> None:
     """A piece of a log, or a pull answer's body, as it is."""
     _read_walked(data)
-    _read_columns(data)
+    _read_anywhere(data, data[:_PLACES_MAX])
+    with suppress(RecordError):
+        _read_columns(data)
     message_record.decode_all(data)
+
+
+def _read_anywhere(data: bytes, places: bytes) -> None:
+    """At places that need not be where a record begins: what consume queues and offsets say may be wrong."""
+    for position in (0, *places):
+        with suppress(RecordError):
+            message_record.decode(data, position, False)
+        with suppress(RecordError):
+            dispatch_request.request_at(data, position, len(data), True).properties()
+        with suppress(RecordError):
+            message_columns.read_fields(data, memoryview(array("q", [position])),
+                                        memoryview(array("q", bytes(8 * len(message_columns.FIELDS)))))
+        _read_named(data, position)
+
+
+def _read_named(data: bytes, position: int) -> None:
+    values: list[str | None] = [None] * len(_NAMES)
+    named_properties.read_named(memoryview(data), position, len(data), list(_NAMES), values)
 
 
 def made_input(flags: int, body: bytes, topic: bytes, texts: bytes) -> bytes:
@@ -226,9 +247,8 @@ def _read_columns(data: bytes) -> None:
     rows = message_columns.find_records(data, memoryview(found))
     positions = found[:rows]
     for position in positions:
-        values: list[str | None] = [None] * len(_NAMES)
-        named_properties.read_named(memoryview(data), position, len(data), list(_NAMES), values)
-        dispatch_request.request_at(data, position, len(data), True)
+        _read_named(data, position)
+        dispatch_request.request_at(data, position, len(data), True).properties()
     table = array("q", bytes(8 * rows * len(message_columns.FIELDS)))
     message_columns.read_fields(data, memoryview(positions), memoryview(table))
     columns = {name: table[number * rows:(number + 1) * rows] for number, name in enumerate(message_columns.FIELDS)}

@@ -24,6 +24,7 @@ START_LIMIT_S = 120
 """Seconds that a run may take besides: to start, and to read what it begins with."""
 
 _COVERAGE = re.compile(r"^#\d+\s+(\w+)\s+cov: (\d+)", re.MULTILINE)
+_FINDING = re.compile(r"Test unit written to (.+)$", re.MULTILINE)
 _FIGURE = re.compile(r"^stat::(\w+):\s+(\d+)", re.MULTILINE)
 
 
@@ -55,19 +56,18 @@ class Outcome:
 def fuzz(build: Build, seconds: int, corpus: Path | None = None, findings: Path = BUILD / "findings") -> Outcome:
     """One run, from the seeds and what is in `corpus`, where new inputs are kept. Ends at the first finding."""
     findings.mkdir(parents=True, exist_ok=True)
-    before = set(findings.iterdir())
     with tempfile.TemporaryDirectory(prefix="regulus-fuzz-") as home:
         seeds.write(Path(home, "seeds"))
-        kept = corpus or Path(home, "corpus")
+        kept = corpus.resolve() if corpus else Path(home, "corpus")
         kept.mkdir(parents=True, exist_ok=True)
         status, log = _run(build, [f"-max_total_time={seconds}", f"-artifact_prefix={findings}/", str(kept),
                                    str(Path(home, "seeds"))], seconds)
-    return _outcome(status, log, sorted(set(findings.iterdir()) - before))
+    return _outcome(status, log)
 
 
 def again(build: Build, finding: Path) -> tuple[int, str]:
     """Status and output of a run of one input."""
-    return _run(build, [str(finding)], INPUT_LIMIT_S)
+    return _run(build, [str(finding.resolve())], INPUT_LIMIT_S)
 
 
 def _run(build: Build, arguments: list[str], seconds: int) -> tuple[int, str]:
@@ -79,11 +79,12 @@ def _run(build: Build, arguments: list[str], seconds: int) -> tuple[int, str]:
     return result.returncode, result.stdout.decode(errors="replace")
 
 
-def _outcome(status: int, log: str, findings: list[Path]) -> Outcome:
+def _outcome(status: int, log: str) -> Outcome:
     coverage = [(word, int(count)) for word, count in _COVERAGE.findall(log)]
     figures = {name: int(value) for name, value in _FIGURE.findall(log)}
     return Outcome(
-        status=status, findings=findings, log=log, coverage=max((count for _, count in coverage), default=0),
+        status=status, findings=[Path(name) for name in _FINDING.findall(log)], log=log,
+        coverage=max((count for _, count in coverage), default=0),
         coverage_of_seeds=next((count for word, count in coverage if word == "INITED"), 0),
         executions=figures.get("number_of_executed_units", 0),
         executions_per_second=figures.get("average_exec_per_sec", 0), new_units=figures.get("new_units_added", 0))
