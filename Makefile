@@ -26,7 +26,7 @@ INTERPRETED ?= $(addprefix tests/,contract crash golden property \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop interop-long mutants attack \
-        sink-kills wheels clean
+        sink-kills fuzz wheels clean
 
 help:
 	@echo "make demo     real flights, each committed and applied once while relay, broker and consumer are killed, and the verdict"
@@ -34,6 +34,7 @@ help:
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
+	@echo "make fuzz     a fuzzer at the compiled parsers, under AddressSanitizer (FUZZ=\"--seconds 3600\")"
 	@echo "make sink-kills  kills around the Spark sink: driver, executors, broker (SINK_KILLS=\"1 2 3\", seeds)"
 	@echo "make interop  official RocketMQ clients, brokers and tools, Spark clusters, MariaDB (needs mvn, go, node)"
 	@echo "make interop-long  promotions, reads that move, two groups of brokers, RocketMQ 5 clients (needs cargo too)"
@@ -92,6 +93,10 @@ mutants: $(STAMP)
 
 attack: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m regulus.testing.attack --frames tests/golden/frames $(ATTACK)
+
+# It compiles a copy of its own, with clang.
+fuzz: $(STAMP)
+	PYTHONPATH=src $(PY) -m tests.fuzz $(FUZZ)
 
 sink-kills: compiled $(TEST_JAVA)/release
 	JAVA_HOME=$(TEST_JAVA) PYTHONPATH=$(COMPILED) REGULUS_SINK_SEEDS="$(SINK_KILLS)" \

@@ -265,32 +265,58 @@ def redis_server() -> tuple[Path, dict[str, str]]:
     return _server("redis-server", "Redis 7 or newer", ["redis-server"])
 
 
-def _server(program: str, what: str, debian_packages: list[str]) -> tuple[Path, dict[str, str]]:
-    """Of this machine where it has one; else Debian's packages with what they need, unpacked and not installed.
-    Raises ToolMissing where the machine is not Debian's."""
+def _server(program: str, what: str, packages: list[str]) -> tuple[Path, dict[str, str]]:
+    """Of this machine where it has one; else Debian's packages. Raises ToolMissing where they cannot be had."""
     installed = shutil.which(program) or shutil.which(program, path="/usr/sbin")
     if installed:
         return Path(installed).resolve().parents[1], {**os.environ}
+    return _debian_packages(program, what, packages)
+
+
+def _debian_packages(program: str, what: str, packages: list[str]) -> tuple[Path, dict[str, str]]:
+    """The directory `usr` of these packages with what they need, unpacked and not installed, and the environment of
+    their programs. Raises ToolMissing where the machine is not Debian's."""
     if not all(map(shutil.which, ("apt-get", "dpkg-deb"))):
-        raise ToolMissing(f"the interoperability tests need a server, and this machine has neither `{program}` nor "
+        raise ToolMissing(f"the interoperability tests need `{program}`, and this machine has neither that nor "
                           f"apt-get, which would fetch it: install {what}.")
 
     def make(directory: Path) -> None:
-        lists, packages = directory / "apt" / "lists", directory / "apt" / "archives"
-        for place in (lists, packages):
+        lists, archives = directory / "apt" / "lists", directory / "apt" / "archives"
+        for place in (lists, archives):
             (place / "partial").mkdir(parents=True)
         # With lists of its own, because those of the machine may be missing or old.
         apt = ["apt-get", "-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={directory / 'apt'}",
                "-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root", "-y"]
         _run([*apt, "update"], HERE)
-        _run([*apt, "--download-only", "--no-install-recommends", "install", *debian_packages], HERE)
-        for package in sorted(packages.glob("*.deb")):
+        _run([*apt, "--download-only", "--no-install-recommends", "install", *packages], HERE)
+        for package in sorted(archives.glob("*.deb")):
             _run(["dpkg-deb", "-x", str(package), str(directory)], HERE)
         shutil.rmtree(directory / "apt")
 
     directory = _made(program, [], make)
     libraries = ":".join(map(str, directory.glob("usr/lib/*-linux-gnu")))
     return directory / "usr", {**os.environ, "LD_LIBRARY_PATH": libraries}
+
+
+def clang16() -> tuple[Path, dict[str, str]]:
+    """The compiler for tests.fuzz, and its environment: this machine's, else Debian's. Raises ToolMissing."""
+    installed = shutil.which("clang-16")
+    if installed:
+        return Path(installed), {**os.environ}
+    packages = ["clang-16", "libclang-rt-16-dev"]
+    programs, environment = _debian_packages("clang-16", "clang 16 with its runtimes", packages)
+    return programs / "lib" / "llvm-16" / "bin" / "clang", environment
+
+
+def atheris() -> Path:
+    """A directory with the fuzzer for Python's extension modules, and the runtimes that it preloads."""
+    requirements = HERE.parent / "fuzz" / "requirements.txt"
+
+    def make(directory: Path) -> None:
+        _run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target",
+              str(directory), "-r", str(requirements)], HERE, {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+
+    return _made("atheris", [requirements], make)
 
 
 def make_clients5() -> None:
@@ -310,3 +336,5 @@ def make_everything() -> None:
     grpc_python()
     mariadb_server()
     redis_server()
+    clang16()
+    atheris()
