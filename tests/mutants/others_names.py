@@ -95,7 +95,8 @@ MUTANTS = (
            new="        broker.store.delete_topic(topic)\n", tests=("tests/unit/broker/handlers/test_topic.py",)),
     Mutant(name="all unused topics go from the disk in one step", path=_TOPIC,
            old="        yield\n        if topic not in broker.topics:\n            broker.store",
-           new="        yield from ()\n        if topic not in broker.topics:\n            broker.store", tests=_OF_STEPS),
+           new="        yield from ()\n        if topic not in broker.topics:\n            broker.store",
+           tests=_OF_STEPS),
     Mutant(name="a list of groups is made of what was there when it came", path=_GROUPS,
            old="begin(request, peer, _put_listed(request, named_body(request), broker, now_ms),\n"
                "                                     line=SETTINGS_LINE)",
