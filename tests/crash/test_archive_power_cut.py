@@ -32,23 +32,25 @@ def store(tmp_path: Path) -> Path:
 
 
 class Broker:
-    """Takes from its log what is archived, or so it was told."""
+    """Takes from its log what is archived, or so it was told, by the archive that told its identity."""
 
     message_delay_level = "1s 5s"
 
     def __init__(self, flushed_offset: int) -> None:
         self.flushed_offset = flushed_offset
         self.archived_offset = 0
+        self.identity = ""
 
     def begin(self, identity: str) -> None:
-        pass
+        self.identity = identity
 
     def archived(self, physical_offset: int, identity: str) -> None:
         self.archived_offset = physical_offset
 
 
-def checked(archive: Path, told: int) -> None:
-    """`told`: up to where the broker was told that its log is archived."""
+def checked(archive: Path, told: int, identity: str) -> None:
+    """`told`: up to where the broker was told that its log is archived, and in which archive."""
+    assert identity in ("", archive_files.identity_of(archive))
     if not (archive / archive_manifest.MANIFESTS).is_dir():
         assert told == 0
         return
@@ -68,7 +70,7 @@ def test_a_power_cut_at_any_step_takes_nothing_that_counts(store: Path, tmp_path
         def cut(step: str) -> None:
             for seed in SEEDS:
                 copy = power.crash(seed, tmp_path / f"after-{len(left)}")
-                checked(copy / "kept" / "archive", broker.archived_offset)
+                checked(copy / "kept" / "archive", broker.archived_offset, broker.identity)
                 left.append(copy)
 
         run_archive(LocalTasks(), config, "run", broker, None, cut)
@@ -83,13 +85,14 @@ def test_a_power_cut_at_any_step_takes_nothing_that_counts(store: Path, tmp_path
 def test_a_power_cut_while_small_ranges_are_put_together_takes_nothing(store: Path, tmp_path: Path) -> None:
     archive = tmp_path / "disk" / "archive"
     end = archive_store(store, archive, range_size=RANGE_SIZE).end
+    identity = archive_files.identity_of(archive)
     config = CompactConfig(archive_path=str(archive), range_size=1 << 20, keep_superseded_ms=0)
     cuts = 0
     with ForgetfulDisk(tmp_path / "disk", archive_files, archive_parquet) as power:
         def cut(step: str) -> None:
             nonlocal cuts
             for seed in SEEDS:
-                checked(power.crash(seed, tmp_path / f"after-{cuts}") / "archive", end)
+                checked(power.crash(seed, tmp_path / f"after-{cuts}") / "archive", end, identity)
                 cuts += 1
 
         for _ in range(2):

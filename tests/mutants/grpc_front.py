@@ -82,6 +82,8 @@ MUTANTS = (
     Mutant(name="a client id is everybody's", path="regulus/proxy/caller.py",
            old="        return self.user, self.client_id\n", new="        return \"\", self.client_id\n",
            tests=("tests/unit/proxy/test_clients.py",)),
+    Mutant(name="a receive that ends keeps others from being decided anew", path="regulus/proxy/service.py",
+           old="enumerate(list(self._receiving), 1)", new="enumerate(self._receiving, 1)", tests=_SERVICE),
     Mutant(name="a receive outlives the right to it", path="regulus/proxy/service.py",
            old="                receiving.refuse(error)\n", new="                pass\n",
            tests=("tests/unit/proxy/test_embedded.py",)),

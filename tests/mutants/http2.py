@@ -100,6 +100,8 @@ MUTANTS = (
     Mutant(name="what is inflated is not counted", path=_CALL,
            old="            self._hold(self._messages_size() + size)\n            await asyncio.sleep(0)\n",
            new="            await asyncio.sleep(0)\n", tests=_OF_CALL),
+    Mutant(name="what is inflated is not counted while its method has it", path=_CALL,
+           old="        if self._request is message:\n            self._request = whole\n", new="", tests=_OF_CALL),
     Mutant(name="a call that is no more is counted while it is inflated", path=_CALL,
            old="        if self.is_closed:      # while one of them was inflated\n", new="        if False:\n",
            tests=_OF_CALL),

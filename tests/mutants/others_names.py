@@ -23,6 +23,8 @@ _TOPIC = "regulus/broker/handlers/topic.py"
 _GROUPS = "regulus/broker/handlers/subscription_group.py"
 _OF_GROUPS = ("tests/unit/broker/handlers/test_subscription_group.py",)
 _OF_STEPS = ("tests/unit/broker/test_steps.py",)
+_OF_POWER_CUTS = ("tests/crash/test_archive_power_cut.py::test_a_power_cut_at_any_step_takes_nothing_that_counts",)
+_OF_SETTINGS = ("tests/unit/broker/test_settings_changes.py",)
 
 MUTANTS = (
     Mutant(name="any producer of the group is asked for others' transactions", path=_TRANSACTIONS,
@@ -46,6 +48,14 @@ MUTANTS = (
            old="if not user or not kept_until_ms:", new="if True:", tests=_OF_CLIENTS),
     Mutant(name="one connection has any number of ids kept", path=_CLIENTS,
            old="self._ids.leave(before, 0)", new="self._ids.leave(before, CLIENT_EXPIRY_MS)", tests=_OF_CLIENTS),
+    Mutant(name="a stranger who leaves takes an id along", path=_CLIENTS,
+           old="if channels is None or client.channel not in channels:\n            return\n"
+               "        del channels[client.channel]",
+           new="if channels is None:\n            return\n        channels.pop(client.channel, None)",
+           tests=_OF_CLIENTS),
+    Mutant(name="a connection that has another user keeps the ids of the one before", path=_CLIENTS,
+           old="(before.client_id, before.user) != (client.client_id, client.user)",
+           new="before.client_id != client.client_id", tests=_OF_CLIENTS),
     Mutant(name="one user has any number of ids kept", path=_CLIENTS,
            old="        if len(kept) > IDS_KEPT_MAX:", new="        if len(kept) > 1 << 30:", tests=_OF_CLIENTS),
     Mutant(name="an id is kept for good", path=_CLIENTS, old="        self._ids.tick(steady_ms)\n", new="",
@@ -67,6 +77,8 @@ MUTANTS = (
     Mutant(name="what is held is answered before it is decided anew", path=_HELD,
            old="if guard.rules is self._rules and held.sequence >= self._decided_from:",
            new="if True:", tests=_OF_HELD),
+    Mutant(name="what has left is decided anew", path=_HELD, old="if not held.is_gone and (", new="if (",
+           tests=_OF_HELD),
     Mutant(name="a part of what is held is decided anew", path=_HELD,
            old="self._undecided = deque(self._held_requests.all())",
            new="self._undecided = deque(self._held_requests.all()[:DECIDED_MAX])", tests=_OF_HELD),
@@ -90,6 +102,23 @@ MUTANTS = (
            new="archive_files.make_identity(archive, run)", tests=("tests/unit/pipeline/test_archive_gate.py",)),
     Mutant(name="an address is a folder", path="regulus/model/local_path.py", old="if not _SCHEME.match(text):",
            new="if True:", tests=("tests/unit/model/test_local_path.py",)),
+    Mutant(name="an identity that is damaged is made anew", path="regulus/pipeline/archive_files.py",
+           old="    if not re.fullmatch(", new="    if text and not re.fullmatch(",
+           tests=("tests/unit/pipeline/test_archive_files.py",)),
+    Mutant(name="a power cut takes an identity that was told", path="regulus/pipeline/archive_files.py",
+           old="        draft.replace(archive / IDENTITY)\n        _sync_folder(archive)\n",
+           new="        draft.replace(archive / IDENTITY)\n",
+           tests=_OF_POWER_CUTS),
+    Mutant(name="a topic that is deleted leaves what was popped again of it", path=_TOPIC,
+           old="(receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group))",
+           new="(receipt_handle.retry_topic_v1(topic, group),)", tests=("tests/unit/broker/handlers/test_topic.py",)),
+    Mutant(name="a long list of topics is answered before it is saved", path=_TOPIC,
+           old="        broker.topics.put_all(changed, now_ms)\n    broker.settings.use_all()\n",
+           new="        broker.topics.put_all(changed, now_ms)\n", tests=_OF_SETTINGS),
+    Mutant(name="a long list of groups is answered before it is saved",
+           path="regulus/broker/handlers/subscription_group.py",
+           old="        groups.put(config, now_ms)\n    broker.settings.use_all()\n",
+           new="        groups.put(config, now_ms)\n", tests=_OF_SETTINGS),
     Mutant(name="a topic made anew is cleaned away", path=_TOPIC,
            old="        if topic not in broker.topics:\n            broker.store.delete_topic(topic)\n",
            new="        broker.store.delete_topic(topic)\n", tests=("tests/unit/broker/handlers/test_topic.py",)),

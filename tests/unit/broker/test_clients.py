@@ -301,6 +301,34 @@ def test_who_comes_first_with_an_id_locks_nobody_out():
     assert clients.find_client("X").channel == 1
 
 
+@pytest.mark.parametrize("user", ["mallory", ""])
+def test_a_stranger_who_leaves_takes_no_id_along(user):
+    """Not while its client starts anew, and not later, when what is kept of the stranger ends."""
+    clients = Clients()
+    clients.register_producer("P", client_of("alice", 1))
+    clients.channel_closed(1)
+    clients.register_producer("P", client_of(user, 2))
+    clients.tick(1_000)
+    clients.channel_closed(2)
+    clients.register_producer("P", client_of("mallory", 3, heard_ms=130_000))
+    assert clients.find_client("X") is None
+    clients.register_producer("P", client_of("alice", 4, heard_ms=130_000))
+    clients.tick(1_000 + CLIENT_EXPIRY_MS + EXPIRY_SCAN_MS)
+    clients.register_producer("P", client_of("mallory", 5, heard_ms=140_000))
+    assert clients.find_client("X").channel == 4
+
+
+def test_a_connection_that_has_another_user_has_his_ids():
+    clients = Clients()
+    clients.register_producer("P", client_of("alice", 1))
+    clients.register_producer("P", client_of("bob", 1))
+    assert clients.find_client("X").user == "bob"
+    assert clients.faults.take() == {}
+    clients.register_producer("P", client_of("alice", 2))
+    assert clients.find_client("X").channel == 1
+    assert list(clients.faults.take()) == [STRANGERS]
+
+
 def test_a_user_has_so_many_ids_kept_and_no_more():
     clients = Clients()
     for number in range(IDS_KEPT_MAX + 1):

@@ -118,3 +118,14 @@ def test_one_whose_connection_has_closed_meanwhile_is_passed_by(world):
     world.held_requests.drop_channel(1)
     assert world.access.tick(world.guard) is None
     assert (world.asked, world.told()) == ([], [])
+
+
+def test_one_that_leaves_while_others_are_decided_is_passed_by(world):
+    for number in range(DECIDED_MAX + 1):
+        world.hold(number, "mallory")
+    world.change("mallory")
+    assert world.access.tick(world.guard) == 0
+    world.told()
+    world.held_requests.drop_channel(DECIDED_MAX)
+    assert world.access.tick(world.guard) is None
+    assert (len(world.asked), world.told(), len(world.held_requests)) == (DECIDED_MAX, [], 0)

@@ -192,8 +192,8 @@ def test_each_field_of_a_receipt_counts(changed, code, order):
 
 
 @pytest.mark.parametrize("order", [False, True])
-@pytest.mark.parametrize("changed", [{"rq": 5}, {"it": 29_999}, {"it": 30_001}, {"r": "1"}, {"pt": NOW + 1}, {"q": 1},
-                                     {"so": 1, "b": "AQ=="}], ids=str)
+@pytest.mark.parametrize("changed", [{"rq": 5}, {"it": 29_999}, {"it": 30_001}, {"r": "1"}, {"r": "x"}, {"pt": NOW + 1},
+                                     {"q": 1}, {"so": 1, "b": "AQ=="}], ids=str)
 def test_each_field_of_a_receipt_in_a_batch_counts(changed, order):
     rig = Rig()
     rig.send("a")

@@ -5,20 +5,25 @@ import pytest
 from regulus.broker import request_table
 from regulus.broker.outcome import FirmReply, ReplyWhenSaved
 from regulus.model.store_rules import FlushDiskType
-from regulus.model.topics import SubscriptionGroupConfig
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers import ChangeMessageInvisibletimeRequest, PopMessageRequest
+from regulus.wire.headers import (
+    ChangeMessageInvisibletimeRequest,
+    DeleteSubscriptiongroupRequest,
+    DeleteTopicInBrokerRequest,
+    PopMessageRequest,
+)
 from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import NOW, PEER, Rig, bodies
 
 
-def give_back(rig: Rig, handle: ReceiptHandle) -> int:
+def give_back(rig: Rig, handle: ReceiptHandle, invisible: int = 0) -> int:
     topic = "T" if handle.retry == "0" else "%RETRY%G_T"
     return rig.ask(Code.CHANGE_MESSAGE_INVISIBLETIME, ChangeMessageInvisibletimeRequest(
         consumer_group="G", topic=topic, queue_id=handle.queue_id, extra_info=encode(handle),
-        offset=handle.queue_offset, invisible_time=0, suspend=True).ext()).code
+        offset=handle.queue_offset, invisible_time=invisible, suspend=True).ext()).code
 
 
 def pop_request(rig: Rig, poll: int = 0, **fields: object) -> RemotingCommand:
@@ -47,6 +52,18 @@ def test_what_is_given_back_comes_at_once_and_was_not_delivered():
     assert bodies(popped) == ["a", "b"]
     rig.run_to(rig.now_ms + 31_000)
     assert [message.body for message in rig.shown("%DLQ%G")] == [b"a", b"b"]       # those were handed out
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_what_is_suspended_for_a_time_was_delivered_and_comes_at_its_time(order):
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=order)
+    assert give_back(rig, handle, 60_000) == 0
+    rig.run_to(NOW + 59_000)
+    assert rig.pop(order=order) == []
+    rig.run_to(NOW + 62_000)
+    assert bodies(rig.pop(order=order)) == ["a"]
 
 
 def test_a_delivery_before_still_counts():
@@ -84,6 +101,43 @@ def test_a_message_that_was_acknowledged_is_not_given_back_nor_one_that_was_neve
     assert give_back(rig, second) == 0
     rig.ack(second)         # it was faster than the tick
     rig.run_to(NOW + 40_000)
+    assert rig.pop() == []
+
+
+def test_what_is_acknowledged_before_the_tick_does_not_come_again_though_others_of_its_pop_are_out():
+    rig = Rig()
+    rig.send("a", "b")
+    (_, first), _ = rig.pop()
+    assert give_back(rig, first) == 0
+    rig.ack(first)
+    rig.run_to(NOW + 31_500)
+    assert bodies(rig.pop()) == ["b"]
+
+
+def test_a_group_that_is_deleted_before_the_tick_gets_back_nothing_when_it_is_made_anew():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    assert give_back(rig, handle) == 0
+    rig.now_ms += 1
+    rig.ask(Code.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptiongroupRequest(group_name="G", clean_offset=True).ext())
+    assert bodies(rig.pop()) == ["a"]
+    rig.run_to(NOW + 1_000)
+    assert rig.pop() == []
+
+
+def test_a_topic_that_is_made_anew_before_the_tick_has_nothing_of_the_old_one_given_back():
+    """What has the place now was never popped."""
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop()
+    assert give_back(rig, handle) == 0
+    rig.now_ms += 1
+    rig.ask(Code.DELETE_TOPIC_IN_BROKER, DeleteTopicInBrokerRequest(topic="T").ext())
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2), rig.now_ms)
+    rig.send("b")
+    rig.run_to(NOW + 1_000)
+    assert bodies(rig.pop()) == ["b"]
     assert rig.pop() == []
 
 
@@ -126,6 +180,16 @@ def test_in_order_what_is_given_back_frees_its_queue_and_was_not_out():
     rig.run_to(NOW + 31_000)
     answer = rig.ask(Code.POP_MESSAGE, pop_request(rig, order=True).ext)
     assert answer.ext["orderCountInfo"].endswith("0 0 1")       # which was handed out once
+
+
+def test_in_order_who_was_late_gives_back_nothing_of_the_pop_behind_it():
+    rig = Rig()
+    rig.send("a")
+    ((_, late),) = rig.pop(order=True)
+    rig.run_to(NOW + 31_000)
+    assert bodies(rig.pop(order=True)) == ["a"]
+    give_back(rig, late)
+    assert rig.pop(order=True) == []
 
 
 def test_in_order_an_attempt_of_which_all_was_given_back_is_another_one_when_it_is_repeated():

@@ -1,8 +1,11 @@
 """Which answers wait for topics and groups to be saved."""
 
+import json
+
 import pytest
 
-from regulus.broker.outcome import Outcome, Reply, ReplyWhenSaved
+from regulus.broker.handlers.stepped import MEMBERS_A_STEP
+from regulus.broker.outcome import HOLD, Outcome, Reply, ReplyWhenSaved
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -51,6 +54,29 @@ def test_a_change_waits_and_so_does_the_same_asked_again(kept, code, ext, body):
     assert waits_for(kept.handle(code, ext, body)) == first
     saved(kept)
     assert waits_for(kept.handle(code, ext, body)) == 0
+
+
+@pytest.mark.parametrize(("code", "key", "name"), [
+    (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, "topicConfigList", "topicName"),
+    (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, "groupConfigList", "groupName"),
+])
+def test_so_does_what_takes_many_steps(kept, code, key, name):
+    body = json.dumps({key: [{name: f"N{number}"} for number in range(MEMBERS_A_STEP + 1)]}).encode()
+
+    def change() -> int:
+        """For which the answer waits."""
+        assert kept.handle(code, {}, body) is HOLD
+        while kept.broker.long_answers.tick() is not None:
+            pass
+        notice = kept.broker.notices.pop()
+        assert notice.command.code == ResponseCode.SUCCESS
+        return notice.change
+
+    first = change()
+    assert first == kept.broker.settings.count > 0
+    assert change() == first
+    saved(kept)
+    assert change() == 0
 
 
 def test_whoever_changes_nothing_does_not_wait(kept):

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import ArchiveLocked
+from regulus.errors import ArchiveFailed, ArchiveLocked
 from regulus.pipeline import archive_files
 from regulus.pipeline.archive_files import ArchiveLock, remove, sweep, verify
 from regulus.spark import archive_manifest
@@ -24,6 +24,17 @@ def test_a_lock_is_free_again_when_its_holder_is_done(tmp_path):
             pass
     with ArchiveLock(tmp_path, "second"):
         pass
+
+
+@pytest.mark.parametrize("damaged", ["", "\n", "0" * 31, "0" * 33, "prod\n"])
+def test_an_identity_that_is_damaged_is_not_made_anew(tmp_path, damaged):
+    """The broker trusts the one that it was."""
+    assert archive_files.identity_of(tmp_path) == ""
+    identity = archive_files.make_identity(tmp_path, "run")
+    assert archive_files.identity_of(tmp_path) == identity
+    (tmp_path / "_identity").write_text(damaged)
+    with pytest.raises(ArchiveFailed, match="bring it back from a backup"):
+        archive_files.identity_of(tmp_path)
 
 
 def test_only_what_no_manifest_names_is_swept(archive):

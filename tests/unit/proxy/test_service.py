@@ -11,7 +11,7 @@ from regulus.errors import CallRefused
 from regulus.model import message_properties
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
-from regulus.proxy import caller
+from regulus.proxy import caller, service
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.server import ProxyServer
 from regulus.proxy.service import _Receiving
@@ -695,3 +695,24 @@ async def test_a_receive_that_its_client_ends_as_it_is_refused_just_ends(is_ende
     if is_ended_by_client:
         task.cancel()
     assert await task is not is_ended_by_client
+
+
+async def test_receives_that_end_while_others_are_decided_anew_keep_none_from_it(
+        front: ProxyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "CHECKED_A_STEP", 1)
+    receiving = front._service._receiving
+    asked: list[str] = []
+
+    class Access:
+        def check(self, method: str, request: Any, caller: caller.Caller) -> str:
+            asked.append(request)
+            raise CallRefused(Code.UNAUTHORIZED, "no")
+
+    monkeypatch.setattr(front._service, "_access", Access())
+    for name in ("first", "second", "third"):
+        receiving[_Receiving(name, caller.Caller(), None)] = None
+    deciding = asyncio.ensure_future(front._service.decide_anew())
+    await asyncio.sleep(0)
+    receiving.clear()
+    await deciding
+    assert asked == ["first", "second", "third"]

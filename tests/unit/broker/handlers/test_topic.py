@@ -156,6 +156,18 @@ def test_a_topic_goes_in_the_first_step_and_without_a_look_at_other_queues(rig, 
     assert "%RETRY%G7_TopicA" not in rig.broker.topics
 
 
+@pytest.mark.parametrize("retry", ["%RETRY%G_TopicA", "%RETRY%G+TopicA"])
+def test_what_was_popped_again_of_a_topic_goes_with_it(rig, retry):
+    rig.send("TopicA")
+    rig.broker.consumer_offsets.commit("G", "TopicA", 0, 1)
+    rig.broker.topics.create_if_absent(retry, 1, 0)
+    rig.send(retry)
+    assert rig.handle(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}) is HOLD
+    assert rig.late_answer().code == ResponseCode.SUCCESS
+    assert retry not in rig.broker.topics
+    assert rig.store.queue_ids(retry) == []
+
+
 def test_a_topic_that_is_made_anew_between_the_steps_keeps_all_that_is_its_own(rig):
     rig.send("TopicA")
     for number in range(20):

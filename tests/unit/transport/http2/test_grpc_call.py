@@ -11,7 +11,7 @@ import pytest
 from regulus.transport.http2 import grpc_call
 from regulus.transport.http2.stream import STREAM_WINDOW
 from regulus.wire.http2 import frames
-from regulus.wire.http2.grpc_messages import STEP_SIZE, Packed, framed
+from regulus.wire.http2.grpc_messages import STEP_SIZE, Message, Packed, framed
 from tests.unit.transport.http2.peers import PACKED_MAX, Peer, become, connected, is_at_rest, served
 
 WINDOW = h2.settings.SettingCodes.INITIAL_WINDOW_SIZE
@@ -95,6 +95,25 @@ async def test_a_message_is_counted_as_what_it_becomes(methods, method, size):
             peer.h2.end_stream(stream)
             peer.flush()
         assert (await peer.answer(stream))[0] == "8"
+        await become(lambda: is_at_rest(server))
+
+
+async def test_what_a_message_became_counts_as_long_as_its_method_has_it(methods):
+    held = []
+
+    async def look(data: Message, call: grpc_call.GrpcCall) -> bytes:
+        whole = await call.unpacked(data, PACKED_MAX)
+        held.append(call.held)
+        return whole[:1]
+
+    methods.echo = look
+    async with served(methods) as server, connected(server) as peer:
+        stream = peer.begin("Echo", ("grpc-encoding", "deflate"))
+        await say(peer, stream, packed(bytes(500_000)))
+        peer.h2.end_stream(stream)
+        peer.flush()
+        assert await peer.answer(stream) == ("0", [b"\0"])
+        assert held[0] > 500_000
         await become(lambda: is_at_rest(server))
 
 
