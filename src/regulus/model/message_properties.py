@@ -69,10 +69,10 @@ SET_BACKS = "SET_BACKS"
 """Ours: the number of the last set-back of the consumer offset that a pop moved; -1 of what moved none."""
 
 TOPIC_EPOCH = "TOPIC_EPOCH"
+"""Ours: which topic of its name a pop was of."""
 
 GROUP_REMOVED = "GROUP_REMOVED"
 """Ours: the number of the last deletion of its group that a pop knew, if there was one."""
-"""Ours: which topic of its name a pop was of."""
 
 # Under private names these two may be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR
