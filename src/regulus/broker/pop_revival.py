@@ -165,11 +165,14 @@ class PopRevival:
                     self.happenings.note(DAMAGED, queue.fault)
         return 0 if is_behind or room <= 0 else POLL_MS
 
-    def give_back(self, flight: Flight, offset: int) -> None:
-        """A message of a pop reached nobody: soon it is there for others, as often tried as before."""
-        if len(self._given_back) < GIVEN_BACK_MAX:
-            self._given_back.append((flight, offset))
-            self.is_hurried = True
+    def give_back(self, flight: Flight, offset: int) -> bool:
+        """A message of a pop reached nobody: soon it is there for others, as often tried as before. False where too
+        many wait for that: it comes at its time."""
+        if len(self._given_back) >= GIVEN_BACK_MAX:
+            return False
+        self._given_back.append((flight, offset))
+        self.is_hurried = True
+        return True
 
     def lower_done(self, now_ms: int) -> None:
         """At a start: of a log that was cut, no more is done than it has. What is done is the last one, where others'

@@ -104,8 +104,9 @@ def test_what_waits_to_be_given_back_is_bounded(monkeypatch):
     monkeypatch.setattr("regulus.broker.pop_revival.GIVEN_BACK_MAX", 1)
     rig = Rig()
     rig.send("a", "b")
-    for _, handle in rig.pop():
-        assert give_back(rig, handle) == 0
+    (_, first), (_, second) = rig.pop()
+    assert give_back(rig, first) == 0
+    assert give_back(rig, second) == ResponseCode.SYSTEM_BUSY
     rig.run_to(NOW + 10)
     assert bodies(rig.pop()) == ["a"]
 
@@ -137,6 +138,31 @@ def test_in_order_an_attempt_of_which_all_was_given_back_is_another_one_when_it_
     rig.run_to(NOW + 31_000)
     answer = rig.ask(Code.POP_MESSAGE, pop_request(rig, order=True, attempt_id="two").ext)
     assert answer.ext["orderCountInfo"].endswith("0 0 1")
+
+
+def test_in_order_a_receipt_that_counts_no_more_gives_nothing_back():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=True)
+    assert rig.change(handle, 60_000).code == 0         # from here on another receipt counts
+    assert give_back(rig, handle) == ResponseCode.NO_MESSAGE
+    assert rig.pop(order=True) == []
+
+
+def test_in_order_a_receipt_with_another_time_gives_nothing_back():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=True)
+    assert give_back(rig, handle._replace(invisible_time=1)) == ResponseCode.NO_MESSAGE
+    assert rig.pop(order=True) == []
+
+
+def test_in_order_giving_back_what_is_not_out_is_no_success():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=True)
+    assert rig.ack(handle).code == 0
+    assert give_back(rig, handle) == ResponseCode.NO_MESSAGE
 
 
 def test_a_poll_that_is_withdrawn_takes_nothing():

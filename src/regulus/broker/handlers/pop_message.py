@@ -243,7 +243,7 @@ class _Pop:
     def give_back(self, now_ms: int) -> None:
         """The last answer reached nobody."""
         for key, offsets in self._handed:
-            self._broker.give_back(key, offsets, self._revive_queue_id, now_ms)
+            self._broker.give_back(key, offsets, self._revive_queue_id, self._header.invisible_time, now_ms)
 
     def _pop_topic(self, chance: int) -> None:
         if self._header.queue_id >= 0:
