@@ -219,9 +219,11 @@ def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, 
 
 def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes, is_counted: bool) -> MessageExt:
     """The copy that is popped next, of a message that was popped then and not acknowledged; it counts as a delivery
-    unless the message reached nobody."""
+    unless the message reached nobody, which is counted for itself."""
     properties = dict(message.properties)
     if message.reconsume_times == 0 or names.FIRST_POP_TIME not in properties:
         properties[names.FIRST_POP_TIME] = str(pop_time)
+    if not is_counted:
+        properties[names.GIVEN_BACK] = str(max(0, names.number(properties.get(names.GIVEN_BACK))) + 1)
     return MessageExt(retry_topic, message.body, properties, 0, message.flag, message.sys_flag, message.born_timestamp,
                       host, host, message.reconsume_times + is_counted)

@@ -74,6 +74,9 @@ TOPIC_EPOCH = "TOPIC_EPOCH"
 GROUP_REMOVED = "GROUP_REMOVED"
 """Ours: the number of the last deletion of its group that a pop knew, if there was one."""
 
+GIVEN_BACK = "GIVEN_BACK"
+"""Ours: how often a message was popped, reached nobody, and was not counted as delivered."""
+
 # Under private names these two may be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR
 _PROPERTY_END = PROPERTY_SEPARATOR
