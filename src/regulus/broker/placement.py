@@ -185,8 +185,8 @@ def parked_again(parked: MessageExt, level: int) -> MessageExt:
 def retry_copy(failed: MessageExt, group: str, queue_id: int, level: int, store_host: bytes) -> MessageExt:
     """The copy for one more try after `level`; it still has to be placed, which parks it."""
     properties = _failed_properties(failed)
-    properties[names.DELAY_TIME_LEVEL] = str(level)
     properties.pop(names.FIRST_POP_TIME, None)      # or it would be one that was popped, see PoppedRetries
+    properties[names.DELAY_TIME_LEVEL] = str(level)
     return _copy(failed, topics.retry_topic(group), queue_id, properties, failed.reconsume_times + 1, store_host)
 
 
