@@ -9,6 +9,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.sql_expression import compile_condition
 from regulus.broker.sql_parts import Condition
 from regulus.errors import HeaderError
+from regulus.model import message_properties as names
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.bodies.subscription_data import SQL92, TAG
@@ -29,6 +30,21 @@ class ConditionFilter(Filter):
 
     def matches(self, values: list[str | None]) -> bool:
         return self._condition.takes(values)
+
+
+class PoppedRetries(Filter):
+    """What another filter takes of a retry topic, without what a consumer that pulls sent back there: that may be of
+    another group, whose retry topic has the same name. What was popped says so; a client may send what says nothing."""
+
+    def __init__(self, wanted: Filter) -> None:
+        super().__init__(wanted.tags_codes, True, wanted.weight,
+                         (*[name.decode() for name in wanted.names], names.RETRY_TOPIC, names.FIRST_POP_TIME))
+        self._wanted = wanted
+
+    def matches(self, values: list[str | None]) -> bool:
+        count = len(self._wanted.names)
+        was_popped = values[count] is None or values[count + 1] is not None
+        return was_popped and self._wanted.matches(values[:count])
 
 
 def not_served(expression_type: str | None, config: BrokerConfig) -> str:

@@ -185,6 +185,7 @@ def parked_again(parked: MessageExt, level: int) -> MessageExt:
 def retry_copy(failed: MessageExt, group: str, queue_id: int, level: int, store_host: bytes) -> MessageExt:
     """The copy for one more try after `level`; it still has to be placed, which parks it."""
     properties = _failed_properties(failed)
+    properties.pop(names.FIRST_POP_TIME, None)      # or it would be one that was popped, see PoppedRetries
     properties[names.DELAY_TIME_LEVEL] = str(level)
     return _copy(failed, topics.retry_topic(group), queue_id, properties, failed.reconsume_times + 1, store_host)
 
@@ -219,9 +220,11 @@ def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, 
 
 def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes, is_counted: bool) -> MessageExt:
     """The copy that is popped next, of a message that was popped then and not acknowledged; it counts as a delivery
-    unless the message reached nobody."""
+    unless the message reached nobody, which is counted for itself."""
     properties = dict(message.properties)
     if message.reconsume_times == 0 or names.FIRST_POP_TIME not in properties:
         properties[names.FIRST_POP_TIME] = str(pop_time)
+    if not is_counted:
+        properties[names.GIVEN_BACK] = str(max(0, names.number(properties.get(names.GIVEN_BACK))) + 1)
     return MessageExt(retry_topic, message.body, properties, 0, message.flag, message.sys_flag, message.born_timestamp,
                       host, host, message.reconsume_times + is_counted)

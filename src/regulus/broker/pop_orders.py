@@ -147,11 +147,13 @@ class PopOrders:
         self._changed(f"{topic}@{group}", order)
         return True
 
-    def give_back(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, now_ms: int) -> bool:
-        """A message that is out reached nobody: it is visible from now on, and out once less. False for one that is
-        not out."""
+    def give_back(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int,
+                  now_ms: int) -> bool:
+        """A message that is out until `told_ms`, as its receipt says, reached nobody: it is visible from now on, and
+        out once less. False for one that is not out."""
         order = self._order(topic, group, queue_id)
-        if order is None or order.pop_time != pop_time or not order.is_out(offset, now_ms):
+        if order is None or order.pop_time != pop_time or not order.is_out(offset, now_ms) \
+                or order.visible_ms(offset) != told_ms:
             return False
         order.visible_at[offset] = now_ms
         order.counts[offset] = order.counts.get(offset, 0) - 1      # the next pop counts one more

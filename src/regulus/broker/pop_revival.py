@@ -12,7 +12,8 @@ Of a queue that has more checkpoints than are kept here, the rest is passed over
 none of these is due any more, it is read again from the first that was not kept.
 
 What was popped and reached nobody is given back before its time: a copy that counts no delivery goes to the retry
-topic, and an ack of the pop's own message to the log. A kill in between leaves it to its time, when it counts.
+topic, and an ack of the pop's own message to the log. A kill in between leaves it to its time, when it counts. One that
+is given back again and again counts from some time on, too.
 
 The consumer offset of REVIVE_GROUP says, as RocketMQ has it, which record of a queue was done last; all before it are.
 
@@ -59,6 +60,8 @@ PENDING_MAX = 20_000
 POLL_MS = 100
 GIVEN_BACK_MAX = 10_000
 """Messages that wait to be given back; more of them come at their time, and count."""
+GIVEN_BACK_TIMES_MAX = 16
+"""Of one message, uncounted. Each time writes it anew, so from then on it counts, and is a dead letter in the end."""
 PUT_AGAIN_MS = (10_000, 20_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
                 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000)
 """How long what cannot be revived waits once more, by how often it did. Source: ckRewriteIntervalsInSeconds."""
@@ -165,11 +168,14 @@ class PopRevival:
                     self.happenings.note(DAMAGED, queue.fault)
         return 0 if is_behind or room <= 0 else POLL_MS
 
-    def give_back(self, flight: Flight, offset: int) -> None:
-        """A message of a pop reached nobody: soon it is there for others, as often tried as before."""
-        if len(self._given_back) < GIVEN_BACK_MAX:
-            self._given_back.append((flight, offset))
-            self.is_hurried = True
+    def give_back(self, flight: Flight, offset: int) -> bool:
+        """A message of a pop reached nobody: soon it is there for others, as often tried as before. False where too
+        many wait for that: it comes at its time."""
+        if len(self._given_back) >= GIVEN_BACK_MAX:
+            return False
+        self._given_back.append((flight, offset))
+        self.is_hurried = True
+        return True
 
     def lower_done(self, now_ms: int) -> None:
         """At a start: of a log that was cut, no more is done than it has. What is done is the last one, where others'
@@ -205,7 +211,8 @@ class PopRevival:
     def _give_one_back(self, flight: Flight, offset: int, host: bytes, now_ms: int, is_v2: bool) -> bool:
         """False when the store takes nothing now. What cannot be given back comes at its time."""
         key = flight.checkpoint.key
-        if self._groups.get(key.group) is None or self.is_of_deleted_group(flight.checkpoint) \
+        group = self._groups.get(key.group)
+        if group is None or self.is_of_deleted_group(flight.checkpoint) \
                 or self._flights.find(key) is not flight or not flight.is_out(offset):
             return True
         try:
@@ -216,7 +223,10 @@ class PopRevival:
             return True
         if message is None or self._is_of_another_topic(message, flight.checkpoint):
             return True
-        copy = self._next_try(message, key, host, now_ms, is_v2, is_counted=False)
+        if names.number(message.properties.get(names.GIVEN_BACK)) >= GIVEN_BACK_TIMES_MAX:
+            copy: MessageExt | None = next(self._copies(message, key, group, host, now_ms, is_v2))
+        else:
+            copy = self._next_try(message, key, host, now_ms, is_v2, is_counted=False)
         if copy is None:
             return True
         if copy.topic in self._topics.unsaved:

@@ -259,14 +259,18 @@ class BrokerState:
                 self.consumer_offsets.commit(group, topic, queue_id, self.store.known_max_offset(topic, queue_id),
                                              now_ms)
 
-    def give_back(self, key: CheckpointKey, offsets: Iterable[int], revive_queue_id: int, now_ms: int) -> None:
-        """Messages of a pop reached nobody: others get them soon, as messages that were not delivered this time."""
+    def give_back(self, key: CheckpointKey, offsets: Iterable[int], revive_queue_id: int, invisible_time: int,
+                  now_ms: int) -> bool:
+        """Messages of a pop reached nobody: others get them soon, as messages that were not delivered this time. False
+        where one of them is not given back. `revive_queue_id` and `invisible_time` are as its receipt says."""
         if revive_queue_id == ORDER_REVIVE_QUEUE_ID:
-            for offset in offsets:
-                self.pop_orders.give_back(key.topic, key.group, key.queue_id, offset, key.pop_time, now_ms)
-        elif (flight := self.pop_flights.find(key)) is not None:
-            for offset in offsets:
-                self.pop_revival.give_back(flight, offset)
+            told_ms = key.pop_time + invisible_time
+            given = [self.pop_orders.give_back(key.topic, key.group, key.queue_id, offset, key.pop_time, told_ms,
+                                               now_ms) for offset in offsets]
+        else:
+            flight = self.pop_flights.find(key)
+            given = [flight is not None and self.pop_revival.give_back(flight, offset) for offset in offsets]
+        return all(given)
 
     @property
     def wants_tick(self) -> bool:

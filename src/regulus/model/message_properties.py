@@ -69,10 +69,13 @@ SET_BACKS = "SET_BACKS"
 """Ours: the number of the last set-back of the consumer offset that a pop moved; -1 of what moved none."""
 
 TOPIC_EPOCH = "TOPIC_EPOCH"
+"""Ours: which topic of its name a pop was of."""
 
 GROUP_REMOVED = "GROUP_REMOVED"
 """Ours: the number of the last deletion of its group that a pop knew, if there was one."""
-"""Ours: which topic of its name a pop was of."""
+
+GIVEN_BACK = "GIVEN_BACK"
+"""Ours: how often a message was popped, reached nobody, and was not counted as delivered."""
 
 # Under private names these two may be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR

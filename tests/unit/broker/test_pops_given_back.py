@@ -4,6 +4,8 @@ import pytest
 
 from regulus.broker import request_table
 from regulus.broker.outcome import FirmReply, ReplyWhenSaved
+from regulus.broker.pop_revival import GIVEN_BACK_TIMES_MAX
+from regulus.model.message import MessageExt
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import RequestCode as Code
@@ -16,7 +18,7 @@ from regulus.wire.headers import (
 )
 from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
-from tests.unit.broker.pop_rig import NOW, PEER, Rig, bodies
+from tests.unit.broker.pop_rig import HOST, NOW, PEER, Rig, bodies
 
 
 def give_back(rig: Rig, handle: ReceiptHandle, invisible: int = 0) -> int:
@@ -40,7 +42,7 @@ def test_what_is_given_back_comes_at_once_and_was_not_delivered():
     rig = Rig()
     no_retries(rig)
     rig.send("a", "b")
-    for _ in range(20):
+    for _ in range(GIVEN_BACK_TIMES_MAX):
         popped = rig.pop()
         assert [(message.body, message.reconsume_times) for message, _ in popped] == [(b"a", 0), (b"b", 0)]
         for _, handle in popped:
@@ -64,6 +66,36 @@ def test_what_is_suspended_for_a_time_was_delivered_and_comes_at_its_time(order)
     assert rig.pop(order=order) == []
     rig.run_to(NOW + 62_000)
     assert bodies(rig.pop(order=order)) == ["a"]
+
+
+def test_what_is_given_back_again_and_again_writes_no_log_without_bound():
+    """It counts from some time on, comes at once even then, and is a dead letter when it had all its tries."""
+    rig = Rig()
+    rig.send("x" * 4_000)
+    begin = rig.store.commit_log_max_offset()
+    counts = []
+    for _ in range(200):
+        for message, handle in rig.pop():
+            counts.append(message.reconsume_times)
+            assert give_back(rig, handle) == 0
+        rig.run_to(rig.now_ms + 10)
+    assert rig.store.commit_log_max_offset() - begin < 100 * 4_000
+    tries = rig.broker.subscription_groups.get("G").retry_max_times
+    assert counts == [0] * GIVEN_BACK_TIMES_MAX + list(range(tries + 1))
+    assert len(rig.shown("%DLQ%G")) == 1
+
+
+@pytest.mark.parametrize("said", ["", "x", "-5", "9" * 30])
+def test_what_a_producer_says_of_how_often_a_message_was_given_back_is_a_number_or_nothing(said):
+    rig = Rig()
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a", "GIVEN_BACK": said}, 0, 0, 0, NOW, HOST, HOST, 0),
+                             NOW)
+    rig.settle()
+    ((_, handle),) = rig.pop()
+    assert give_back(rig, handle) == 0
+    rig.run_to(NOW + 10)
+    ((message, _),) = rig.pop()
+    assert (message.reconsume_times, message.properties["GIVEN_BACK"]) == (0, "1")
 
 
 def test_a_delivery_before_still_counts():
@@ -158,8 +190,9 @@ def test_what_waits_to_be_given_back_is_bounded(monkeypatch):
     monkeypatch.setattr("regulus.broker.pop_revival.GIVEN_BACK_MAX", 1)
     rig = Rig()
     rig.send("a", "b")
-    for _, handle in rig.pop():
-        assert give_back(rig, handle) == 0
+    (_, first), (_, second) = rig.pop()
+    assert give_back(rig, first) == 0
+    assert give_back(rig, second) == ResponseCode.SYSTEM_BUSY
     rig.run_to(NOW + 10)
     assert bodies(rig.pop()) == ["a"]
 
@@ -201,6 +234,31 @@ def test_in_order_an_attempt_of_which_all_was_given_back_is_another_one_when_it_
     rig.run_to(NOW + 31_000)
     answer = rig.ask(Code.POP_MESSAGE, pop_request(rig, order=True, attempt_id="two").ext)
     assert answer.ext["orderCountInfo"].endswith("0 0 1")
+
+
+def test_in_order_a_receipt_that_counts_no_more_gives_nothing_back():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=True)
+    assert rig.change(handle, 60_000).code == 0         # from here on another receipt counts
+    assert give_back(rig, handle) == ResponseCode.NO_MESSAGE
+    assert rig.pop(order=True) == []
+
+
+def test_in_order_a_receipt_with_another_time_gives_nothing_back():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=True)
+    assert give_back(rig, handle._replace(invisible_time=1)) == ResponseCode.NO_MESSAGE
+    assert rig.pop(order=True) == []
+
+
+def test_in_order_giving_back_what_is_not_out_is_no_success():
+    rig = Rig()
+    rig.send("a")
+    ((_, handle),) = rig.pop(order=True)
+    assert rig.ack(handle).code == 0
+    assert give_back(rig, handle) == ResponseCode.NO_MESSAGE
 
 
 def test_a_poll_that_is_withdrawn_takes_nothing():

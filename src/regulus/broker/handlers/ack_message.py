@@ -33,6 +33,7 @@ from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 _WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"
+_AT_ITS_TIME = "too many messages wait to be given back: this one is visible again at its time"
 _NOT_OURS = "the receipt is none of this broker, or of another message"
 BATCHES_MAX = 1024
 """Pops that one batch acknowledges."""
@@ -141,7 +142,10 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
 def _given_back(request: RemotingCommand, key: CheckpointKey, header: ChangeMessageInvisibletimeRequest,
                 receipt: ReceiptHandle, broker: BrokerState, now_ms: int) -> Outcome:
     """Nobody has seen the message: others get it soon, and it was not delivered. There is no receipt for it then."""
-    broker.give_back(key, (header.offset,), receipt.revive_queue_id, now_ms)
+    is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
+    if not broker.give_back(key, (header.offset,), receipt.revive_queue_id, receipt.invisible_time, now_ms):
+        return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING) if is_in_order else \
+            refuse(request, ResponseCode.SYSTEM_BUSY, _AT_ITS_TIME)
     return Reply(request.response(ResponseCode.SUCCESS, ext=ChangeMessageInvisibletimeResponse(
         pop_time=now_ms, invisible_time=0, revive_qid=receipt.revive_queue_id).ext()))
 

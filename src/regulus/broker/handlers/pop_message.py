@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.message_filter import expression_filter, not_served
+from regulus.broker.message_filter import PoppedRetries, expression_filter, not_served
 from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.vain_pops import Wanted
@@ -184,6 +184,7 @@ class _Pop:
     def __init__(self, header: PopMessageRequest, topic: TopicConfig, message_filter: Filter, peer: Peer,
                  broker: BrokerState) -> None:
         self.message_filter = message_filter
+        self._shared_topic = receipt_handle.retry_topic_v1(header.topic, header.consumer_group)
         self.is_behind = False
         self._header = header
         self.topic = topic
@@ -243,7 +244,7 @@ class _Pop:
     def give_back(self, now_ms: int) -> None:
         """The last answer reached nobody."""
         for key, offsets in self._handed:
-            self._broker.give_back(key, offsets, self._revive_queue_id, now_ms)
+            self._broker.give_back(key, offsets, self._revive_queue_id, self._header.invisible_time, now_ms)
 
     def _pop_topic(self, chance: int) -> None:
         if self._header.queue_id >= 0:
@@ -339,7 +340,8 @@ class _Pop:
     def _read(self, topic: str, queue_id: int, offset: int) -> GetResult:
         broker = self._broker
         size_max = min(self._size_left, broker.config.max_transfer_bytes_on_message_in_memory)
-        found = broker.store.get_message(topic, queue_id, offset, self._room, size_max, self.message_filter)
+        wanted = PoppedRetries(self.message_filter) if topic == self._shared_topic else self.message_filter
+        found = broker.store.get_message(topic, queue_id, offset, self._room, size_max, wanted)
         broker.held_requests.looked += found.looked
         self._looked += found.looked
         return found

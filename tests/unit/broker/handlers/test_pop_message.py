@@ -14,7 +14,7 @@ from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers import PopMessageRequest
+from regulus.wire.headers import ConsumerSendMsgBackRequest, PopMessageRequest, PullMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import HOST, NOW, PEER, Rig, bodies
 
@@ -202,6 +202,71 @@ def test_a_message_that_alone_is_more_than_the_bound_is_handed_out_alone():
     rig.send("a" * (5 << 20), queue_id=0)
     rig.send("b" * (5 << 20), queue_id=1)
     assert [len(popped(rig)[0]) for _ in range(2)] == [5 << 20] * 2
+
+
+def send_back_to(rig, group, **properties):
+    """One that a consumer of the group that pulls tries again, and which lies in its retry topic then."""
+    rig.broker.subscription_groups.find(group, rig.now_ms)
+    rig.broker.topics.put(TopicConfig(topic_name="secret", read_queue_nums=1, write_queue_nums=1), NOW)
+    offset = rig.store.commit_log_max_offset()
+    rig.broker.storing.store(MessageExt("secret", b"hidden", {"UNIQ_KEY": "h", **properties}, 0, 0, 0, NOW, HOST, HOST,
+                                        0), rig.now_ms)
+    rig.settle()
+    assert rig.ask(Code.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequest(
+        offset=offset, group=group, delay_level=0, origin_topic="secret").ext()).code == 0
+    rig.run_to(rig.now_ms + 12_000)
+    assert b"hidden" in [message.body for message in rig.shown(f"%RETRY%{group}")]
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+@pytest.mark.parametrize("properties", [{}, {"1ST_POP_TIME": "1"}])
+def test_a_pop_takes_nothing_that_another_group_of_the_retry_topic_s_name_tries_again(is_v2, properties):
+    """`pay` on T may be popped by one who may not read what `pay_T` does."""
+    rig = Rig(enable_retry_topic_v2=is_v2)
+    send_back_to(rig, "pay_T", **properties)
+    assert rig.pop(group="pay") == []
+    rig.send("a")
+    assert bodies(rig.pop(group="pay")) == ["a"]
+    send_back_to(rig, "pay_T", **properties)
+    rig.run_to(rig.now_ms + 31_000)
+    ((message, _),) = rig.pop(group="pay")
+    assert (message.body, message.reconsume_times) == (b"a", 1)
+    assert rig.ask(Code.PULL_MESSAGE, PullMessageRequest(
+        consumer_group="pay_T", topic="%RETRY%pay_T", queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=4,
+        subscription="*").ext()).body.count(b"hidden") == 2
+
+
+@pytest.mark.parametrize("expression", [("A", "TAG"), ("x = 1", "SQL92")])
+def test_so_does_one_with_a_filter(expression):
+    rig = Rig(enable_property_filter=True)
+    exp, exp_type = expression
+    for body, x in ("a", "1"), ("b", "2"):
+        rig.broker.storing.store(MessageExt("T", body.encode(), {"TAGS": "A" if x == "1" else "B", "x": x}, 0, 0, 0,
+                                            NOW, HOST, HOST, 0), NOW)
+    rig.settle()
+    assert bodies(rig.pop(group="pay", exp=exp, exp_type=exp_type)) == ["a"]
+    send_back_to(rig, "pay_T", TAGS="A", x="1")
+    rig.run_to(rig.now_ms + 31_000)
+    assert bodies(rig.pop(group="pay", exp=exp, exp_type=exp_type)) == ["a"]
+
+
+def test_what_a_producer_says_was_sent_back_is_popped_again_all_the_same():
+    rig = Rig()
+    rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a", "RETRY_TOPIC": "X"}, 0, 0, 0, NOW, HOST, HOST, 0),
+                             NOW)
+    rig.settle()
+    for count in range(3):
+        ((message, _),) = rig.pop()
+        assert message.reconsume_times == count
+        rig.run_to(rig.now_ms + 31_000)
+
+
+def test_who_pops_a_retry_topic_itself_has_what_was_sent_back():
+    rig = Rig()
+    send_back_to(rig, "G")
+    header = PopMessageRequest(consumer_group="G", topic="%RETRY%G", queue_id=-1, max_msg_nums=32,
+                               invisible_time=30_000, poll_time=0, born_time=rig.now_ms, init_mode=0)
+    assert b"hidden" in bytes(rig.ask(Code.POP_MESSAGE, header.ext()).body)
 
 
 def test_retries_count_as_well_as_what_was_never_popped():
