@@ -85,6 +85,14 @@ MUTANTS = (
     Mutant(name="a receive outlives the right to it", path="regulus/proxy/service.py",
            old="                receiving.refuse(error)\n", new="                pass\n",
            tests=("tests/unit/proxy/test_embedded.py",)),
+    Mutant(name="what comes within a second of a user's end is given to him", path="regulus/proxy/service.py",
+           old="                    self._check_anew(receiving)     # the next", new="                    pass    # the next",
+           tests=("tests/unit/proxy/test_embedded.py::"
+                  "test_a_held_receive_gives_nothing_to_a_user_who_was_deleted_before",)),
+    Mutant(name="a receive that has ended is broken off", path="regulus/proxy/service.py",
+           old="                if receiving in self._receiving:    #", new="                if True:    #",
+           tests=("tests/unit/proxy/test_service.py::"
+                  "test_a_receive_that_has_ended_is_not_broken_off_in_its_last_words",)),
     Mutant(name="a receive that its client ends is refused", path="regulus/proxy/service.py",
            old="        return self._task is None or self._task.uncancel() <= 0\n", new="        return True\n",
            tests=("tests/unit/proxy/test_service.py",)),
