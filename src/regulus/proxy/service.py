@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from regulus.access.decision import Rules
 from regulus.errors import CallRefused, GrpcRefused, HeaderError, MessageIllegal
 from regulus.proxy.access import CallAccess
-from regulus.proxy.caller import Caller, caller_of, check_client_id
+from regulus.proxy.caller import Caller, ClientKey, caller_of, check_client_id
 from regulus.proxy.calls import Calls
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
@@ -70,17 +70,18 @@ class _Receiving:
 
 
 class Service:
-    """`methods` has them by their paths."""
+    """`methods` has them by their paths; `let_go` forgets a client, and what it has in hand."""
 
     def __init__(self, calls: Calls, receive: ReceiveCall, telemetry: Telemetry, clients: Clients,
-                 access: CallAccess | None, config: ProxyConfig, now_ms: Callable[[], int]) -> None:
+                 access: CallAccess | None, config: ProxyConfig, now_ms: Callable[[], int],
+                 let_go: Callable[[ClientKey], None]) -> None:
         self._calls = calls
         self._receive = receive
         self._clients = clients
         self._access = access
         self._config = config
         self._now_ms = now_ms
-        self._streams = TelemetryStreams(telemetry, clients, config, self._checked)
+        self._streams = TelemetryStreams(telemetry, clients, config, self._checked, let_go)
         self._under_way = 0
         self._receiving: dict[_Receiving, None] = {}
         self.methods = self._make_methods()
@@ -190,7 +191,8 @@ class Service:
             del self._receiving[receiving]
 
     async def decide_anew(self) -> None:
-        """Accounts, users or policies have changed: who may no longer receive waits for nothing more."""
+        """Accounts, users or policies have changed: who may no longer receive waits for nothing more, and
+        the telemetry streams of who may no longer have one end."""
         for number, receiving in enumerate(list(self._receiving), 1):
             try:
                 if receiving in self._receiving:    # it may have ended while others had a turn
@@ -199,6 +201,7 @@ class Service:
                 receiving.refuse(error)
             if number % CHECKED_A_STEP == 0:
                 await asyncio.sleep(0)
+        await self._streams.decide_anew()
 
     def _check_anew(self, receiving: _Receiving) -> None:
         """By the rules of now, where they are others than those that let it in. Raises CallRefused."""

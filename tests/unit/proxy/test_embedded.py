@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from regulus.broker.config import BrokerConfig
@@ -218,8 +219,8 @@ async def test_users_of_the_broker_are_those_of_the_front(make: Make) -> None:
     await caller.channel.close()
 
 
-def signed(name: str, client_id: str = "client-1") -> tuple[tuple[str, str], ...]:
-    signature = hmac.digest(f"{name}-secret".encode(), DATE.encode(), "sha1").hex()
+def signed(name: str, client_id: str = "client-1", secret: str = "") -> tuple[tuple[str, str], ...]:
+    signature = hmac.digest((secret or f"{name}-secret").encode(), DATE.encode(), "sha1").hex()
     authorization = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={signature}"
     return (("x-mq-client-id", client_id), ("x-mq-date-time", DATE), ("authorization", authorization))
 
@@ -287,6 +288,53 @@ async def test_a_held_receive_gives_nothing_to_a_user_who_was_deleted_before(
     found = [each.message async for each in caller.receive(receive_request(), 40, signed("bob"))
              if each.HasField("message")]
     assert [each.system_properties.delivery_attempt for each in found] == [1]
+    await caller.channel.close()
+
+
+async def consumer_stream(caller: Caller, name: str, secret: str = "") -> Any:
+    stream = caller.telemetry(signed(name, secret=secret))
+    told = messages.Settings(client_type=2)
+    told.subscription.group.name = "g"
+    told.subscription.subscriptions.add().topic.name = "Orders"
+    await stream.write(messages.TelemetryCommand(settings=told))
+    assert (await stream.read()).status.code == 20000
+    return stream
+
+
+@pytest.mark.parametrize("code", [RequestCode.AUTH_DELETE_USER, RequestCode.AUTH_DELETE_ACL])
+async def test_a_telemetry_stream_does_not_outlive_the_right_to_it(make: Make, code: int) -> None:
+    """Nor is what its client has in hand renewed any more."""
+    server = await make(**USERS)
+    for name in ("alice", "bob"):
+        await make_user(server, name)
+    caller = Caller(server.front.port)
+    stream, other = await consumer_stream(caller, "alice"), await consumer_stream(caller, "bob")
+    receiving = caller.receive(receive_request(renew=True), 40, signed("alice"))
+    assert (await caller.call("SendMessage", send_request(), signed("admin", "other"))).status.code == 20000
+    assert len([each async for each in receiving if each.HasField("message")]) == 1
+    assert len(server.front._renewing) == 1
+    await operate(server, code, {"username": "alice", "subject": "User:alice"})
+    assert (await asyncio.wait_for(stream.read(), 20)).status.code == 40100
+    assert await stream.read() is grpc.aio.EOF
+    assert (len(server.front._renewing), [user for user, _ in server.front._clients._clients]) == (0, ["bob"])
+    assert len(server.front._service._streams._open) == 1
+    other.cancel()
+    await caller.channel.close()
+
+
+async def test_a_client_lives_on_by_the_stream_that_it_opened_with_its_new_secret(
+        make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regulus.proxy.server.TICK_S", 3_600.0)
+    server = await make(**USERS)
+    await make_user(server, "alice")
+    caller = Caller(server.front.port)
+    old = await consumer_stream(caller, "alice")
+    await operate(server, RequestCode.AUTH_UPDATE_USER, {"username": "alice"}, {"password": "new-secret"})
+    new = await consumer_stream(caller, "alice", "new-secret")
+    await server.front._service.decide_anew()
+    assert (await asyncio.wait_for(old.read(), 20)).status.code == 40100
+    assert server.front._clients.knows(("alice", "client-1"))
+    new.cancel()
     await caller.channel.close()
 
 
