@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(name="headers in many frames have any size", path=_CONNECTION,
            old="if self._fragments_size > self._block_size_max or", new="if", tests=_OF_SERVER),
     Mutant(name="messages that were taken count for ever", path=_CALL,
-           old="                    self._queued = self._untaken = 0\n", new="                    self._untaken = 0\n",
+           old="                self._queued = self._untaken = 0\n", new="                self._untaken = 0\n",
            tests=_OF_SERVER),
     Mutant(name="a part of an answer waits behind its deadline", path=_CALL,
            old="        if self.waiting_size:\n            self.reset(frames.CANCEL)\n        else:\n",

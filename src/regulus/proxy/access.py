@@ -38,6 +38,11 @@ class CallAccess:
         before, self._seen = self._seen, self._rules()
         return self._seen is not before
 
+    @property
+    def rules(self) -> Rules:
+        """Those that hold now: another object after each change."""
+        return self._rules()
+
     def check(self, method: str, request: Any, caller: Caller) -> str:
         """The user who signed; empty for nobody, who may call from a white address. Raises CallRefused UNAUTHORIZED."""
         return self._permitted(method, caller, needs(method, request, caller.namespace))

@@ -33,6 +33,7 @@ class Stream:
         self._commands: asyncio.Queue[Any] = asyncio.Queue(COMMANDS_MAX + 1)     # and the word that it is finished
         self._size = 0
         self.ended = asyncio.Event()
+        self.refusal: CallRefused | None = None
         self.repeated: Any = None
         self.has_repeats = False
 
@@ -42,6 +43,11 @@ class Stream:
 
     def end(self) -> None:
         self.ended.set()
+
+    def refuse(self, refusal: CallRefused) -> None:
+        """It ends with this, and nothing of what waits leaves before."""
+        self.refusal = refusal
+        self.end()
 
     def send(self, command: Any) -> bool:
         """False when the client reads too slowly, or is gone."""

@@ -10,6 +10,7 @@ from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused, RegulusError
 from regulus.proxy.access import CallAccess
 from regulus.proxy.brokers import Brokers
+from regulus.proxy.caller import ClientKey
 from regulus.proxy.calls import Calls
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import Clients
@@ -62,7 +63,8 @@ class ProxyServer:
         self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._telemetry = Telemetry(catalog, self._clients, config, access)
-        self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config, now_ms)
+        self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config, now_ms,
+                                self._let_go)
         self._server = GrpcServer(self._service.methods, transport, GrpcLimits(
             connections_max=config.connections_max, message_size_max=config.grpc_max_inbound_message_size,
             held_max=config.calls_size_max, waiting_max=config.answers_size_max,
@@ -108,14 +110,18 @@ class ProxyServer:
             while self._renewing.begin_due():
                 await asyncio.sleep(0)
             for key in self._clients.expired():
-                self._clients.forget(key)
-                self._renewing.release_client(key)
+                self._let_go(key)
             if self._access is not None:
                 if self._access.has_changed():
                     await self._service.decide_anew()
                 for kind, names in self._access.happenings.take().items():
                     _log.warning("%s: %s", kind, names)
             await asyncio.sleep(TICK_S)
+
+    def _let_go(self, key: ClientKey) -> None:
+        """The client is gone: others get what it has in hand."""
+        self._clients.forget(key)
+        self._renewing.release_client(key)
 
     async def _tell(self) -> None:
         """Beside the tick, which waits for no broker."""

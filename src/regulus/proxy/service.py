@@ -13,9 +13,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from regulus.access.decision import Rules
 from regulus.errors import CallRefused, GrpcRefused, HeaderError, MessageIllegal
 from regulus.proxy.access import CallAccess
-from regulus.proxy.caller import Caller, caller_of, check_client_id
+from regulus.proxy.caller import Caller, ClientKey, caller_of, check_client_id
 from regulus.proxy.calls import Calls
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
@@ -50,9 +51,11 @@ CHECKED_A_STEP = 128
 class _Receiving:
     """A receive under way, which ends with `refusal` where there is one."""
 
-    def __init__(self, request: Any, caller: Caller, task: "asyncio.Task[Any] | None") -> None:
+    def __init__(self, request: Any, caller: Caller, task: "asyncio.Task[Any] | None",
+                 rules: Rules | None = None) -> None:
         self.request = request
         self.caller = caller
+        self.rules = rules      # that let it in
         self.refusal: CallRefused | None = None
         self._task = task
 
@@ -67,17 +70,18 @@ class _Receiving:
 
 
 class Service:
-    """`methods` has them by their paths."""
+    """`methods` has them by their paths; `let_go` forgets a client, and what it has in hand."""
 
     def __init__(self, calls: Calls, receive: ReceiveCall, telemetry: Telemetry, clients: Clients,
-                 access: CallAccess | None, config: ProxyConfig, now_ms: Callable[[], int]) -> None:
+                 access: CallAccess | None, config: ProxyConfig, now_ms: Callable[[], int],
+                 let_go: Callable[[ClientKey], None]) -> None:
         self._calls = calls
         self._receive = receive
         self._clients = clients
         self._access = access
         self._config = config
         self._now_ms = now_ms
-        self._streams = TelemetryStreams(telemetry, clients, config, self._checked)
+        self._streams = TelemetryStreams(telemetry, clients, config, self._checked, let_go)
         self._under_way = 0
         self._receiving: dict[_Receiving, None] = {}
         self.methods = self._make_methods()
@@ -171,11 +175,13 @@ class Service:
             await grpc_call.send(messages.ReceiveMessageResponse(status=refusal).SerializeToString())
 
     async def _serve_receive(self, request: Any, caller: Caller, grpc_call: GrpcCall) -> None:
-        receiving = _Receiving(request, caller, asyncio.current_task())
+        rules = None if self._access is None else self._access.rules
+        receiving = _Receiving(request, caller, asyncio.current_task(), rules)
         self._receiving[receiving] = None
         try:
             async with aclosing(self._receive.receive(request, caller)) as elements:
                 async for element in elements:
+                    self._check_anew(receiving)     # the next look at all may be a second away
                     await grpc_call.send(element.SerializeToString())
         except asyncio.CancelledError:
             if receiving.refusal is None or not receiving.is_refused():
@@ -185,15 +191,23 @@ class Service:
             del self._receiving[receiving]
 
     async def decide_anew(self) -> None:
-        """Accounts, users or policies have changed: who may no longer receive waits for nothing more."""
+        """Accounts, users or policies have changed: who may no longer receive waits for nothing more, and
+        the telemetry streams of who may no longer have one end."""
         for number, receiving in enumerate(list(self._receiving), 1):
             try:
-                if self._access is not None:
-                    self._access.check("ReceiveMessage", receiving.request, receiving.caller)
+                if receiving in self._receiving:    # it may have ended while others had a turn
+                    self._check_anew(receiving)
             except CallRefused as error:
                 receiving.refuse(error)
             if number % CHECKED_A_STEP == 0:
                 await asyncio.sleep(0)
+        await self._streams.decide_anew()
+
+    def _check_anew(self, receiving: _Receiving) -> None:
+        """By the rules of now, where they are others than those that let it in. Raises CallRefused."""
+        if self._access is not None and self._access.rules is not receiving.rules:
+            self._access.check("ReceiveMessage", receiving.request, receiving.caller)
+            receiving.rules = self._access.rules
 
     def _check_room_to_receive(self) -> None:
         """A poll stays at its broker though its client has gone away, and would open another one each time. Raises

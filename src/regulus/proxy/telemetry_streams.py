@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 SILENT_S_MAX = 600.0
 """Until a stream has brought settings: Python's client sends them five minutes after it has opened a stream anew."""
 STREAMS_OF_CLIENT_MAX = 8
+CHECKED_A_STEP = 128
+"""Streams that are decided anew in one step; each costs a signature."""
 COMMAND_SIZE_MAX = 256 << 10
 """Bytes of one command of a client: 1,024 topics of the longest names are 140 KiB."""
 LAST_WORDS_S_MAX = 5.0
@@ -44,14 +46,18 @@ Check = Callable[[str, Any, Caller], Caller]
 
 
 class TelemetryStreams:
-    """`check` lets a call in, as its caller with its user, or raises CallRefused."""
+    """`check` lets a call in, as its caller with its user, or raises CallRefused; `let_go` forgets a client, and what
+    it has in hand."""
 
-    def __init__(self, telemetry: Telemetry, clients: Clients, config: ProxyConfig, check: Check) -> None:
+    def __init__(self, telemetry: Telemetry, clients: Clients, config: ProxyConfig, check: Check,
+                 let_go: Callable[[ClientKey], None]) -> None:
         self._telemetry = telemetry
         self._clients = clients
         self._config = config
         self._check = check
+        self._let_go = let_go
         self._open: dict[Stream, Caller] = {}
+        self._joined: dict[Stream, Any] = {}    # commands that name the group of a consumer, and no more
         self._of_client: Counter[ClientKey] = Counter()
         self._is_full = False
 
@@ -59,6 +65,21 @@ class TelemetryStreams:
         """Let all streams end: the server stops."""
         for stream in self._open:
             stream.end()
+
+    async def decide_anew(self) -> None:
+        """Accounts, users or policies have changed: a stream ends whose client may no longer be what it said it is.
+        With its newest stream a client is gone: nobody would acknowledge what is renewed for it."""
+        for number, (stream, caller) in enumerate(list(self._open.items()), 1):
+            try:
+                if stream in self._open:    # it may have ended while others had a turn
+                    self._check("Telemetry", self._joined.get(stream, messages.TelemetryCommand()), caller)
+            except CallRefused as error:
+                stream.refuse(error)
+                client = self._clients.get(caller.key)
+                if client is not None and client.stream is stream:
+                    self._let_go(caller.key)
+            if number % CHECKED_A_STEP == 0:
+                await asyncio.sleep(0)
 
     async def serve(self, grpc_call: GrpcCall, caller: Caller) -> None:
         """Until the client ends its side, says what it may not, is silent, or reads too slowly."""
@@ -77,6 +98,7 @@ class TelemetryStreams:
         finally:
             stream.end()
             del self._open[stream]
+            self._joined.pop(stream, None)
             self._of_client[holder] -= 1
             if not self._of_client[holder]:
                 del self._of_client[holder]
@@ -105,6 +127,8 @@ class TelemetryStreams:
         tasks: list[asyncio.Future[Any]] = [reading, writing, asyncio.ensure_future(stream.ended.wait())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if stream.refusal is not None:
+                return stream.refusal
             if reading.done() and stream.finish():
                 await asyncio.wait([writing], timeout=LAST_WORDS_S_MAX)
             return reading.exception() if reading.done() and writing.done() else None
@@ -120,6 +144,8 @@ class TelemetryStreams:
                 async for data in grpc_call.messages(COMMAND_SIZE_MAX):
                     command = _parsed(data)
                     caller = self._check("Telemetry", command, caller)
+                    if command.WhichOneof("command") == "settings":
+                        self._joined[stream] = _group_alone(command)    # before others have a turn
                     await self._telemetry.take(command, caller, stream)
                     if command.WhichOneof("command") == "settings":
                         silence.reschedule(None)
@@ -135,6 +161,14 @@ def _parsed(data: bytes) -> Any:
     return messages.TelemetryCommand.FromString(data)
 
 
+def _group_alone(command: Any) -> Any:
+    """Of settings, whose topics are many: what a consumer needs in all that it does."""
+    joined = messages.TelemetryCommand()
+    if command.settings.WhichOneof("pub_sub") == "subscription":
+        joined.settings.subscription.group.CopyFrom(command.settings.subscription.group)
+    return joined
+
+
 async def _write(stream: Stream, grpc_call: GrpcCall) -> None:
     """The only one that writes on the stream."""
     while (command := await stream.next()) is not None:
@@ -142,10 +176,11 @@ async def _write(stream: Stream, grpc_call: GrpcCall) -> None:
 
 
 async def _hear_first(grpc_call: GrpcCall) -> None:
-    """Clients write before they read, and one whose stream is over by then does not see why."""
-    with suppress(TimeoutError, StopAsyncIteration):
+    """Clients write before they read, and one whose stream is over by then does not see why. Nobody looks at what they
+    write, nor inflates it."""
+    with suppress(TimeoutError):
         async with asyncio.timeout(FIRST_WORDS_S_MAX):
-            await anext(aiter(grpc_call.messages()))
+            await grpc_call.has_message()
 
 
 async def _end(fault: BaseException | None, grpc_call: GrpcCall) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from regulus.broker.config import BrokerConfig
@@ -36,6 +37,8 @@ accounts:
   defaultGroupPerm: DENY
   topicPerms: [Orders=PUB]
 """
+USERS = {"authentication_enabled": True, "authorization_enabled": True,
+         "init_authentication_user": '{"username":"admin","password":"admin-secret"}'}
 Make = Callable[..., Any]
 
 
@@ -216,41 +219,123 @@ async def test_users_of_the_broker_are_those_of_the_front(make: Make) -> None:
     await caller.channel.close()
 
 
-async def test_who_may_no_longer_receive_waits_for_nothing_more(make: Make) -> None:
-    server = await make(authentication_enabled=True, authorization_enabled=True,
-                        init_authentication_user='{"username":"admin","password":"admin-secret"}')
+def signed(name: str, client_id: str = "client-1", secret: str = "") -> tuple[tuple[str, str], ...]:
+    signature = hmac.digest((secret or f"{name}-secret").encode(), DATE.encode(), "sha1").hex()
+    authorization = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return (("x-mq-client-id", client_id), ("x-mq-date-time", DATE), ("authorization", authorization))
 
-    async def operator(code: int, ext: dict[str, str], body: object = None) -> None:
-        command = RemotingCommand.request(code, ext, json.dumps(body).encode() if body else b"")
-        assert (await server.front._brokers.ask("broker-a", command, 60_000)).code == 0
 
-    callers, waiting = {name: Caller(server.front.port) for name in ("alice", "bob")}, {}
+async def operate(server: RegulusWithFront, code: int, ext: dict[str, str], body: object = None) -> None:
+    command = RemotingCommand.request(code, ext, json.dumps(body).encode() if body else b"")
+    assert (await server.front._brokers.ask("broker-a", command, 60_000)).code == 0
+
+
+async def make_user(server: RegulusWithFront, name: str) -> None:
+    """One who may receive messages of Orders in group g."""
+    await operate(server, RequestCode.AUTH_CREATE_USER, {"username": name}, {"password": f"{name}-secret"})
     entries = [{"resource": resource, "actions": ["Sub"], "decision": "Allow", "sourceIps": []}
                for resource in ("Topic:Orders", "Group:g")]
-    for name, caller in callers.items():
-        await operator(RequestCode.AUTH_CREATE_USER, {"username": name}, {"password": f"{name}-secret"})
-        await operator(RequestCode.AUTH_CREATE_ACL, {"subject": f"User:{name}"}, {
-            "subject": f"User:{name}", "policies": [{"policyType": "Custom", "entries": entries}]})
-        signature = hmac.digest(f"{name}-secret".encode(), DATE.encode(), "sha1").hex()
-        authorization = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={signature}"
-        request = messages.ReceiveMessageRequest(group=messages.Resource(name="g"), batch_size=1)
-        request.message_queue.topic.name, request.message_queue.broker.name = "Orders", "broker-a"
-        request.invisible_duration.seconds, request.long_polling_timeout.seconds = 60, 20
-        signed = (*METADATA, ("x-mq-date-time", DATE), ("authorization", authorization))
-        waiting[name] = aiter(caller.receive(request, 40, signed))
-    first = {name: asyncio.ensure_future(anext(each)) for name, each in waiting.items()}
-    held = server.regulus.broker_server.broker.held_requests
+    await operate(server, RequestCode.AUTH_CREATE_ACL, {"subject": f"User:{name}"}, {
+        "subject": f"User:{name}", "policies": [{"policyType": "Custom", "entries": entries}]})
+
+
+def receive_request(*, renew: bool = False) -> Any:
+    request = messages.ReceiveMessageRequest(group=messages.Resource(name="g"), batch_size=1, auto_renew=renew)
+    request.message_queue.topic.name, request.message_queue.broker.name = "Orders", "broker-a"
+    request.long_polling_timeout.seconds = 20
+    if not renew:
+        request.invisible_duration.seconds = 60
+    return request
+
+
+async def until_held(server: RegulusWithFront, count: int = 1) -> None:
+    """So many receives wait at the broker."""
     async with asyncio.timeout(60):
-        while len(held) < 2:
+        while len(server.regulus.broker_server.broker.held_requests) < count:
             await asyncio.sleep(0.01)
-    await operator(RequestCode.AUTH_DELETE_USER, {"username": "alice"})
+
+
+async def test_who_may_no_longer_receive_waits_for_nothing_more(make: Make) -> None:
+    server = await make(**USERS)
+    callers, first = {name: Caller(server.front.port) for name in ("alice", "bob")}, {}
+    for name, caller in callers.items():
+        await make_user(server, name)
+        first[name] = asyncio.ensure_future(anext(aiter(caller.receive(receive_request(), 40, signed(name)))))
+    await until_held(server, 2)
+    await operate(server, RequestCode.AUTH_DELETE_USER, {"username": "alice"})
     async with asyncio.timeout(10):
         assert (await first["alice"]).status.code == 40100
     assert not first["bob"].done()
-    assert len(held) == 1
+    assert len(server.regulus.broker_server.broker.held_requests) == 1
     for caller in callers.values():
         await caller.channel.close()
     await asyncio.gather(*first.values(), return_exceptions=True)
+
+
+async def test_a_held_receive_gives_nothing_to_a_user_who_was_deleted_before(
+        make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before all receives are looked at again; the next who receives the message is the first to do so."""
+    monkeypatch.setattr("regulus.proxy.server.TICK_S", 3_600.0)
+    server = await make(**USERS)
+    for name in ("alice", "bob"):
+        await make_user(server, name)
+    caller = Caller(server.front.port)
+    waiting = asyncio.ensure_future(anext(aiter(caller.receive(receive_request(), 40, signed("alice")))))
+    await until_held(server)
+    await operate(server, RequestCode.AUTH_DELETE_USER, {"username": "alice"})
+    assert (await caller.call("SendMessage", send_request(), signed("admin", "other"))).status.code == 20000
+    assert (await asyncio.wait_for(waiting, 20)).status.code == 40100
+    found = [each.message async for each in caller.receive(receive_request(), 40, signed("bob"))
+             if each.HasField("message")]
+    assert [each.system_properties.delivery_attempt for each in found] == [1]
+    await caller.channel.close()
+
+
+async def consumer_stream(caller: Caller, name: str, secret: str = "") -> Any:
+    stream = caller.telemetry(signed(name, secret=secret))
+    told = messages.Settings(client_type=2)
+    told.subscription.group.name = "g"
+    told.subscription.subscriptions.add().topic.name = "Orders"
+    await stream.write(messages.TelemetryCommand(settings=told))
+    assert (await stream.read()).status.code == 20000
+    return stream
+
+
+@pytest.mark.parametrize("code", [RequestCode.AUTH_DELETE_USER, RequestCode.AUTH_DELETE_ACL])
+async def test_a_telemetry_stream_does_not_outlive_the_right_to_it(make: Make, code: int) -> None:
+    """Nor is what its client has in hand renewed any more."""
+    server = await make(**USERS)
+    for name in ("alice", "bob"):
+        await make_user(server, name)
+    caller = Caller(server.front.port)
+    stream, other = await consumer_stream(caller, "alice"), await consumer_stream(caller, "bob")
+    receiving = caller.receive(receive_request(renew=True), 40, signed("alice"))
+    assert (await caller.call("SendMessage", send_request(), signed("admin", "other"))).status.code == 20000
+    assert len([each async for each in receiving if each.HasField("message")]) == 1
+    assert len(server.front._renewing) == 1
+    await operate(server, code, {"username": "alice", "subject": "User:alice"})
+    assert (await asyncio.wait_for(stream.read(), 20)).status.code == 40100
+    assert await stream.read() is grpc.aio.EOF
+    assert (len(server.front._renewing), [user for user, _ in server.front._clients._clients]) == (0, ["bob"])
+    assert len(server.front._service._streams._open) == 1
+    other.cancel()
+    await caller.channel.close()
+
+
+async def test_a_client_lives_on_by_the_stream_that_it_opened_with_its_new_secret(
+        make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regulus.proxy.server.TICK_S", 3_600.0)
+    server = await make(**USERS)
+    await make_user(server, "alice")
+    caller = Caller(server.front.port)
+    old = await consumer_stream(caller, "alice")
+    await operate(server, RequestCode.AUTH_UPDATE_USER, {"username": "alice"}, {"password": "new-secret"})
+    new = await consumer_stream(caller, "alice", "new-secret")
+    await server.front._service.decide_anew()
+    assert (await asyncio.wait_for(old.read(), 20)).status.code == 40100
+    assert server.front._clients.knows(("alice", "client-1"))
+    new.cancel()
+    await caller.channel.close()
 
 
 async def test_questions_to_a_broker_that_stops_or_does_not_answer_end(make: Make) -> None:

@@ -7,14 +7,18 @@ from typing import Any
 import grpc
 import pytest
 
+from regulus.access.plain_rules import PlainRules
+from regulus.access.white_addresses import WhiteAddresses
 from regulus.errors import CallRefused
 from regulus.model import message_properties
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.proxy import caller, service
+from regulus.proxy.access import CallAccess
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.server import ProxyServer
-from regulus.proxy.service import _Receiving
+from regulus.proxy.service import CHECKED_A_STEP, Service, _Receiving
+from regulus.proxy.telemetry_streams import TelemetryStreams
 from regulus.record import message_record
 from regulus.transport.config import TransportConfig
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -673,6 +677,32 @@ async def test_who_has_signed_may_compress(guarded: ProxyServer, brokers: Script
     assert (await compressed(guarded.port, "SendMessage", request, signed_by("stranger"))).status.code == 20000
     assert (await compressed(guarded.port, "SendMessage", request, signed_by("consumer", "client-2"))
             ).status.code == 40100
+
+
+async def test_a_receive_that_has_ended_is_not_broken_off_in_its_last_words() -> None:
+    """It says how it ended while all are looked at, and others have a turn between."""
+    service = Service.__new__(Service)
+    service._access = CallAccess(lambda: PlainRules(WhiteAddresses(), {}))
+    service._streams = TelemetryStreams.__new__(TelemetryStreams)
+    service._streams._open = {}
+    request = receive_request()
+    service._receiving = {_Receiving(request, caller.Caller(), None): None for _ in range(CHECKED_A_STEP)}
+    has_ended, says = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> str:
+        mine = _Receiving(request, caller.Caller(), asyncio.current_task())
+        service._receiving[mine] = None
+        await has_ended.wait()
+        del service._receiving[mine]
+        await says.wait()
+        return "said"
+
+    task = asyncio.ensure_future(receive())
+    await asyncio.sleep(0)
+    has_ended.set()
+    await service.decide_anew()
+    says.set()
+    assert await task == "said"
 
 
 @pytest.mark.parametrize("is_ended_by_client", [False, True])

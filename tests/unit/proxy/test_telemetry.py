@@ -1,6 +1,7 @@
 """Telemetry streams: whose they are, what they may say, and how long they may be silent."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -18,6 +19,7 @@ from regulus.record import message_record
 from regulus.transport.config import TransportConfig
 from regulus.wire.codes import RequestCode
 from regulus.wire.grpc import messages
+from regulus.wire.http2.grpc_messages import Packed
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.proxy.scripted_brokers import METADATA, Caller, ScriptedBrokers, signed_by
 
@@ -72,6 +74,26 @@ async def test_a_stream_that_is_refused_waits_for_its_client_to_write(guarded: P
             await stream.write(sends_to("normal"))
         assert (await asyncio.wait_for(reading, 60)).status.code == 40100
     await caller.channel.close()
+
+
+async def test_nothing_is_inflated_for_who_has_not_signed_on_a_stream(guarded: ProxyServer,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    inflated: list[int] = []
+    before = Packed.inflated
+
+    def noted(self: Packed, size_max: int) -> Iterator[bytes]:
+        inflated.append(size_max)
+        return before(self, size_max)
+
+    monkeypatch.setattr(Packed, "inflated", noted)
+    channel = grpc.aio.insecure_channel(f"127.0.0.1:{guarded.port}", compression=grpc.Compression.Gzip)
+    for metadata, count in ((METADATA, 0), (signed_by("sender"), 1)):
+        stream = Caller(guarded.port, channel).telemetry(metadata)
+        await stream.write(sends_to(*["trans"] * 500))
+        assert (await stream.read()).status.code == (20000 if count else 40100)
+        assert len(inflated) == count
+        stream.cancel()
+    await channel.close()
 
 
 async def test_who_may_not_send_to_a_topic_any_more_is_asked_for_no_transaction(

@@ -181,18 +181,20 @@ class GrpcCall(Stream):
 
     async def messages(self, size_max: int = STREAMED_SIZE_MAX) -> AsyncIterator[bytes]:
         """Of the request, until the client ends its side; each of `size_max` bytes at most where it is compressed."""
-        while True:
-            while self._messages:
-                message = self._messages.popleft()
-                if not self._messages and self._reader is not None:
-                    self.took(self._untaken)
-                    self._queued = self._untaken = 0
-                    self._hold(self._reader.held)
-                yield await self.unpacked(message, size_max)
-            if self.has_peer_ended or self.has_ended:
-                return
+        while await self.has_message():
+            message = self._messages.popleft()
+            if not self._messages and self._reader is not None:
+                self.took(self._untaken)
+                self._queued = self._untaken = 0
+                self._hold(self._reader.held)
+            yield await self.unpacked(message, size_max)
+
+    async def has_message(self) -> bool:
+        """Wait for the next of `messages`, which stays as it came; False when none comes any more."""
+        while not (self._messages or self.has_peer_ended or self.has_ended):
             self._more = self._server.loop.create_future()
             await self._more
+        return bool(self._messages)
 
     def refuse(self, status: int, text: str) -> None:
         """End the call without an answer, or behind a part of it."""
