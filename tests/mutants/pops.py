@@ -299,15 +299,15 @@ MUTANTS = (
            "        self._wake_at(order.free_ms(), f\"{topic}@{group}\", queue_id)\n",
            new="        order.attempt_id = None\n", tests=_GIVEN_BACK_TESTS),
     Mutant(name="in order, who was late gives back what another pop has out", path=_ORDERS,
-           old="order.pop_time != pop_time or not order.is_out(offset, now_ms):\n            return False\n"
-               "        order.visible_at[offset] = now_ms",
+           old="order.pop_time != pop_time or not order.is_out(offset, now_ms) \\\n"
+               "                or order.visible_ms(offset) != told_ms:\n            return False\n        order.visible_at[offset] = now_ms",
            new="not order.is_out(offset, now_ms):\n            return False\n"
                "        order.visible_at[offset] = now_ms", tests=_GIVEN_BACK_TESTS),
     Mutant(name="what is acknowledged before the tick is given back", path=_REVIVAL,
            old=" or not flight.is_out(offset):", new=":", tests=_GIVEN_BACK_TESTS),
     Mutant(name="a group that is made anew gets back what the one before it popped", path=_REVIVAL,
-           old="if self._groups.get(key.group) is None or self.is_of_deleted_group(flight.checkpoint) \\",
-           new="if self._groups.get(key.group) is None \\", tests=_GIVEN_BACK_TESTS),
+           old="if group is None or self.is_of_deleted_group(flight.checkpoint) \\",
+           new="if group is None \\", tests=_GIVEN_BACK_TESTS),
     Mutant(name="what has the place of what is given back comes twice", path=_REVIVAL,
            old="if message is None or self._is_of_another_topic(message, flight.checkpoint):",
            new="if message is None:", tests=_GIVEN_BACK_TESTS),
