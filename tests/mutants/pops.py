@@ -300,7 +300,8 @@ MUTANTS = (
            new="        order.attempt_id = None\n", tests=_GIVEN_BACK_TESTS),
     Mutant(name="in order, who was late gives back what another pop has out", path=_ORDERS,
            old="order.pop_time != pop_time or not order.is_out(offset, now_ms) \\\n"
-               "                or order.visible_ms(offset) != told_ms:\n            return False\n        order.visible_at[offset] = now_ms",
+               "                or order.visible_ms(offset) != told_ms:\n"
+               "            return False\n        order.visible_at[offset] = now_ms",
            new="not order.is_out(offset, now_ms):\n            return False\n"
                "        order.visible_at[offset] = now_ms", tests=_GIVEN_BACK_TESTS),
     Mutant(name="what is acknowledged before the tick is given back", path=_REVIVAL,
