@@ -35,7 +35,7 @@ def test_points_are_found_by_step_window_and_name():
 
 
 def test_the_page_has_each_window_with_its_points():
-    assert [row[0] for row in ROWS] == [f"W{number}" for number in range(1, 26)]
+    assert [row[0] for row in ROWS] == [f"W{number}" for number in range(1, 27)]
     assert {row[0]: re.findall(r"`(\w+ \w+)`", row[2]) for row in ROWS} == {
         row[0]: [str(point) for point in of_window(row[0])] for row in ROWS}
 
