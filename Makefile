@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-stamp
+TOOLS := $(VENV)/.tools-stamp
+DEMO_STAMP := $(VENV)/.demo-stamp
+# Bytecode is compiled where it is imported; most of what Spark brings never is.
+INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 COMPILED := build/compiled
 # Many tests wait, for Spark above all: two at a time take two thirds of the time. A hanging test ends its process, and is
 # not tried again in another. tests/conftest.py says what stays together and in which order.
@@ -25,11 +29,17 @@ INTERPRETED ?= $(addprefix tests/,contract crash golden property \
 # Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Says what it does, and how long that took.
+define step
+@echo $(1) ...; begin=$$(date +%s); $(2) && echo $(1): $$(($$(date +%s) - begin)) s
+endef
+
 .PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop interop-long mutants attack \
         sink-kills fuzz wheels clean
 
 help:
 	@echo "make demo     real flights, each committed and applied once while relay, broker and consumer are killed, and the verdict"
+	@echo "              (those of January 2013; DEMO=--all: of the whole year)"
 	@echo "make test     the suite, interpreted and compiled (what runs once: CONTRIBUTING.md)"
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
@@ -43,19 +53,27 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py build_ext.py
+$(TOOLS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regulus needs Python 3.11 or newer; set PYTHON=python3.x")'
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@echo "setting up $(VENV) ..."
-	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
-	@REGULUS_SKIP_CYTHON=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+	$(call step,"making $(VENV) with Cython",{ test -x $(PY) || $(PYTHON) -m venv $(VENV); } \
+	  && $(INSTALL) $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])'))
 	@touch $@
 
-# A copy of the package with the hot modules compiled; src/ itself stays interpreted.
-compiled: $(STAMP)
-	@$(PY) build_ext.py $(COMPILED)
+# What the demo needs, and no more: Spark and its Java are most of it.
+$(DEMO_STAMP): $(TOOLS)
+	$(call step,"installing Spark Java and the flights",REGULUS_SKIP_CYTHON=1 $(INSTALL) --no-build-isolation --editable '.[demo]')
+	@touch $@
 
-demo: compiled
+$(STAMP): $(TOOLS) setup.py build_ext.py
+	$(call step,"installing all that tests need",REGULUS_SKIP_CYTHON=1 $(INSTALL) --no-build-isolation --editable '.[all]')
+	@touch $(DEMO_STAMP) $@
+
+# A copy of the package with the hot modules compiled; src/ itself stays interpreted.
+compiled: $(TOOLS)
+	$(call step,"compiling the hot modules",$(PY) build_ext.py $(COMPILED))
+
+demo:
+	@$(MAKE) --no-print-directory -j2 compiled $(DEMO_STAMP)
 	@PYTHONPATH=$(COMPILED) $(PY) -m regulus.cli.main demo $(DEMO)
 
 test: test-interpreted test-compiled
@@ -66,8 +84,7 @@ test-built: $(STAMP)
 	@$(MAKE) --no-print-directory -j2 compiled $(TEST_JAVA)/release
 
 $(TEST_JAVA)/release: $(STAMP) tests/java.py
-	@echo "making $(TEST_JAVA), the Java of the tests ..."
-	@$(PY) -m tests.java $(TEST_JAVA)
+	$(call step,"making $(TEST_JAVA) the Java of the tests",$(PY) -m tests.java $(TEST_JAVA))
 
 test-interpreted:
 	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest $(INTERPRETED) $(SUITE) \

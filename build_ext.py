@@ -5,14 +5,19 @@ Two uses:
     setup.py                              adds the compiled modules to the wheel; without a C compiler the wheel is pure
     python build_ext.py OUT [MODULE...]   a full copy of the package under OUT with the modules compiled
 
+A copy keeps what it has compiled under build/kept, by the content that it was made of; a module is compiled again when
+that changes, whatever the times of the files are.
+
 Environment: REGULUS_SKIP_CYTHON=1 leaves everything interpreted, REGULUS_REQUIRE_CYTHON=1 makes a failed build fatal.
 REGULUS_COMPILE_ARGS takes the place of what the compiler is told, for another one than gcc (CC says which).
 """
 
+import hashlib
 import os
 import shlex
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +95,10 @@ _COMPILE_ARGS = "-O2 -ftree-vectorize -fvect-cost-model=dynamic -fwrapv -g0 -Wno
 
 _SHARED_UTILITY = "regulus._cyutility"
 
+_KEPT = Path("build") / "kept"
+_KEPT_MAX = 4
+"""Builds of one module; the one that was used longest ago goes."""
+
 
 class OptionalBuildExt(build_ext):
     """Compiles what it can; says once, clearly, when it cannot."""
@@ -114,13 +123,16 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
         return []
     from Cython.Build import cythonize
 
-    compile_args = shlex.split(os.environ.get("REGULUS_COMPILE_ARGS", _COMPILE_ARGS))
-    sources = [
-        Extension(name, [os.path.relpath(SOURCE / f"{name.replace('.', '/')}.py")], extra_compile_args=compile_args)
-        for name in modules
-    ]
+    compile_args = shlex.split(_compile_args())
     # Views, string and call helpers are compiled once, in a module of their own, and not once a module.
-    sources.append(Extension(_SHARED_UTILITY, [str(Path(build_dir) / "_cyutility.c")], extra_compile_args=compile_args))
+    sources = [
+        Extension(
+            name,
+            [str(Path(build_dir) / "_cyutility.c") if name == _SHARED_UTILITY else os.path.relpath(_source_of(name))],
+            extra_compile_args=compile_args,
+        )
+        for name in (*modules, _SHARED_UTILITY)
+    ]
     return list(
         cythonize(
             sources,
@@ -128,6 +140,7 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
             compiler_directives=_DIRECTIVES,
             include_path=[str(SOURCE)],
             shared_utility_qualified_name=_SHARED_UTILITY,
+            nthreads=os.cpu_count() or 1,
             quiet=True,
             show_all_warnings=False,
         )
@@ -170,12 +183,81 @@ def build_copy(target: Path, modules: tuple[str, ...]) -> None:
         if not destination.exists() or destination.read_bytes() != (SOURCE / relative).read_bytes():
             destination.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(SOURCE / relative, destination)
+    _compile_into(target, modules)
+
+
+def _compile_into(target: Path, modules: tuple[str, ...]) -> None:
+    fingerprints = _fingerprints((*modules, _SHARED_UTILITY))
+    missing = tuple(name for name in modules if not _take_kept(target, name, fingerprints[name]))
+    if not missing and _take_kept(target, _SHARED_UTILITY, fingerprints[_SHARED_UTILITY]):
+        return
     temporary = Path("build") / f"temp-{target.name}"
-    command = build_ext(Distribution({"ext_modules": extensions(modules, build_dir=str(temporary / "c"))}))
+    shutil.rmtree(temporary, ignore_errors=True)    # Cython goes by times, and would take another's C for this one's
+    command = build_ext(Distribution({"ext_modules": extensions(missing, build_dir=str(temporary / "c"))}))
     command.build_lib, command.build_temp = str(target), str(temporary)
     command.parallel = os.cpu_count()
     command.ensure_finalized()
     command.run()
+    if command.extensions:
+        for name in (*missing, _SHARED_UTILITY):
+            _keep(target, name, fingerprints[name])
+
+
+def _fingerprints(modules: tuple[str, ...]) -> dict[str, str]:
+    """By all that a module is compiled of: its own text, what others declare, the compilers and what they are told."""
+    import Cython
+
+    told = (Cython.__version__, sys.version, _DIRECTIVES, _compile_args(), *map(os.environ.get, ("CC", "LDFLAGS")))
+    common = hashlib.sha256(repr(told).encode())
+    for path in sorted(SOURCE.rglob("*.pxd")):
+        common.update(repr(path.relative_to(SOURCE)).encode() + path.read_bytes())
+    found = {}
+    for name in modules:
+        digest = common.copy()
+        if name != _SHARED_UTILITY:
+            digest.update(_source_of(name).read_bytes())
+        found[name] = digest.hexdigest()
+    return found
+
+
+def _compiled_path(target: Path, name: str) -> Path:
+    return target / f"{name.replace('.', '/')}{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def _take_kept(target: Path, name: str, fingerprint: str) -> bool:
+    kept = _KEPT / name / fingerprint
+    if not kept.exists():
+        return False
+    os.utime(kept)
+    path = _compiled_path(target, name)
+    if not path.exists() or path.read_bytes() != kept.read_bytes():
+        _copy_whole(kept, path)
+    return True
+
+
+def _keep(target: Path, name: str, fingerprint: str) -> None:
+    directory = _KEPT / name
+    directory.mkdir(parents=True, exist_ok=True)
+    _copy_whole(_compiled_path(target, name), directory / fingerprint)
+    by_use = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime)
+    for path in by_use[:-_KEPT_MAX]:
+        path.unlink()
+
+
+def _copy_whole(source: Path, destination: Path) -> None:
+    """At once: a build that is killed leaves no half module."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    half = destination.with_name(f"{destination.name}.half")
+    shutil.copyfile(source, half)
+    half.replace(destination)
+
+
+def _source_of(name: str) -> Path:
+    return SOURCE / f"{name.replace('.', '/')}.py"
+
+
+def _compile_args() -> str:
+    return os.environ.get("REGULUS_COMPILE_ARGS", _COMPILE_ARGS)
 
 
 if __name__ == "__main__":
@@ -184,5 +266,5 @@ if __name__ == "__main__":
     build_copy(
         Path(sys.argv[1]),
         tuple(sys.argv[2:])
-        or tuple(name for name in COMPILED_MODULES if (SOURCE / f"{name.replace('.', '/')}.py").exists()),
+        or tuple(name for name in COMPILED_MODULES if _source_of(name).exists()),
     )

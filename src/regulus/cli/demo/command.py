@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from regulus.cli.demo.flights import FLIGHTS_IN_ALL
+from regulus.cli.demo.flights import FLIGHTS_IN_ALL, FLIGHTS_IN_JANUARY
 from regulus.cli.options import PORT, LocalPath
 from regulus.cli.progress import Progress
 from regulus.spark.extras import require_extra
@@ -34,19 +34,22 @@ REPORT_NAME = "report.html"
 @click.option(
     "--flights",
     type=click.IntRange(1, FLIGHTS_IN_ALL),
-    default=FLIGHTS_IN_ALL,
-    show_default=True,
-    help="How many of the flights to commit.",
+    help=f"How many of the flights to commit.  [default: those of January, {FLIGHTS_IN_JANUARY:,}]",
 )
+@click.option("--all", "is_whole_year", is_flag=True, help=f"Those of the whole year, {FLIGHTS_IN_ALL:,}.")
 @click.option("--seed", type=click.IntRange(0), help="Of what is killed when.  [default: another each time]")
 @click.option("--port", type=PORT, default=0, help="Of the broker; 0: 10911 or a free one.")
 @click.option("--namesrv-port", type=PORT, default=0, help="Of the name server; 0: 9876 or a free one.")
-def demo(directory: Path, flights: int, seed: int | None, port: int, namesrv_port: int) -> None:
+def demo(directory: Path, flights: int | None, is_whole_year: bool, seed: int | None, port: int,
+         namesrv_port: int) -> None:
     """Real flights, each committed once and applied once, while relay, broker and consumer are killed; the verdict by
     the ledger, and by Spark from the broker's log."""
     require_extra("demo", "the demo")
     from regulus.cli.demo.verdict import audited, is_whole, sentence
 
+    if is_whole_year and flights is not None:
+        raise click.UsageError("--flights and --all each say how many flights; give one of them")
+    flights = flights or (FLIGHTS_IN_ALL if is_whole_year else FLIGHTS_IN_JANUARY)
     directory = directory.absolute()
     _make_anew(directory)
     port = port or _free_port(10911)
@@ -61,7 +64,7 @@ def demo(directory: Path, flights: int, seed: int | None, port: int, namesrv_por
     click.secho(f"\n{sentence(found)}\n", bold=True, fg="green" if is_kept else "red")
     click.echo(f"Parked are {found.parked.count} cancelled flights: their effect failed each time, and each is an "
                "alarm for a human.")
-    totals = _second_witness(directory, run)
+    totals = _second_witness(directory, run, flights)
     click.echo(f"The broker's log: {totals.verdict()}; {totals.duplicates} copies in it were sent again, and not "
                f"applied again.\nReport page: {directory / REPORT_NAME}")
     agrees = (totals.balanced and totals.waiting == 0
@@ -78,7 +81,7 @@ def _print_run(run: "DemoRun", flights: int) -> None:
                    f"started again at {kill.back_at - run.started_at:5.1f} s")
 
 
-def _second_witness(directory: Path, run: "DemoRun") -> "LedgerTotals":
+def _second_witness(directory: Path, run: "DemoRun", flights: int) -> "LedgerTotals":
     from regulus.cli.demo.airports import TOPIC
     from regulus.cli.demo.board_process import CONSUMER_GROUP
     from regulus.cli.demo.witness import make_ledger, report_ledger
@@ -89,7 +92,7 @@ def _second_witness(directory: Path, run: "DemoRun") -> "LedgerTotals":
     with Progress.on_stderr() as progress:
         make_ledger(directory, TOPIC, CONSUMER_GROUP, progress)
     kills = [Mark(kill.killed_at, kill.back_at, f"{kill.process.name} killed") for kill in run.kills]
-    return LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kills))
+    return LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, flights, kills))
 
 
 def _make_anew(directory: Path) -> None:

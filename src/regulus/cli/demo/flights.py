@@ -12,6 +12,8 @@ from pathlib import Path
 from regulus.spark.extras import require_extra
 
 FLIGHTS_IN_ALL = 336_776
+FLIGHTS_IN_JANUARY = 27_004
+"""The file's first rows."""
 MISSING = ("", "NA")
 
 

@@ -31,10 +31,11 @@ def make_ledger(directory: Path, topic: str, consumer_group: str, progress: Prog
         run_pipeline(order, command_java(), os.environ, hearer)
 
 
-def report_ledger(directory: Path, page: Path, kills: Sequence[Mark]) -> dict[str, int]:
+def report_ledger(directory: Path, page: Path, flights: int, kills: Sequence[Mark]) -> dict[str, int]:
     """Write the report page; the ledger's totals."""
     from regulus.pipeline.report import read_tables, write_report
 
-    write_report(directory / "ledger", page, made_at=datetime.now(UTC), title="All flights that left New York in 2013",
-                 source=str(directory / "store"), tag_word="carrier", marks=kills)
+    write_report(directory / "ledger", page, made_at=datetime.now(UTC),
+                 title=f"{flights:,} flights that left New York in 2013", source=str(directory / "store"),
+                 tag_word="carrier", marks=kills)
     return dict(read_tables(directory / "ledger", ["ledger_total"])["ledger_total"][0])

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from regulus.cli.demo.command import demo
 from regulus.cli.exit_codes import ExitCode
 
 
@@ -41,3 +43,10 @@ def test_a_directory_that_holds_something_else_is_left_alone(tmp_path: Path) -> 
     assert done.returncode == ExitCode.USAGE
     assert "name another with --directory" in done.stderr
     assert (tmp_path / "precious").read_text() == "keep"
+
+
+def test_flights_and_all_of_them_are_two_answers_to_one_question(tmp_path: Path) -> None:
+    done = CliRunner().invoke(demo, ["--all", "--flights", "5", "--directory", str(tmp_path / "run")])
+    assert done.exit_code == ExitCode.USAGE
+    assert "give one of them" in done.output
+    assert not (tmp_path / "run").exists()
