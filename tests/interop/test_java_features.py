@@ -59,6 +59,23 @@ def test_messages_of_one_queue_are_consumed_in_their_order(java: JavaDeeds) -> N
             assert received == [f"step-{index}" for index in range(shard, COUNT, 2)]
 
 
+def test_a_client_with_the_vip_channel_sends_two_ports_below(java: JavaDeeds, server: Server,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dcom.rocketmq.sendMessageWithVIPChannel=true")
+    vip_port = int(server.broker_address.rsplit(":", 1)[1]) - 2
+    with java.start("pour", "vip", prefix="two below") as running:
+        running.wait_until(lambda: is_anybody_at(vip_port) and "poured" in {event["event"] for event in running.events},
+                           f"a send at port {vip_port}")
+        running.finish()
+
+
+def is_anybody_at(port: int) -> bool:
+    """Whether a connection to it is established, by the tables of the system."""
+    tables = (Path(f"/proc/net/{name}").read_text(encoding="ascii").splitlines()[1:] for name in ("tcp", "tcp6"))
+    rows = [line.split() for table in tables for line in table]
+    return any(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+
+
 def test_lite_pull_takes_everything_and_commits(java: JavaDeeds) -> None:
     java.produce("lite", "first")
     with java.start("lite-pull", "lite") as running:

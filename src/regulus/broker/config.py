@@ -26,6 +26,8 @@ class BrokerConfig(StoreRules):
     broker_ip1: str = ""
     """The address that clients get; empty takes the one at which each of them reached us."""
     listen_port: int = 10911
+    vip_port_enable: bool = True
+    """Whether requests are taken two ports below, too, as of clients with `vipChannelEnabled`."""
     namesrv_addr: str = ""
     broker_permission: int = permission.READ_WRITE
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from socket import socket
 
@@ -41,7 +41,7 @@ from regulus.server.ha_client import HA_PORT_OFFSET
 from regulus.server.in_process import InProcessConnection, OnBrokerRequest
 from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
-from regulus.server.ports import Bind, make_listener
+from regulus.server.ports import Bind, make_listener, take_vip_port
 from regulus.server.replication import Replication, be_slave, longest_wait, ports_for_slaves
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
@@ -112,7 +112,7 @@ class BrokerServer:
 
     @property
     def port(self) -> int:
-        return self._listeners[0].port
+        return self._listener.port
 
     @property
     def is_guarded(self) -> bool:
@@ -138,25 +138,26 @@ class BrokerServer:
             self._accounts = accounts_of(self._config.rocketmq_home,
                                          self._config.inner_client_authentication_credentials,
                                          self._workers.line(Line.ACCOUNTS))
-        bound = self._bind(self._transport_config.bind_address, self._config.listen_port)
+        address = self._transport_config.bind_address
+        for_clients = [self._bind(address, self._config.listen_port)]
         for_slaves: list[socket] = []
         try:
-            for port in ports_for_slaves(self._config, bound.getsockname()[1]):
-                for_slaves.append(self._bind(self._transport_config.bind_address, port))
+            port = for_clients[0].getsockname()[1]
+            for_clients += take_vip_port(self._bind, address, port, self._config)
+            for_slaves += [self._bind(address, each) for each in ports_for_slaves(self._config, port)]
             report = self.store.open(time.monotonic, StartProgress())
             _log.log(logging.WARNING if report.is_warning else logging.INFO, "store %s: %s", self._store_config.root,
                      report)
-            self._make_parts(bound, *for_slaves)
+            self._make_parts(for_clients, *for_slaves)
             self._load_documents()
         except (RegulusError, OSError):
-            for taken in (bound, *for_slaves):
+            for taken in (*for_clients, *for_slaves):
                 taken.close()
             self.store.close()
             raise
         try:
             await self._start_parts()
-            for listener in self._listeners:
-                await listener.accept()
+            await self._listener.accept()
         except (StoreError, OSError):
             await self._end_parts()
             raise
@@ -170,8 +171,7 @@ class BrokerServer:
         No request is taken from the first moment on, and no connection is left when the workers end: what its end
         brings about may need them.
         """
-        for listener in self._listeners:
-            listener.ignore_input()
+        self._listener.ignore_input()
         await self._door.stop()
         await self._end_parts()
         _log.info("broker stopped; %s is closed", self._store_config.root)
@@ -187,8 +187,7 @@ class BrokerServer:
         await self._flush.stop()
         self._durability.stop()
         await self._replication.stop()
-        for listener in self._listeners:
-            await listener.close()
+        await self._listener.close()
         await self._retention.stop()
         await self._deep_check.stop()
         await self._care.stop()
@@ -214,8 +213,8 @@ class BrokerServer:
 
     # --- start -------------------------------------------------------------------------------------------------------
 
-    def _make_parts(self, bound: socket, ha_bound: socket | None = None, fast: socket | None = None) -> None:
-        config = replace(self._config, listen_port=bound.getsockname()[1])
+    def _make_parts(self, for_clients: Sequence[socket], ha_bound: socket | None = None) -> None:
+        config = replace(self._config, listen_port=for_clients[0].getsockname()[1])
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), steady_ms=self._steady_clock(), seed=seed)
         line, watched = self._workers.line, self._watchdog.watched
@@ -249,8 +248,7 @@ class BrokerServer:
             handle = door.guard(handle)
         self._requests = RequestServer(handle, self.broker, self._settle, self._durability.answer_when_durable,
                                        self._keeper.when_saved, self.broker.channel_closed, self._tell_time)
-        self._listeners = [make_listener(each, self._requests, self._transport_config, self._watchdog)
-                           for each in (bound, fast) if each is not None]
+        self._listener = make_listener(for_clients, self._requests, self._transport_config, self._watchdog)
         self._door = self._make_door(self._replication.port or config.listen_port + HA_PORT_OFFSET)
         self._route_asks = RouteAsks(self.broker, self._door, self._send_notices)
 

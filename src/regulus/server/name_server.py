@@ -100,7 +100,7 @@ class NameServer:
                                        self._keeper.when_saved if self._keeper is not None else _never_saved,
                                        self._channel_closed, self._tell_time)
         bound = self._bind(self._config.bind_address, self._config.listen_port)
-        self._listener = make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
+        self._listener = make_listener([bound], self._requests, self._transport_config, watchdog, self._unfinished)
         if self._keeper is not None:
             await self._keeper.start()
         self._events = EventLog([self.state.routes.happenings], [self._door.happenings] if self._door else [])

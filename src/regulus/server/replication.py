@@ -19,18 +19,14 @@ from regulus.transport.config import TransportConfig
 from regulus.wire.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from regulus.wire.ext_fields import LONG_MAX
 
-_FAST_PORT_OFFSET = -2
 _RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
 
 
 def ports_for_slaves(config: BrokerConfig, port: int) -> list[int]:
-    """The one to copy from, and RocketMQ's second one for requests, at which its slaves ask for topics; 0 for any.
-    None where there are to be no slaves. `port` is the one for clients."""
+    """The one to copy from, 0 for any; none where there are to be no slaves. `port` is the one for clients."""
     if not config.is_copied:
         return []
-    if not config.listen_port:
-        return [config.ha_listen_port]
-    return [config.ha_listen_port or port + HA_PORT_OFFSET, port + _FAST_PORT_OFFSET]
+    return [config.ha_listen_port or (port + HA_PORT_OFFSET if config.listen_port else 0)]
 
 
 def be_slave(store: FileMessageStore, config: BrokerConfig) -> None:

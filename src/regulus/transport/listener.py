@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
@@ -17,16 +18,17 @@ _FRAME_CHECKS_PER_LIMIT = 4     # and so it is after 5/4 of a frame's
 
 
 class Listener:
-    """Made by `listen`, or of a socket that `bind` gave. `unfinished` is the account of its frames.
+    """Made by `listen`, or of sockets that `bind` gave, whose connections share all limits; `port` is the first one's.
+    `unfinished` is the account of its frames.
 
     Raises ConfigError when the certificate of `config` cannot be used.
     """
 
-    def __init__(self, bound: socket.socket, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
-                 config: TransportConfig, loop: asyncio.AbstractEventLoop,
+    def __init__(self, bound: Sequence[socket.socket], on_requests: OnRequests, on_opened: OnConnection,
+                 on_closed: OnConnection, config: TransportConfig, loop: asyncio.AbstractEventLoop,
                  unfinished: UnfinishedFrames | None = None) -> None:
         self.connections: dict[Connection, None] = {}      # in the order in which they came
-        self.port: int = bound.getsockname()[1]
+        self.port: int = bound[0].getsockname()[1]
         self._on_requests = on_requests
         self._on_opened = on_opened
         self._on_closed = on_closed
@@ -35,29 +37,29 @@ class Listener:
         self._buffer = ReadBuffer()
         self._unfinished = unfinished or UnfinishedFrames(config)
         self._tls = ServerTls(config)
-        self._bound: socket.socket | None = bound
-        self._server: asyncio.Server | None = None
+        self._bound = list(bound)
+        self._servers: list[asyncio.Server] = []
         self._idle_timer: asyncio.TimerHandle | None = None
         self._frame_timer: asyncio.TimerHandle | None = None
         self._is_full = False
 
     async def accept(self) -> None:
         """Accept connections from now on."""
-        assert self._bound is not None, "accept is called once"
-        self._server = await self._loop.create_server(self._make_connection, sock=self._bound,
-                                                      backlog=self._config.accept_backlog)
-        self._bound = None
+        assert self._bound, "accept is called once"
+        while self._bound:
+            self._servers.append(await self._loop.create_server(self._make_connection, sock=self._bound[0],
+                                                                backlog=self._config.accept_backlog))
+            del self._bound[0]
         self._tls.start()
         self._check_idle()
         self._check_frames()
 
     def stop_accepting(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        if self._bound is not None:
-            self._bound.close()
-            self._bound = None
+        for server in self._servers:
+            server.close()
+        for bound in self._bound:
+            bound.close()
+        self._servers, self._bound = [], []
 
     def ignore_input(self) -> None:
         """Accept no more connections, and no more requests of those that are there; answers still leave."""
@@ -126,7 +128,7 @@ class Listener:
 async def listen(host: str, port: int, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig) -> Listener:
     """Port 0 takes a free one; `Listener.port` says which. Raises OSError when the address cannot be bound."""
-    listener = Listener(bind(host, port), on_requests, on_opened, on_closed, config, asyncio.get_running_loop())
+    listener = Listener([bind(host, port)], on_requests, on_opened, on_closed, config, asyncio.get_running_loop())
     await listener.accept()
     return listener
 

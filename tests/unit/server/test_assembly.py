@@ -16,6 +16,7 @@ import pytest
 from regulus.broker.config import BrokerConfig
 from regulus.broker.long_answers import Steps
 from regulus.errors import ConfigError, ConnectFailed, ConnectionLost, StoreError, StoreLocked, StoreNotWritable
+from regulus.model.broker_role import BrokerRole
 from regulus.model.peer import Peer
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
@@ -26,6 +27,7 @@ from regulus.server.nameserver_link import EmbeddedLink
 from regulus.server.workers import Line, ThreadWorkers
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
+from regulus.testing.running_server import free_port
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
@@ -162,6 +164,56 @@ async def test_with_sync_flush_a_message_is_seen_once_it_is_on_disk(
     await server.stop()
 
 
+def at_port(path: Path, port: int, **settings: Any) -> Regulus:
+    return Regulus(BrokerConfig(listen_port=port, **settings), store_config(path),
+                   NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=LOOPBACK)
+
+
+async def test_requests_are_taken_two_ports_below_too(tmp_path: Path) -> None:
+    """Where Java's clients with vipChannelEnabled send, which knows nothing of it but the route's address."""
+    port = free_port((-2,))
+    server = at_port(tmp_path, port)
+    await server.start()
+    vip = await connect(HOST, port - 2)
+    assert (await send(vip, b"by the VIP port")).code == 0
+    connection = await broker_connection(server)
+    assert bodies(await pull(connection, 0)) == [b"by the VIP port"]
+    for each in (vip, connection):
+        each.close()
+    await server.stop()
+    with pytest.raises(ConnectFailed):
+        await connect(HOST, port - 2)
+
+
+@pytest.mark.parametrize("settings", [{"vip_port_enable": False}, {"broker_role": BrokerRole.ASYNC_MASTER,
+                                                                   "vip_port_enable": False}])
+async def test_a_key_turns_the_second_port_off(tmp_path: Path, settings: dict[str, Any]) -> None:
+    port = free_port((-2, 1))
+    server = at_port(tmp_path, port, **settings)
+    await server.start()
+    with pytest.raises(ConnectFailed):
+        await connect(HOST, port - 2)
+    await server.stop()
+
+
+async def test_who_already_has_the_second_port_is_told_of_and_stops_no_broker(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port((-2, 1))
+    with bind(HOST, port - 2) as others:
+        others.listen()
+        server = at_port(tmp_path, port)
+        await server.start()
+        connection = await broker_connection(server)
+        assert (await send(connection, b"all the same")).code == 0
+        connection.close()
+        await server.stop()
+        [told] = [record.getMessage() for record in caplog.records if "vipChannelEnabled" in record.getMessage()]
+        assert f"{HOST}:{port - 2}: Address already in use" in told
+        # A slave of RocketMQ asks there and nowhere else.
+        with pytest.raises(OSError, match=f"{port - 2}"):
+            await at_port(tmp_path / "copied", port, broker_role=BrokerRole.ASYNC_MASTER).start()
+
+
 async def test_a_server_that_stops_answers_what_it_took_and_takes_no_more(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     server = make_regulus(tmp_path, "SYNC_FLUSH")
@@ -183,7 +235,7 @@ async def test_a_server_that_stops_answers_what_it_took_and_takes_no_more(
         stopping = asyncio.create_task(server.stop())
         await asyncio.sleep(0)      # it has begun
         late = [asyncio.create_task(send(connection, b"late")) for _ in range(20)]
-        (reading,) = server.broker_server._listeners[0].connections
+        (reading,) = server.broker_server._listener.connections
         before = reading.active_time
         while reading.active_time == before:    # they have reached the server
             await asyncio.sleep(0)

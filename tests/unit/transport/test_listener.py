@@ -55,6 +55,25 @@ async def test_connections_over_the_limit_are_closed_at_once_and_told_of_once(
     await listener.close()
 
 
+async def test_ports_of_one_listener_share_their_limits(caplog: pytest.LogCaptureFixture) -> None:
+    doors, config = Doors(), TransportConfig(connections_max=1)
+    bound = [bind(HOST, 0), bind(HOST, 0)]
+    ports = [each.getsockname()[1] for each in bound]
+    listener = Listener(bound, doors.on_requests, doors.opened.append, doors.closed.append, config,
+                        asyncio.get_running_loop())
+    await listener.accept()
+    assert listener.port == ports[0]
+    first = await connect(HOST, ports[1])
+    assert await ask(first) == 0
+    refused = await connect(HOST, ports[0])
+    await refused.wait_closed()
+    await listener.close()
+    await first.wait_closed()
+    for port in ports:
+        with pytest.raises(ConnectFailed):
+            await connect(HOST, port)
+
+
 async def test_a_place_that_became_free_is_given_again() -> None:
     doors = Doors()
     listener = await doors.listen(connections_max=1)
@@ -81,7 +100,7 @@ async def test_a_connection_that_waits_for_room_is_not_idle() -> None:
     doors, config = Doors(), TransportConfig()
     unfinished = UnfinishedFrames(config)
     unfinished.keep(config.large_frames_size_max)
-    listener = Listener(bind(HOST, 0), doors.on_requests, doors.opened.append, doors.closed.append, config,
+    listener = Listener([bind(HOST, 0)], doors.on_requests, doors.opened.append, doors.closed.append, config,
                         asyncio.get_running_loop(), unfinished)
     await listener.accept()
     connection = await connect(HOST, listener.port)
