@@ -1,10 +1,13 @@
 """SIGTERM under load: the server ends in order, and what it answered is stored."""
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from regulus.cli.serve import stop_signals
 from regulus.errors import ConnectionLost
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.store_rules import StoreRules
@@ -94,3 +97,19 @@ async def test_a_server_that_is_told_to_end_under_load_ends_in_order(tmp_path: P
             assert message.body == body
     finally:
         store.close()
+
+
+def test_a_terminal_that_closes_ends_a_server_in_order(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "store")
+    server.start()
+    os.kill(server.pid, signal.SIGHUP)
+    os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+    assert server.stop() == 0
+    assert "broker stopped" in server.log_path.read_text()
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_what_was_started_to_outlive_its_terminal_hears_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nohup` ignores the signal, and what it starts inherits that."""
+    monkeypatch.setattr(signal, "getsignal", {signal.SIGHUP: signal.SIG_IGN}.get)
+    assert set(stop_signals()) == {signal.SIGTERM, signal.SIGINT}

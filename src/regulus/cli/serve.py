@@ -107,7 +107,7 @@ def open_warning(host: str, guard: str = "") -> str | None:
 
 def run_server(make_server: Callable[[], Server], ready_line: Callable[[Any], str], log_level: str,
                log_format: str, *warnings: str | None) -> None:
-    """Start, print the ready line, serve until SIGTERM or SIGINT, stop. Refusals of the machine end in one line."""
+    """Start, print the ready line, serve until one of `stop_signals`, stop. Refusals of the machine end in one line."""
     end_at_an_interrupt()       # until there is a loop that hears of it
     logging_setup.set_up(log_level, log_format)
     for warning in filter(None, warnings):
@@ -118,7 +118,7 @@ def run_server(make_server: Callable[[], Server], ready_line: Callable[[Any], st
 async def _serve(make_server: Callable[[], Server], ready_line: Callable[[Any], str]) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stopping.set)
     server = make_server()
     try:
@@ -130,6 +130,12 @@ async def _serve(make_server: Callable[[], Server], ready_line: Callable[[Any], 
     tune_interpreter()
     await stopping.wait()
     await server.stop()
+
+
+def stop_signals() -> list[signal.Signals]:
+    """A terminal that closes sends SIGHUP, which `nohup` has us ignore."""
+    hang_ups = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hang_ups]
 
 
 def tune_interpreter() -> None:

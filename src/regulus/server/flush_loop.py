@@ -75,9 +75,10 @@ class FlushLoop:
             self._begin()
 
     def _flush_at_interval(self) -> None:
+        # First, so that whatever happens now is not the end of flushing.
+        self._interval_timer = self._loop.call_later(self._interval, self._flush_at_interval)
         if self._flushing is None and self._store.flushed_offset < self._store.commit_log_max_offset():
             self._begin()
-        self._interval_timer = self._loop.call_later(self._interval, self._flush_at_interval)
 
     def _begin(self) -> Future[int]:
         self._flushing = self._worker.submit(self._store.flush_commit_log)

@@ -4,6 +4,7 @@ What is done in one line is done one after the other, in the order in which it w
 other. Whoever hands in other workers, such as a simulation that does the work itself, keeps to that.
 """
 
+import errno
 from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import Enum
 from typing import Protocol
@@ -21,14 +22,15 @@ class Line(Enum):
 
 class Workers(Protocol):
     def line(self, line: Line) -> Executor:
-        """The same one at each call."""
+        """The same one at each call. Raises OSError when the system gives no thread for it."""
 
     def shutdown(self) -> None:
         """Returns when everything that was begun is done."""
 
 
 class ThreadWorkers:
-    """A thread for each line, made when it is first needed."""
+    """A thread for each line. It is there once the line is: one that began with its first work might be refused by the
+    system in the middle of a night, and what it should have done with it."""
 
     def __init__(self) -> None:
         self._lines: dict[Line, ThreadPoolExecutor] = {}
@@ -36,9 +38,19 @@ class ThreadWorkers:
     def line(self, line: Line) -> Executor:
         executor = self._lines.get(line)
         if executor is None:
-            executor = self._lines[line] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"regulus-{line.value}")
+            executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"regulus-{line.value}")
+            try:
+                executor.submit(_begin)
+            except RuntimeError as error:
+                raise OSError(errno.EAGAIN, f"no thread for {line.value} ({error}): raise how many this user or "
+                                            "service may have, by ulimit -u or TasksMax") from error
+            self._lines[line] = executor
         return executor
 
     def shutdown(self) -> None:
         for executor in self._lines.values():
             executor.shutdown()
+
+
+def _begin() -> None:
+    """The first work of a thread."""

@@ -172,3 +172,29 @@ async def test_what_nobody_waits_for_is_flushed_at_the_interval() -> None:
         bench.disk.permit()
         assert await asyncio.to_thread(bench.disk.ends.acquire, timeout=60)
         assert bench.disk.flushed_offset == 700
+
+
+async def test_flushing_goes_on_after_an_interval_that_failed() -> None:
+    """Whatever the failure: with ASYNC_FLUSH nobody waits who would notice."""
+    disk, failed = SlowDisk(), asyncio.Event()
+    disk.end = 100
+    disk.permit()
+
+    class Refusing(ThreadPoolExecutor):
+        def submit(self, *arguments, **named):
+            if not failed.is_set():
+                failed.set()
+                raise RuntimeError("can't start new thread")
+            return super().submit(*arguments, **named)
+
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    with Refusing(1) as worker:
+        flushes = FlushLoop(disk, MessageStoreConfig(flush_interval_commit_log=10), worker,
+                            Durability(60, lambda: None), is_awaited=False)
+        flushes.start()
+        await asyncio.to_thread(disk.ends.acquire, timeout=60)
+        assert disk.flushed_offset == 100
+        assert [str(error) for error in told] == ["can't start new thread"]
+        disk.permit()
+        await flushes.stop()

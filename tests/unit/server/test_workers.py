@@ -1,5 +1,7 @@
 import threading
 
+import pytest
+
 from regulus.server.workers import Line, ThreadWorkers
 
 
@@ -22,4 +24,21 @@ def test_a_line_is_the_same_at_each_call_and_names_its_thread() -> None:
     assert workers.line(Line.FLUSH) is workers.line(Line.FLUSH)
     names = workers.line(Line.DOCUMENTS).submit(lambda: threading.current_thread().name).result(60)
     assert names.startswith("regulus-documents")
+    workers.shutdown()
+
+
+def test_a_line_has_its_thread_before_its_first_work_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker does not start where the system gives it no threads, instead of losing its flusher later."""
+    workers = ThreadWorkers()
+    line = workers.line(Line.FLUSH)
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert line.submit(lambda: "done").result(60) == "done"
+    with pytest.raises(OSError, match=r"no thread for documents .*ulimit -u or TasksMax"):
+        workers.line(Line.DOCUMENTS)
+    monkeypatch.undo()
+    assert workers.line(Line.DOCUMENTS).submit(lambda: "later").result(60) == "later"
     workers.shutdown()
