@@ -38,16 +38,28 @@ class LoadedConfigs:
 
 
 def read_values(path: Path) -> dict[str, str]:
-    """Keys in RocketMQ's spelling and their texts. Raises ConfigError that names the file."""
+    """Keys in RocketMQ's spelling and their texts, in UTF-8, a byte order mark before it or not; comments of a `.conf`
+    are in any encoding. Raises ConfigError that names the file."""
+    is_toml = path.suffix in _TOML_SUFFIXES
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig", errors="strict" if is_toml else "surrogateescape")
     except OSError as error:
         raise ConfigError(f"cannot read configuration file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"configuration file {path} is not UTF-8: {error}") from error
-    if path.suffix in _TOML_SUFFIXES:
+    if is_toml:
         return _toml_values(path, text)
-    return parse_lines(text)
+    values = parse_lines(text)
+    for pair in values.items():
+        if not all(map(_is_utf8, pair)):
+            key, value = (text.encode("utf-8", "backslashreplace").decode() for text in pair)
+            raise ConfigError(f"configuration file {path} is not UTF-8 in {key}={value}: write it in UTF-8, or as "
+                              "\\uXXXX")
+    return values
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def load(path: Path, *defaults: "DataclassInstance") -> LoadedConfigs:

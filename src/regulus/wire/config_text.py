@@ -5,6 +5,7 @@ Our dataclasses have the same keys in snake_case, so that `broker_ip1` is `broke
 Source: MixAll.properties2String, MixAll.string2Properties, MixAll.properties2Object.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from enum import Enum
@@ -33,6 +34,9 @@ _IRREGULAR_KEYS = {
     "tls_client_check_host": "tls.client.checkHost", "tls_ha_enable": "tls.ha.enable",
 }
 _IRREGULAR_FIELDS = {key: name for name, key in _IRREGULAR_KEYS.items()}
+_LINE_END = re.compile(r"\r\n|\r|\n")       # Java's: not all that are ends of lines for Python
+_UNICODE = re.compile("[0-9A-Fa-f]{4}")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")     # Java writes what is beyond four digits as two
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -60,7 +64,7 @@ def parse_lines(text: str) -> dict[str, str]:
     """Java properties: `#` and `!` begin comments; `=`, `:` or a blank ends the key; a last backslash joins lines."""
     values: dict[str, str] = {}
     joined = ""
-    for line in text.splitlines():
+    for line in _LINE_END.split(text):
         joined += line.lstrip() if joined else line.strip()
         if not joined or joined[0] in "#!":
             joined = ""
@@ -118,8 +122,15 @@ def _unescape(text: str) -> str:
         if letter == "\\" and position < len(text):
             letter = _ESCAPES.get(text[position], text[position])
             position += 1
+            if letter == "u" and (code := _UNICODE.match(text, position)):
+                letter = chr(int(code[0], 16))
+                position = code.end()
         pieces.append(letter)
-    return "".join(pieces)
+    return _PAIR.sub(_joined_pair, "".join(pieces))
+
+
+def _joined_pair(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _format_value(value: _Value) -> str:

@@ -129,6 +129,23 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         load(path, BrokerConfig())
 
 
+@pytest.mark.parametrize("suffix", ["conf", "toml"])
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"windows.{suffix}"
+    path.write_bytes(b'\xef\xbb\xbfbrokerName = ' + (b'"b1"' if suffix == "toml" else b"b1"))
+    assert load(path, BrokerConfig()).configs[0].broker_name == "b1"
+
+
+def test_comments_may_be_in_any_encoding_and_values_in_one(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    comment = "# \u96c6\u7fa4\u540d\u79f0\n".encode("gbk")
+    path.write_bytes(comment + b"storePathRootDir=/\\u96c6\n")
+    assert load(path, MessageStoreConfig()).configs[0].store_path_root_dir == "/\u96c6"
+    path.write_bytes(comment + "storePathRootDir=/\u96c6".encode("gbk"))
+    with pytest.raises(ConfigError, match=r"not UTF-8 in storePathRootDir=.*write it in UTF-8, or as \\uXXXX"):
+        load(path, MessageStoreConfig())
+
+
 def test_each_setting_is_in_the_operators_page():
     page = (Path(__file__).parents[3] / "docs/operations.md").read_text().partition("## All settings")[2]
     names = [field.name for config in (BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig)

@@ -43,6 +43,8 @@ def test_lines_are_sorted() -> None:
     ("a=", {"a": ""}),
     ("a=1\r\nb=2\r\n", {"a": "1", "b": "2"}),
     ("a=1\\", {"a": "1"}),
+    ("a=\\u4e2d\\u6587 \\ud83d\\ude80 \\u12", {"a": "\u4e2d\u6587 \U0001f680 u12"}),
+    ("a=x\u2028y\nb=1\rc=2", {"a": "x\u2028y", "b": "1", "c": "2"}),
     ("", {}),
 ])
 def test_java_properties_are_read(text: str, values: dict[str, str]) -> None:
