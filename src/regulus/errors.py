@@ -186,6 +186,7 @@ class SendFailed(ClientError):
         self.attempts = attempts
         self.elapsed_ms = elapsed_ms
         self.brokers = brokers
+        self.cause = cause
 
 
 class AnswerUnreadable(ClientError):

@@ -13,7 +13,20 @@ from regulus.client.core.received import NOT_STORED
 from regulus.client.core.send_back import DEAD_LETTER, NOT_WHOLE, UNREADABLE, lacking_letter, retry_message
 from regulus.client.group_retry_limit import GROUP_LIMIT, RetryLimit
 from regulus.client.producer import Producer
-from regulus.errors import BrokerRefused, ClientError, HeaderError, MessageIllegal, RegulusError, RequestTooLarge
+from regulus.errors import (
+    BrokerRefused,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    HeaderError,
+    MessageIllegal,
+    NoNameServer,
+    NoRoute,
+    RegulusError,
+    RequestTimeout,
+    RequestTooLarge,
+    SendFailed,
+)
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text
 from regulus.model.message_properties import ORIGIN_MESSAGE_ID
@@ -53,15 +66,22 @@ class SendBack:
         self._config = config
         self._limit = limit
         self._producer: Producer | None = None
+        self._away: set[str] = set()
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int, is_ours: IsOurs) -> bool:
         """True when a broker has the message again: the one it came from, or any other through the retry topic."""
         try:
             await self._to_its_broker(message, queue, delay_level)
+            if queue.broker_name in self._away:
+                self._away.discard(queue.broker_name)
+                _log.info("broker %s takes back what listeners of %s failed on again", queue.broker_name, self._group)
             return True
         except (ClientError, HeaderError) as error:
-            _log.warning("message %s of %s not sent back, sending it to the retry topic instead: %s",
-                         message.message_id, queue, error)
+            if _is_away(error):
+                self._tell_away(queue.broker_name, error)
+            else:
+                _log.warning("message %s of %s not sent back, sending it to the retry topic instead: %s",
+                             message.message_id, queue, error)
         limit = self._limit.anywhere()
         retry = retry_message(message, self._group, delay_level, limit)
         refusal = await self._to_the_retry_topic(retry, message, queue)
@@ -133,6 +153,13 @@ class SendBack:
         if producer is not None:
             await producer.shutdown()
 
+    def _tell_away(self, broker_name: str, error: RegulusError) -> None:
+        """Once as long as it lasts, whatever the number of messages."""
+        _log.log(logging.INFO if broker_name in self._away else logging.WARNING,
+                 "broker %s is away (%s): what listeners of %s fail on meanwhile is kept here, and offered to the "
+                 "retry topic until a broker takes it", broker_name, error, self._group)
+        self._away.add(broker_name)
+
     async def _to_the_retry_topic(self, copy: Message, message: MessageExt, queue: MessageQueue) -> str | None:
         """None when a broker has the copy; why it never will, as it is; empty when that may be otherwise later."""
         try:
@@ -140,7 +167,8 @@ class SendBack:
             await producer.send(copy)
             return None
         except (ClientError, HeaderError, MessageIllegal) as error:
-            _log.warning("message %s of %s not sent to %s: %s", message.message_id, queue, copy.topic, error)
+            _log.log(logging.INFO if _is_away(error) and self._away else logging.WARNING,
+                     "message %s of %s not sent to %s: %s", message.message_id, queue, copy.topic, error)
             return str(error) if _is_for_good(error) else ""
 
     async def _to_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> None:
@@ -162,6 +190,13 @@ class SendBack:
             self._producer = producer
             await producer.start()
         return self._producer
+
+
+def _is_away(error: RegulusError) -> bool:
+    """Whether nobody answered, as when a broker was killed or is started anew."""
+    if isinstance(error, SendFailed):
+        return error.cause is not None and _is_away(error.cause)
+    return isinstance(error, (ConnectFailed, ConnectionLost, RequestTimeout, NoNameServer, NoRoute))
 
 
 def _is_for_good(error: RegulusError) -> bool:

@@ -88,7 +88,7 @@ class BrokerWatch(Started):
         except ClientError as error:
             brokers, reason = [], str(error)
         if not brokers and not self._is_away:
-            _log.warning("no broker says how groups fare: %s; they are looked for again", reason)
+            _log.warning("brokers are away (%s): how far groups are is asked again until one answers", reason)
         self._is_away = not brokers
         return self._is_away
 

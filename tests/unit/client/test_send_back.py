@@ -1,5 +1,6 @@
 """Sending failed messages back, and the way round when a broker does not take them."""
 
+import asyncio
 import logging
 
 import pytest
@@ -114,6 +115,23 @@ async def test_when_nobody_takes_the_message_it_is_said():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a", lambda command: refused(command, ResponseCode.MESSAGE_ILLEGAL), broken)
         assert not await send_back(cluster)
+
+
+async def test_a_broker_that_is_away_is_told_of_once_whatever_the_number_of_messages(caplog):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        config = PushConsumerConfig()
+        instance = client_instance.acquire(cluster.name_server.address, config)
+        back = SendBack(instance, cluster.name_server.address, "CG", config,
+                        RetryLimit(instance, "CG", config, lambda: ["T"]))
+        assert await back.send_back(message(), QUEUE, 0, lambda: True)
+        await broker.stop()
+        assert not any(await asyncio.gather(*(back.send_back(message(), QUEUE, 0, lambda: True) for _ in range(3))))
+        await back.close()
+        await client_instance.release(instance)
+    [told] = [record.getMessage() for record in caplog.records
+              if record.name == sending.__name__ and record.levelno >= logging.WARNING]
+    assert told.startswith("broker a is away (")
 
 
 def takes(fits):
