@@ -263,7 +263,8 @@ class BrokerServer:
             door = Door(lambda: users.rules, access.needs_of)
         else:
             return None
-        self.broker.access_documents, self.broker.guard = accounts, Guard(lambda: self.access_rules, door.denial)
+        self.broker.access_documents = accounts
+        self.broker.guard = Guard(lambda: self.access_rules, door.denial, door.note)
         self._events.add_faults(door.happenings)
         return door
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import named_body
+from regulus.broker.handlers.named_body import decode_listed, named_body
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
 from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import SubscriptionGroupConfig, name_fault
-from regulus.wire import fastjson
 from regulus.wire.bodies import (
     GroupForbidden,
     SubscriptionGroupList,
@@ -28,7 +27,6 @@ from regulus.wire.headers import (
     GetSubscriptiongroupConfigRequest,
     UpdateAndGetGroupForbiddenRequest,
 )
-from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -41,7 +39,8 @@ def handle_update_and_create_subscriptiongroup(request: RemotingCommand, peer: P
 
 def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                     now_ms: int) -> Outcome:
-    return broker.long_answers.begin(request, peer, _put_listed(request, named_body(request), broker, now_ms),
+    """All or none: one bad group refuses the list. Of a good one a part is made in each step, to its end."""
+    return broker.long_answers.begin(request, peer, _put_listed(request, peer, broker, now_ms), is_deed=True,
                                      line=SETTINGS_LINE)
 
 
@@ -98,25 +97,29 @@ def handle_update_and_get_group_forbidden(request: RemotingCommand, peer: Peer, 
     return succeed(request, body=body.encode())
 
 
-def _put_listed(request: RemotingCommand, body: bytes, broker: BrokerState, now_ms: int) -> Steps:
-    listed = yield from from_value_in_steps(SubscriptionGroupList, fastjson.loads(body))
+def _put_listed(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
+    listed = yield from decode_listed(SubscriptionGroupList, request, peer, broker)
     return (yield from _put_groups(request, listed.group_config_list, broker, now_ms))
 
 
 def _put_groups(request: RemotingCommand, configs: list[SubscriptionGroupConfig], broker: BrokerState,
                 now_ms: int) -> Steps:
-    """All or none: they are made in the last step, of what is there then."""
+    """All or none. Nobody else sets groups meanwhile, for they are in a line; one that makes itself then will be as the
+    list has it."""
     groups = broker.subscription_groups
-    for number, given in enumerate(configs, 1):
+    made = []
+    for given in configs:
         fault = name_fault(given.group_name, "group")
         if fault is not None:
             return request.response(ResponseCode.INVALID_PARAMETER, fault)
-        _with_altered_attributes(given, broker)     # raises for one that cannot be
-        if number % MEMBERS_A_STEP == 0:
+        made.append(_with_altered_attributes(given, broker))
+        if len(made) % MEMBERS_A_STEP == 0:
             yield
-    for config in [_with_altered_attributes(given, broker) for given in configs]:
+    for number, config in enumerate(made, 1):
         if config != groups.get(config.group_name):
             groups.put(config, now_ms)
+        if number % MEMBERS_A_STEP == 0:
+            yield
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
 

@@ -5,7 +5,7 @@ import pytest
 from regulus.broker.clients import PRODUCER_GROUPS_MAX
 from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
-from regulus.wire import json_fields
+from regulus.wire import fastjson
 from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import UnregisterClientRequest
@@ -140,7 +140,7 @@ def test_a_value_that_nothing_can_be_made_of_is_refused_in_a_sentence(rig, place
 
 
 def test_a_heartbeat_that_names_many_topics_is_read_in_steps(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 10)
     topics = [f"T{number}" for number in range(95)]
     consumer = ConsumerData(group_name="CG", subscription_data_set=[
         SubscriptionData.compile(topic, "*", 1) for topic in topics])
@@ -154,7 +154,7 @@ def test_a_heartbeat_that_names_many_topics_is_read_in_steps(rig, monkeypatch):
 
 
 def test_a_client_that_is_gone_before_its_heartbeat_was_read_is_none(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 1)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 1)
     consumer = ConsumerData(group_name="CG", subscription_data_set=[SubscriptionData.compile("T", "*", 1)])
     body = HeartbeatData(client_id="c1", consumer_data_set=[consumer]).encode()
     assert rig.handle(RequestCode.HEART_BEAT, body=body) is HOLD
@@ -171,7 +171,7 @@ def heartbeat_of(*topics):
 
 
 def test_who_unregisters_behind_a_long_heartbeat_is_gone(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 1)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 1)
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of("T0", "T1")) is HOLD
     ext = UnregisterClientRequest(client_id="c1", producer_group=None, consumer_group="CG").ext()
     assert rig.handle(RequestCode.UNREGISTER_CLIENT, ext) is HOLD
@@ -180,7 +180,7 @@ def test_who_unregisters_behind_a_long_heartbeat_is_gone(rig, monkeypatch):
 
 
 def test_the_newer_of_two_heartbeats_counts_though_it_is_read_sooner(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 10)
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of(*[f"T{number}" for number in range(30)])) is HOLD
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of("Now")) is HOLD
     assert [rig.late_answer().code for _ in range(2)] == [ResponseCode.SUCCESS] * 2
@@ -188,7 +188,7 @@ def test_the_newer_of_two_heartbeats_counts_though_it_is_read_sooner(rig, monkey
 
 
 def test_a_heartbeat_does_not_wait_for_those_of_others(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 10)
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of(*[f"T{number}" for number in range(30)])) is HOLD
     assert rig.heartbeat("CG", "TopicA", channel=2, client_id="c2").code == ResponseCode.SUCCESS
 
