@@ -22,13 +22,24 @@ _OF_ARCHIVED = ("tests/unit/broker/test_archived_offset.py",)
 _TOPIC = "regulus/broker/handlers/topic.py"
 _GROUPS = "regulus/broker/handlers/subscription_group.py"
 _OF_GROUPS = ("tests/unit/broker/handlers/test_subscription_group.py",)
+_OF_LISTED = ("tests/unit/broker/test_listed_needs.py",)
 _OF_STEPS = ("tests/unit/broker/test_steps.py",)
 _OF_POWER_CUTS = ("tests/crash/test_archive_power_cut.py::test_a_power_cut_at_any_step_takes_nothing_that_counts",)
 _OF_SETTINGS = ("tests/unit/broker/test_settings_changes.py",)
 
 MUTANTS = (
     Mutant(name="any producer of the group is asked for others' transactions", path=_TRANSACTIONS,
-           old="lambda client: self._may_end(client, topic)", new="lambda client: True", tests=_OF_TRANSACTIONS),
+           old="[client.channel for client in looked if self._may_end(client, topic)]",
+           new="[client.channel for client in looked]", tests=_OF_TRANSACTIONS),
+    Mutant(name="who lost the right since the run began is asked", path=_TRANSACTIONS,
+           old="if client is not None and self._may_end(client, topic):", new="if client is not None:",
+           tests=_OF_TRANSACTIONS),
+    Mutant(name="a check counts before all of the group were looked at", path=_TRANSACTIONS,
+           old="        return not askable.unseen\n", new="        return True\n", tests=_OF_TRANSACTIONS),
+    Mutant(name="all of a group are looked at in one step", path=_TRANSACTIONS,
+           old="min(askable.unseen, PRODUCERS_LOOKED_MAX)", new="askable.unseen", tests=_OF_TRANSACTIONS),
+    Mutant(name="strangers are looked at for each half", path=_TRANSACTIONS,
+           old="        if not askable.unseen:\n            return True\n", new="", tests=_OF_TRANSACTIONS),
     Mutant(name="whoever knows a half message ends it", path=_END, old="    if denied is not None:\n",
            new="    if denied is not None and False:\n", tests=_OF_END),
     Mutant(name="a half message is ended by who may send to the topic that he names", path=_END,
@@ -41,7 +52,7 @@ MUTANTS = (
     Mutant(name="a client is nobody's", path=_HEART_BEAT, old="broker.steady_ms, peer.user)",
            new="broker.steady_ms)", tests=_OF_DOOR),
     Mutant(name="one who may not be asked is looked at again and again", path=_CLIENTS,
-           old="            clients.move_to_end(channel)\n", new="", tests=_OF_TRANSACTIONS),
+           old="            clients.move_to_end(channel)\n            taken", new="            taken", tests=_OF_TRANSACTIONS),
     Mutant(name="a client id is of who names it last", path=_CLIENTS,
            old="if self._users.setdefault(client_id, user) != user:", new="if False:", tests=_OF_CLIENTS),
     Mutant(name="a client id is anybody's while its client starts anew", path=_CLIENTS,
@@ -113,12 +124,27 @@ MUTANTS = (
            old="(receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group))",
            new="(receipt_handle.retry_topic_v1(topic, group),)", tests=("tests/unit/broker/handlers/test_topic.py",)),
     Mutant(name="a long list of topics is answered before it is saved", path=_TOPIC,
-           old="        broker.topics.put_all(changed, now_ms)\n    broker.settings.use_all()\n",
-           new="        broker.topics.put_all(changed, now_ms)\n", tests=_OF_SETTINGS),
+           old="        if first + MEMBERS_A_STEP < len(configs):\n            yield\n    broker.settings.use_all()\n",
+           new="        if first + MEMBERS_A_STEP < len(configs):\n            yield\n", tests=_OF_SETTINGS),
+    Mutant(name="all topics of a list are made in one step", path=_TOPIC,
+           old="        if first + MEMBERS_A_STEP < len(configs):\n            yield\n", new="", tests=_OF_STEPS),
+    Mutant(name="all topics of a list are checked in one step", path=_TOPIC,
+           old="        if len(configs) % MEMBERS_A_STEP == 0:\n            yield\n", new="", tests=_OF_STEPS),
+    Mutant(name="all groups of a list are made in one step", path=_GROUPS,
+           old="        if number % MEMBERS_A_STEP == 0:\n            yield\n", new="", tests=_OF_STEPS),
+    Mutant(name="what a stranger names is read before he is denied", path="regulus/wire/json_fields.py",
+           old="            look(made)\n", new="            pass\n", tests=_OF_LISTED),
+    Mutant(name="what is in no list is anybody's", path="regulus/broker/handlers/named_body.py",
+           old="    look(decoded)\n", new="", tests=_OF_LISTED),
+    Mutant(name="who is denied a part of a request is not told of", path="regulus/access/guard.py",
+           old="            self._note(request, peer, denied)\n", new="            pass\n", tests=_OF_LISTED),
+    Mutant(name="requests that nobody looks at are looked at in their parts", path="regulus/broker/listed_needs.py",
+           old="guard is None or not guard.rules.looks_at(request.code)", new="guard is None", tests=_OF_LISTED),
     Mutant(name="a long list of groups is answered before it is saved",
            path="regulus/broker/handlers/subscription_group.py",
-           old="        groups.put(config, now_ms)\n    broker.settings.use_all()\n",
-           new="        groups.put(config, now_ms)\n", tests=_OF_SETTINGS),
+           old="            yield\n    broker.settings.use_all()\n    return request",
+           new="            yield\n    return request",
+           tests=_OF_SETTINGS),
     Mutant(name="a topic made anew is cleaned away", path=_TOPIC,
            old="        if topic not in broker.topics:\n            broker.store.delete_topic(topic)\n",
            new="        broker.store.delete_topic(topic)\n", tests=("tests/unit/broker/handlers/test_topic.py",)),
@@ -127,9 +153,9 @@ MUTANTS = (
            new="        yield from ()\n        if topic not in broker.topics:\n            broker.store",
            tests=_OF_STEPS),
     Mutant(name="a list of groups is made of what was there when it came", path=_GROUPS,
-           old="begin(request, peer, _put_listed(request, named_body(request), broker, now_ms),\n"
+           old="_put_listed(request, peer, broker, now_ms), is_deed=True,\n"
                "                                     line=SETTINGS_LINE)",
-           new="begin(request, peer, _put_listed(request, named_body(request), broker, now_ms))", tests=_OF_GROUPS),
+           new="_put_listed(request, peer, broker, now_ms), is_deed=True)", tests=_OF_GROUPS),
     Mutant(name="retries of a topic that is made anew go with the old one", path=_TOPIC,
            old="                if topic not in broker.topics:\n", new="                if True:\n",
            tests=("tests/unit/broker/test_pops.py",)),

@@ -13,7 +13,7 @@ Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from regulus.model.happenings import Happenings
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
@@ -25,8 +25,6 @@ PRODUCER_GROUPS_MAX = 256
 many of these as there are topics."""
 LEFT_AT_ONCE = 256
 """Groups that closed connections leave in one step."""
-ASKED_LOOKED_MAX = 256
-"""Producers of a group that are looked at for one that may be asked; the next question goes on behind them."""
 IDS_KEPT_MAX = 256
 """Client ids without a connection that are kept for one user; of more, the first ones are anybody's."""
 BROADCASTING = "BROADCASTING"
@@ -231,16 +229,24 @@ class Clients:
     def producer_count(self, group: str) -> int:
         return len(self._producers.get(group, ()))
 
-    def next_producer(self, group: str, may: Callable[[Client], bool]) -> Client | None:
-        """One of the group that `may`, each in its turn. Whoever is passed over is behind all others the next time."""
+    def next_producers(self, group: str, count_max: int) -> list[Client]:
+        """So many of the group, who are behind all others the next time."""
         clients = self._producers.get(group, OrderedDict())
-        for _ in range(min(len(clients), ASKED_LOOKED_MAX)):
+        taken = []
+        for _ in range(min(len(clients), count_max)):
             # Ordered: to take the first of a dict again and again passes by all that were.
             channel = next(iter(clients))
             clients.move_to_end(channel)
-            if may(clients[channel]):
-                return clients[channel]
-        return None
+            taken.append(clients[channel])
+        return taken
+
+    def producer(self, group: str, channel: int) -> Client | None:
+        """Of that connection; it is behind all others of the group the next time."""
+        clients = self._producers.get(group)
+        if clients is None or channel not in clients:
+            return None
+        clients.move_to_end(channel)
+        return clients[channel]
 
     def producer_groups(self) -> dict[str, list[Client]]:
         return {group: list(clients.values()) for group, clients in self._producers.items()}
