@@ -8,6 +8,8 @@ _END = "regulus/broker/handlers/end_transaction.py"
 _OF_END = ("tests/unit/broker/handlers/test_end_transaction.py",)
 _CLIENTS = "regulus/broker/clients.py"
 _OF_CLIENTS = ("tests/unit/broker/test_clients.py",)
+_FRONT = "regulus/proxy/clients.py"
+_OF_FRONT = ("tests/unit/proxy/test_clients.py",)
 _HEART_BEAT = "regulus/broker/handlers/heart_beat.py"
 _OF_HEART_BEAT = ("tests/unit/broker/handlers/test_heart_beat.py",)
 _HELD = "regulus/broker/held_access.py"
@@ -31,6 +33,13 @@ MUTANTS = (
     Mutant(name="any producer of the group is asked for others' transactions", path=_TRANSACTIONS,
            old="[client.channel for client in looked if self._may_end(client, topic)]",
            new="[client.channel for client in looked]", tests=_OF_TRANSACTIONS),
+    Mutant(name="whose heartbeats are let in unproved is asked for no transaction", path="regulus/broker/state.py",
+           old="if self.guard is not None and not client.user and not",
+           new="if self.guard is not None and False and not",
+           tests=_OF_TRANSACTIONS),
+    Mutant(name="nobody is asked for transactions where users have rights", path="regulus/broker/state.py",
+           old="not client.user and not self.guard.rules.looks_at(RequestCode.END_TRANSACTION):",
+           new="not client.user:", tests=_OF_TRANSACTIONS),
     Mutant(name="who lost the right since the run began is asked", path=_TRANSACTIONS,
            old="if client is not None and self._may_end(client, topic):", new="if client is not None:",
            tests=_OF_TRANSACTIONS),
@@ -52,7 +61,8 @@ MUTANTS = (
     Mutant(name="a client is nobody's", path=_HEART_BEAT, old="broker.steady_ms, peer.user)",
            new="broker.steady_ms)", tests=_OF_DOOR),
     Mutant(name="one who may not be asked is looked at again and again", path=_CLIENTS,
-           old="            clients.move_to_end(channel)\n            taken", new="            taken", tests=_OF_TRANSACTIONS),
+           old="            clients.move_to_end(channel)\n            taken", new="            taken",
+           tests=_OF_TRANSACTIONS),
     Mutant(name="a client id is of who names it last", path=_CLIENTS,
            old="if self._users.setdefault(client_id, user) != user:", new="if False:", tests=_OF_CLIENTS),
     Mutant(name="a client id is anybody's while its client starts anew", path=_CLIENTS,
@@ -72,11 +82,28 @@ MUTANTS = (
     Mutant(name="an id is kept for good", path=_CLIENTS, old="        self._ids.tick(steady_ms)\n", new="",
            tests=_OF_CLIENTS),
     Mutant(name="one connection produces for any number of groups", path=_CLIENTS,
-           old="if group not in producers and len(producers) >= PRODUCER_GROUPS_MAX and not is_own_topic:",
+           old="if not is_own_topic and was_own is not False and memberships.others >= PRODUCER_GROUPS_MAX:",
            new="if False:", tests=_OF_HEART_BEAT),
+    Mutant(name="own topics take the room of other groups", path=_CLIENTS,
+           old="        memberships.others += (not is_own_topic) - (was_own is False)\n",
+           new="        memberships.others = len(memberships.producers) + 1\n", tests=_OF_HEART_BEAT),
+    Mutant(name="what was an own topic needs no room afterwards", path=_CLIENTS, old="and was_own is not False and",
+           new="and was_own is None and", tests=_OF_HEART_BEAT),
+    Mutant(name="who leaves a group keeps its room", path=_CLIENTS,
+           old="        memberships.others -= not memberships.producers.pop(group)\n",
+           new="        del memberships.producers[group]\n", tests=_OF_HEART_BEAT),
     Mutant(name="others' topics are reasons to produce for more groups", path=_HEART_BEAT,
            old="group in broker.topics and broker.may_end(client, group)", new="group in broker.topics",
            tests=_OF_HEART_BEAT),
+    Mutant(name="one user takes all clients of a front", path=_FRONT, old="and not self._gives_way(caller.user, "
+           "lambda each: len(each.clients)):", new="and True:", tests=_OF_FRONT),
+    Mutant(name="one user takes all topics of a front", path=_FRONT,
+           old="and not self._gives_way(caller.user, lambda each: each.senders):", new="and True:", tests=_OF_FRONT),
+    Mutant(name="users who have as many each throw each other out", path=_FRONT, old=" + 1 >= before:",
+           new=" >= before:", tests=_OF_FRONT),
+    Mutant(name="who calls all the time gives way", path=_FRONT,
+           old="            self._shares[client.user].clients.move_to_end(caller.key)\n", new="            pass\n",
+           tests=_OF_FRONT),
     Mutant(name="a connection leaves all its groups at once", path=_CLIENTS,
            old="for _ in range(LEFT_AT_ONCE):", new="for _ in range(1 << 30):", tests=_OF_CLIENTS),
     Mutant(name="replies are taken for any topic", path="regulus/broker/handlers/send_reply_message.py",

@@ -134,13 +134,16 @@ class ConsumerGroup:
 
 
 class _Memberships:
-    """The groups of one connection, those of producers and those of consumers. `client` is what it said last."""
+    """The groups of one connection, those of producers and those of consumers. `client` is what it said last. Of a
+    producer's group is known whether it has the name of a topic to which the client may send; `others` is how many have
+    not."""
 
-    __slots__ = ("client", "consumers", "producers")
+    __slots__ = ("client", "consumers", "others", "producers")
 
     def __init__(self) -> None:
         self.client: Client | None = None
-        self.producers: dict[str, None] = {}
+        self.others = 0
+        self.producers: dict[str, bool] = {}
         self.consumers: dict[str, None] = {}
 
 
@@ -269,14 +272,16 @@ class Clients:
     def register_producer(self, group: str, client: Client, *, is_own_topic: bool = False) -> bool:
         """False when its connection is in PRODUCER_GROUPS_MAX others. `is_own_topic`: the group has the name of a topic
         to which the client may send."""
-        producers = self._of(client).producers
-        if group not in producers and len(producers) >= PRODUCER_GROUPS_MAX and not is_own_topic:
-            return False
+        memberships = self._of(client)
+        was_own = memberships.producers.get(group)
+        if not is_own_topic and was_own is not False and memberships.others >= PRODUCER_GROUPS_MAX:
+            return False        # what was an own topic of it is left when it was not heard of for long enough
+        memberships.others += (not is_own_topic) - (was_own is False)
         clients = self._producers.setdefault(group, OrderedDict())
         if client.channel not in clients:
             self.happenings.note("producers joined", _member(group, client))
         clients[client.channel] = client
-        producers[group] = None
+        memberships.producers[group] = is_own_topic
         return True
 
     def register_consumer(self, group: str, client: Client, consume_type: str, message_model: str,
@@ -331,7 +336,7 @@ class Clients:
         if not clients:
             del self._producers[group]
         memberships = self._memberships[channel]
-        del memberships.producers[group]
+        memberships.others -= not memberships.producers.pop(group)
         self._forget_if_idle(channel, memberships)
 
     def unregister_consumer(self, group: str, channel: int) -> bool:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from regulus.access.guard import Guard
+from regulus.access.user_rules import Switches, User, UserRules
 from regulus.broker import transactions
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
@@ -230,6 +232,21 @@ def test_with_none_who_may_be_asked_the_checks_count_and_nothing_is_shown(make_r
     rig.be_guarded(mallory="")
     rig.run(15_000)
     assert (checks(rig), len(rig.stored(GIVEN_UP))) == ([], 1)
+
+
+@pytest.mark.parametrize(("authorizes", "user", "asked"), [
+    (False, "", [5]), (False, "alice", [5]), (False, "one who is gone", []), (True, "", []), (True, "alice", [])])
+def test_who_was_let_in_unproved_is_asked_where_users_have_no_rights_of_their_own(make_rig, authorizes, user, asked):
+    """HEART_BEAT on authenticationWhitelist: nobody's client else had all its transactions given up."""
+    rig = make_rig(transaction_check_interval=1_000)
+    rules = UserRules(Switches(cluster="DefaultCluster", authorizes=authorizes,
+                               unauthenticated_codes=frozenset((RequestCode.HEART_BEAT,))),
+                      {"alice": User(name="alice", secret="secret-of-alice")})
+    rig.heartbeat(None, producer_group="PG", channel=5, user=user)
+    send_half(rig)
+    rig.broker.guard = Guard(lambda: rules, lambda request, peer: None, lambda request, peer, denied: None)
+    rig.run(6_500)
+    assert [channel for channel, _, _ in checks(rig)] == asked
 
 
 def test_strangers_are_looked_at_in_parts_and_no_check_counts_before_all_were(make_rig, monkeypatch):

@@ -268,9 +268,34 @@ def test_a_front_produces_for_each_topic_to_which_it_may_send(rig):
     assert len(rig.broker.clients.producer_groups()) == len(topics)
 
 
+def test_own_topics_take_no_room_of_other_groups(rig):
+    topics = [f"T{number}" for number in range(PRODUCER_GROUPS_MAX + 50)]
+    others = [f"PG{number}" for number in range(PRODUCER_GROUPS_MAX)]
+    rig.broker.topics.put_all([TopicConfig(topic_name=topic) for topic in topics], rig.now_ms)
+    for _ in range(2):
+        assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*topics)).code == 0
+        assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*others)).code == 0
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("one more")).code == 1
+    rig.ask(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequest(client_id="c1", producer_group="PG1").ext())
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("one more")).code == 0
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("PG1")).code == 1
+
+
+def test_what_is_no_topic_of_its_own_any_more_needs_room_as_others(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="T"), rig.now_ms)
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("T")).code == 0
+    others = [f"PG{number}" for number in range(PRODUCER_GROUPS_MAX)]
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*others)).code == 0
+    rig.broker.topics.delete("T", rig.now_ms)
+    rig.now_ms += 100_000
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("T", *others)).code == 1
+    rig.run(60_000)
+    assert set(rig.broker.clients.producer_groups()) == set(others)
+
+
 def test_the_names_of_others_topics_are_no_reason_to_produce_for_more_groups(rig):
     topics = [f"T{number}" for number in range(PRODUCER_GROUPS_MAX + 50)]
     rig.broker.topics.put_all([TopicConfig(topic_name=topic) for topic in topics], rig.now_ms)
     rig.be_guarded(mallory="T1=PUB")
     assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*topics)).code == 1
-    assert len(rig.broker.clients.producer_groups()) == PRODUCER_GROUPS_MAX
+    assert len(rig.broker.clients.producer_groups()) == PRODUCER_GROUPS_MAX + 1      # T1 is its own
