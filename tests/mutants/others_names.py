@@ -95,6 +95,10 @@ MUTANTS = (
     Mutant(name="others' topics are reasons to produce for more groups", path=_HEART_BEAT,
            old="group in broker.topics and broker.may_end(client, group)", new="group in broker.topics",
            tests=_OF_HEART_BEAT),
+    Mutant(name="the tick of a front ends where no users are known yet", path="regulus/proxy/access.py",
+           old="        except CallRefused:\n            return False\n",
+           new="        except ZeroDivisionError:\n            return False\n",
+           tests=("tests/unit/proxy/test_access.py", "tests/unit/proxy/test_cluster_users.py")),
     Mutant(name="one user takes all clients of a front", path=_FRONT, old="and not self._gives_way(caller.user, "
            "lambda each: len(each.clients)):", new="and True:", tests=_OF_FRONT),
     Mutant(name="one user takes all topics of a front", path=_FRONT,
