@@ -24,6 +24,7 @@ _OF_ARCHIVED = ("tests/unit/broker/test_archived_offset.py",)
 _TOPIC = "regulus/broker/handlers/topic.py"
 _GROUPS = "regulus/broker/handlers/subscription_group.py"
 _OF_GROUPS = ("tests/unit/broker/handlers/test_subscription_group.py",)
+_OF_HOMES = ("tests/unit/broker/test_homes.py",)
 _OF_LISTED = ("tests/unit/broker/test_listed_needs.py",)
 _OF_STEPS = ("tests/unit/broker/test_steps.py",)
 _OF_POWER_CUTS = ("tests/crash/test_archive_power_cut.py::test_a_power_cut_at_any_step_takes_nothing_that_counts",)
@@ -190,6 +191,38 @@ MUTANTS = (
     Mutant(name="retries of a topic that is made anew go with the old one", path=_TOPIC,
            old="                if topic not in broker.topics:\n", new="                if True:\n",
            tests=("tests/unit/broker/test_pops.py",)),
+    Mutant(name="a delayed message makes a queue of a deleted topic", path="regulus/broker/delay_schedule.py",
+           old="self._storing.deliver(message, now_ms)", new="self._storing.append(message, now_ms)", tests=_OF_HOMES),
+    Mutant(name="a timer makes a queue of a deleted topic", path="regulus/broker/timers.py",
+           old="self._storing.deliver(message, self._now_ms)", new="self._storing.append(message, self._now_ms)",
+           tests=_OF_HOMES),
+    Mutant(name="a transaction makes a queue of a deleted topic", path=_TRANSACTIONS,
+           old="if not self._storing.is_home(message.topic, now_ms):", new="if False:", tests=_OF_HOMES),
+    Mutant(name="what is merely unknown counts as deleted", path="regulus/broker/homes.py",
+           old="if not self._topics.epochs.is_deleted(topic):", new="if topic in self._topics:", tests=_OF_HOMES),
+    Mutant(name="retries of a group that is there go with their topic", path="regulus/broker/homes.py",
+           old="        if group is None or group.retry_queue_nums <= 0:\n", new="        if True:\n", tests=_OF_HOMES),
+    Mutant(name="a deletion of a topic is forgotten by the next start", path="regulus/broker/topic_epochs.py",
+           old="self.table, self._deleted = _parse(text)", new="self.table, _ = _parse(text)",
+           tests=("tests/unit/broker/test_topic_epochs.py",)),
+    Mutant(name="any number of deleted topics is known", path="regulus/broker/topic_epochs.py",
+           old="        if len(self._deleted) > DELETED_MAX:\n", new="        if False:\n",
+           tests=("tests/unit/broker/test_topic_epochs.py",)),
+    Mutant(name="a deleted group leaves how far it pulled", path="regulus/broker/consumer_offsets.py",
+           old="        self.pulls.remove_group(group)\n", new="", tests=_OF_GROUPS),
+    Mutant(name="a deleted topic leaves how far it was pulled", path="regulus/broker/consumer_offsets.py",
+           old="        self.pulls.remove_topic(topic)\n", new="",
+           tests=("tests/unit/broker/test_consumer_offsets.py",)),
+    Mutant(name="a deleted group leaves its retry topics", path=_GROUPS,
+           old="        if group not in broker.subscription_groups:\n            delete_topic(broker, retry, now_ms)\n",
+           new="", tests=_OF_GROUPS),
+    Mutant(name="retries of a group that is made anew meanwhile go", path=_GROUPS,
+           old="        if group not in broker.subscription_groups:\n            delete_topic",
+           new="        if True:\n            delete_topic", tests=_OF_GROUPS),
+    Mutant(name="a deleted group takes the retry topic of another along", path=_GROUPS,
+           old="            and topic.removeprefix(RETRY_PREFIX) not in broker.subscription_groups]",
+           new="            ]",
+           tests=_OF_GROUPS),
     Mutant(name="offsets are told when nothing changes any more", path="regulus/broker/handlers/stepped.py",
            old="        for _ in range(len(table.changed) // MEMBERS_A_STEP):\n", new="        while table.changed:\n",
            tests=("tests/unit/broker/handlers/test_offsets_admin.py",)),

@@ -26,6 +26,7 @@ from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
 from regulus.broker.held_access import HeldAccess
 from regulus.broker.held_requests import ANY_QUEUE, HeldRequests
+from regulus.broker.homes import Homes
 from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
@@ -127,7 +128,8 @@ class BrokerState:
         self.consumer_filters = ConsumerFilters(config, now_ms)
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
-        self.storing = Storing(SendFacts(config, store, self.topics.facts))
+        self.homes = Homes(self.topics, self.subscription_groups)
+        self.storing = Storing(SendFacts(config, store, self.topics.facts), self.homes.is_there)
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.timers = Timers(config, store, self.storing)
         self.pop_flights = PopFlights(config, store, self.storing, now_ms)
@@ -355,7 +357,7 @@ class BrokerState:
         return (
             KeptPart(name=TOPICS_DOCUMENT, part=topics, when=at_once, load=topics.load, tables=(topics.encoded,)),
             KeptPart(name=TOPIC_EPOCHS_DOCUMENT, part=topics.epochs, when=at_once, load=topics.epochs.load,
-                     tables=(topics.epochs.encoded,), saved=topics.epochs.changes),
+                     tables=(topics.epochs.encoded, topics.epochs.encoded_deleted), saved=topics.epochs.changes),
             KeptPart(name=SUBSCRIPTION_GROUP_DOCUMENT, part=groups, when=at_once, load=groups.load,
                      tables=(groups.encoded,)),
             KeptPart(name=REQUEST_MODES_DOCUMENT, part=self.request_modes, when=at_once,

@@ -170,6 +170,8 @@ class Transactions:
     def commit(self, half: MessageExt, now_ms: int) -> Appended:
         """Make the message visible. The answer is that of the store; only PUT_OK ends the transaction."""
         message = placement.committed(half)
+        if not self._storing.is_home(message.topic, now_ms):
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"topic {message.topic} was deleted meanwhile")
         appended = self._storing.store(message, now_ms)
         if appended.status == PutStatus.PUT_OK:
             self._end(half, TransactionOutcome.COMMITTED, now_ms)

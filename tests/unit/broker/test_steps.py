@@ -254,3 +254,12 @@ def test_a_topic_of_many_groups_is_deleted_in_steps(world: World) -> None:
     world.settle()
     assert "T1" not in world.broker.topics
     assert 0 < world.calls_most < CALLS_MAX
+
+
+def test_a_group_of_many_topics_is_deleted_with_its_offsets_in_steps(world: World) -> None:
+    world.calls_most = 0
+    assert len(world.broker.consumer_offsets.topics_of("G1")) > COUNT - 1_000
+    world.ask("DELETE_SUBSCRIPTIONGROUP", {"groupName": "G1", "cleanOffset": "true"})
+    world.settle()
+    assert world.broker.consumer_offsets.topics_of("G1") == []
+    assert 0 < world.calls_most < CALLS_MAX

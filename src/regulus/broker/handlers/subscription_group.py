@@ -10,11 +10,12 @@ from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_listed, named_body
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
+from regulus.broker.handlers.topic import delete_topic
 from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.model.topics import SubscriptionGroupConfig, name_fault
+from regulus.model.topics import RETRY_PREFIX, SubscriptionGroupConfig, name_fault
 from regulus.wire.bodies import (
     GroupForbidden,
     SubscriptionGroupList,
@@ -27,6 +28,7 @@ from regulus.wire.headers import (
     GetSubscriptiongroupConfigRequest,
     UpdateAndGetGroupForbiddenRequest,
 )
+from regulus.wire.receipt_handle import normal_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -53,14 +55,29 @@ def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker
 
 def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, broker: BrokerState,
              now_ms: int) -> Steps:
-    yield from ()       # all in one step, when its turn in the line has come
+    """The group goes first, in one turn; then what its pops were to try again, a topic in each: a group that is made
+    anew meanwhile begins behind that."""
+    yield from ()       # begins when its turn in the line has come
     group = header.group_name
+    retries = _retry_topics(group, broker) if header.clean_offset else []
     broker.subscription_groups.delete(group, now_ms)
     if header.clean_offset:
         broker.forget_group(group, now_ms)
+    for retry in retries:
+        yield           # what goes from the disk takes its time
+        if group not in broker.subscription_groups:
+            delete_topic(broker, retry, now_ms)
     broker.statistics.drop_pairs_of_group(group)
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
+
+
+def _retry_topics(group: str, broker: BrokerState) -> list[str]:
+    """Where the messages wait that the group popped in vain; without those that may be another group's."""
+    offsets = broker.consumer_offsets
+    return [topic for topic in offsets.topics_of(group) if normal_topic(topic, group) != topic
+            and offsets.groups_of(topic) == [group]
+            and topic.removeprefix(RETRY_PREFIX) not in broker.subscription_groups]
 
 
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,

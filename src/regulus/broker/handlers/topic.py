@@ -101,13 +101,13 @@ def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: 
     """The topic goes first, in one turn: what a send makes under its name in a later one is another, whose retries
     stay."""
     groups = broker.consumer_offsets.groups_of(topic)
-    _delete_topic(broker, topic, now_ms)
+    delete_topic(broker, topic, now_ms)
     for number, group in enumerate(groups, 1):
         for retry in (receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group)):
             if retry in broker.topics or broker.store.queue_ids(retry):
                 yield       # what goes from the disk takes its time
                 if topic not in broker.topics:
-                    _delete_topic(broker, retry, now_ms)
+                    delete_topic(broker, retry, now_ms)
         if number % MEMBERS_A_STEP == 0:
             yield
     broker.settings.use_all()
@@ -150,7 +150,7 @@ def _cleaned(request: RemotingCommand, broker: BrokerState) -> Steps:
     return request.response(ResponseCode.SUCCESS)
 
 
-def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
+def delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
     """All that would speak of a topic that is made anew goes with it."""
     facts = broker.topics.facts.get(topic)
     if broker.topics.delete(topic, now_ms) and facts is not None:
