@@ -59,7 +59,7 @@ from regulus.record.pop_record import CheckpointKey
 from regulus.wire import encoded_table
 from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
 from regulus.wire.codes import RequestCode
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, normal_topic
+from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
@@ -260,8 +260,8 @@ class BrokerState:
         for topic in topics:
             self.pop_orders.remove(topic, group)
         self.consumer_offsets.remove_group(group, now_ms)
-        for topic in topics:
-            config = self.topics.get(topic) if normal_topic(topic, group) != topic else None
+        for topic in [each for each in topics if is_popped_retry_topic(each, group)]:
+            config = self.topics.get(topic)
             for queue_id in range(config.read_queue_nums if config is not None else 0):
                 self.consumer_offsets.commit(group, topic, queue_id, self.store.known_max_offset(topic, queue_id),
                                              now_ms)

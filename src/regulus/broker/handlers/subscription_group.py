@@ -28,7 +28,7 @@ from regulus.wire.headers import (
     GetSubscriptiongroupConfigRequest,
     UpdateAndGetGroupForbiddenRequest,
 )
-from regulus.wire.receipt_handle import normal_topic
+from regulus.wire.receipt_handle import is_popped_retry_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -75,7 +75,7 @@ def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, b
 def _retry_topics(group: str, broker: BrokerState) -> list[str]:
     """Where the messages wait that the group popped in vain; without those that may be another group's."""
     offsets = broker.consumer_offsets
-    return [topic for topic in offsets.topics_of(group) if normal_topic(topic, group) != topic
+    return [topic for topic in offsets.topics_of(group) if is_popped_retry_topic(topic, group)
             and offsets.groups_of(topic) == [group]
             and topic.removeprefix(RETRY_PREFIX) not in broker.subscription_groups]
 
