@@ -141,6 +141,8 @@ async def test_the_user_with_the_most_clients_gives_way_to_one_with_fewer(monkey
     clients.heard(called("b0", "bob"))
     assert [clients.knows(("mallory", f"m{number}")) for number in range(6)] == [True, True, False, False, False, True]
     assert stream.is_open
+    with pytest.raises(CallRefused, match="6 clients are known"):
+        clients.heard(called("a2", "alice"))            # she would have as many as he has now
     clients.heard(called("b1", "bob"))
     assert [clients.knows((user, key)) for user, key in (("alice", "a0"), ("alice", "a1"), ("bob", "b0"))] == [True] * 3
     with pytest.raises(CallRefused, match="6 clients are known"):
