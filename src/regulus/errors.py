@@ -31,6 +31,14 @@ class HeaderError(RegulusError):
     """A well-formed frame carries a request header or body with a missing or unparsable field."""
 
 
+class AccessDenied(RegulusError):
+    """The rules deny a request what it needs, which was seen while it was read. `code` and the text are answered."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
 class RecordError(RegulusError):
     """Stored bytes are not a record. `position` is the offset at which decoding began."""
 

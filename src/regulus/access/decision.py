@@ -97,5 +97,8 @@ class Rules(Protocol):
     def secret_of(self, user: str) -> str | None:
         """With what a user signs whom these rules know; None for all others."""
 
+    def looks_at(self, code: int) -> bool:
+        """Whether it is asked of requests of this code what they need; else whoever comes in may do all of it."""
+
     def permit(self, user: str, source: str, needs: tuple[Need, ...]) -> Verdict:
         """What a user whose signature is right may do; also what `regulus acl explain` asks."""

@@ -74,6 +74,12 @@ def nothing(request: RemotingCommand) -> tuple[Need, ...]:
     return ()
 
 
+def seen_in_parts(request: RemotingCommand) -> tuple[Need, ...]:
+    """A user whose signature is right, as far as the door looks: what the body needs is looked at behind it, while it
+    is read in steps."""
+    return ()
+
+
 def of_header(header: type[Header], *, topic: str = "", group: str = "", more_groups: Iterable[str] = (),
               actions: tuple[Action, ...]) -> Read:
     """The fields of the header that name a topic and groups; one that the request leaves out needs nothing."""

@@ -82,9 +82,8 @@ class UserRules:
         self._ordered: dict[str, Ordered] = {}
 
     def decide(self, facts: RequestFacts) -> Verdict:
-        switches = self._switches
-        is_authorized = switches.authorizes and facts.code not in switches.unauthorized_codes
-        if facts.code in switches.unauthenticated_codes and not is_authorized:
+        is_authorized = self.looks_at(facts.code)
+        if facts.code in self._switches.unauthenticated_codes and not is_authorized:
             return Allowed(f"code {facts.code} is on authenticationWhitelist")
         name = facts.ext.get(ACCESS_KEY, "")
         denied = self._stranger(name)
@@ -105,6 +104,9 @@ class UserRules:
     def secret_of(self, user: str) -> str | None:
         found = self._users.get(user)
         return found.secret if found is not None and found.is_enabled else None
+
+    def looks_at(self, code: int) -> bool:
+        return self._switches.authorizes and code not in self._switches.unauthorized_codes
 
     def permit(self, user: str, source: str, needs: tuple[Need, ...]) -> Verdict:
         denied = self._stranger(user)

@@ -13,7 +13,7 @@ Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from regulus.model.happenings import Happenings
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
@@ -25,8 +25,6 @@ PRODUCER_GROUPS_MAX = 256
 many of these as there are topics."""
 LEFT_AT_ONCE = 256
 """Groups that closed connections leave in one step."""
-ASKED_LOOKED_MAX = 256
-"""Producers of a group that are looked at for one that may be asked; the next question goes on behind them."""
 IDS_KEPT_MAX = 256
 """Client ids without a connection that are kept for one user; of more, the first ones are anybody's."""
 BROADCASTING = "BROADCASTING"
@@ -136,13 +134,16 @@ class ConsumerGroup:
 
 
 class _Memberships:
-    """The groups of one connection, those of producers and those of consumers. `client` is what it said last."""
+    """The groups of one connection, those of producers and those of consumers. `client` is what it said last. Of a
+    producer's group is known whether it has the name of a topic to which the client may send; `others` is how many have
+    not."""
 
-    __slots__ = ("client", "consumers", "producers")
+    __slots__ = ("client", "consumers", "others", "producers")
 
     def __init__(self) -> None:
         self.client: Client | None = None
-        self.producers: dict[str, None] = {}
+        self.others = 0
+        self.producers: dict[str, bool] = {}
         self.consumers: dict[str, None] = {}
 
 
@@ -231,16 +232,24 @@ class Clients:
     def producer_count(self, group: str) -> int:
         return len(self._producers.get(group, ()))
 
-    def next_producer(self, group: str, may: Callable[[Client], bool]) -> Client | None:
-        """One of the group that `may`, each in its turn. Whoever is passed over is behind all others the next time."""
+    def next_producers(self, group: str, count_max: int) -> list[Client]:
+        """So many of the group, who are behind all others the next time."""
         clients = self._producers.get(group, OrderedDict())
-        for _ in range(min(len(clients), ASKED_LOOKED_MAX)):
+        taken = []
+        for _ in range(min(len(clients), count_max)):
             # Ordered: to take the first of a dict again and again passes by all that were.
             channel = next(iter(clients))
             clients.move_to_end(channel)
-            if may(clients[channel]):
-                return clients[channel]
-        return None
+            taken.append(clients[channel])
+        return taken
+
+    def producer(self, group: str, channel: int) -> Client | None:
+        """Of that connection; it is behind all others of the group the next time."""
+        clients = self._producers.get(group)
+        if clients is None or channel not in clients:
+            return None
+        clients.move_to_end(channel)
+        return clients[channel]
 
     def producer_groups(self) -> dict[str, list[Client]]:
         return {group: list(clients.values()) for group, clients in self._producers.items()}
@@ -263,14 +272,16 @@ class Clients:
     def register_producer(self, group: str, client: Client, *, is_own_topic: bool = False) -> bool:
         """False when its connection is in PRODUCER_GROUPS_MAX others. `is_own_topic`: the group has the name of a topic
         to which the client may send."""
-        producers = self._of(client).producers
-        if group not in producers and len(producers) >= PRODUCER_GROUPS_MAX and not is_own_topic:
-            return False
+        memberships = self._of(client)
+        was_own = memberships.producers.get(group)
+        if not is_own_topic and was_own is not False and memberships.others >= PRODUCER_GROUPS_MAX:
+            return False        # what was an own topic of it is left when it was not heard of for long enough
+        memberships.others += (not is_own_topic) - (was_own is False)
         clients = self._producers.setdefault(group, OrderedDict())
         if client.channel not in clients:
             self.happenings.note("producers joined", _member(group, client))
         clients[client.channel] = client
-        producers[group] = None
+        memberships.producers[group] = is_own_topic
         return True
 
     def register_consumer(self, group: str, client: Client, consume_type: str, message_model: str,
@@ -325,7 +336,7 @@ class Clients:
         if not clients:
             del self._producers[group]
         memberships = self._memberships[channel]
-        del memberships.producers[group]
+        memberships.others -= not memberships.producers.pop(group)
         self._forget_if_idle(channel, memberships)
 
     def unregister_consumer(self, group: str, channel: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from regulus.broker.offset_set_backs import Numbers, OffsetSetBacks, parse
+from regulus.broker.pull_offsets import PullOffsets
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
@@ -46,7 +47,7 @@ class ConsumerOffsets:
         self._topics_of: dict[str, dict[str, None]] = {}
         self._groups_of: dict[str, list[str]] = {}      # lists, for most topics have one group
         self._resets: dict[str, dict[int, int]] = {}
-        self._pulls: dict[str, dict[int, int]] = {}
+        self.pulls = PullOffsets()
         self.set_backs = OffsetSetBacks()
         self._committed_here: dict[tuple[str, int], None] | None = None
         self.encoded = EncodedTable(self.table, _write_queues)
@@ -125,6 +126,7 @@ class ConsumerOffsets:
             self.changes += 1
 
     def remove_group(self, group: str, now_ms: int = 0) -> None:
+        self.pulls.remove_group(group)
         topics = self._topics_of.pop(group, {})
         for topic in topics:
             groups = self._groups_of[topic]
@@ -136,6 +138,7 @@ class ConsumerOffsets:
             self.set_backs.note_removed(group, now_ms)
 
     def remove_topic(self, topic: str) -> None:
+        self.pulls.remove_topic(topic)
         groups = self._groups_of.pop(topic, [])
         for group in groups:
             topics = self._topics_of[group]
@@ -149,7 +152,6 @@ class ConsumerOffsets:
             del self.table[key]
             self._unencoded[key] = None
             self._resets.pop(key, None)
-            self._pulls.pop(key, None)
             self.set_backs.forget(key)
         if keys:
             self.changes += 1
@@ -182,15 +184,6 @@ class ConsumerOffsets:
         if not queues:
             del self._resets[key]
         return consumer_offset
-
-    # How far a group has pulled, which may be ahead of what it committed; for statistics only.
-
-    def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        self._pulls.setdefault(f"{topic}@{group}", {})[queue_id] = queue_offset
-
-    def pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """NOT_FOUND when the group did not pull there since the broker started."""
-        return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, NOT_FOUND)
 
     # A slave has its master's offsets, and tells it those that consumers committed here while it was away.
 

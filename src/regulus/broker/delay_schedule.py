@@ -141,7 +141,7 @@ class DelaySchedule:
                 self._note_missing(level, unit.queue_offset)
             return True
         queue = (message.topic, message.queue_id)
-        status = self._storing.append(message, now_ms).status
+        status = self._storing.deliver(message, now_ms).status
         if status == PutStatus.QUEUE_DAMAGED:
             assert parked is not None
             status = self._storing.append(parked_again(parked, self._again_level(queue, now_ms)), now_ms).status

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from regulus.broker.outcome import HOLD, Notice, Outcome, Reply, refuse
 from regulus.broker.settings_changes import SettingsChanges
-from regulus.errors import HeaderError, StoreDamaged
+from regulus.errors import AccessDenied, HeaderError, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -33,6 +33,11 @@ SETTINGS_LINE = "settings"
 """The line of requests that make, change or delete topics and groups: each counts behind those that came before it."""
 SHARE = 2
 """One connection has at most this part of each of them: a half."""
+
+def client_line(peer: Peer) -> Hashable:
+    """The line of what a client says of itself over one connection."""
+    return "client", peer.channel
+
 
 Steps = Generator[None, None, RemotingCommand]
 
@@ -107,7 +112,7 @@ class LongAnswers:
         """Do the first step; the whole answer when that was all. One that is too many is refused, a deed before it
         began. What has a `line` waits until those before it there are done.
 
-        So the steps of what has a line, or is no deed, change nothing before the last one.
+        So the steps of what is no deed change nothing before the last one.
         """
         answer = _LongAnswer(peer, request, steps, is_deed, line)
         fault = self._fault(answer)
@@ -215,6 +220,8 @@ def _step(answer: _LongAnswer) -> RemotingCommand | None:
     except StopIteration as end:
         response: RemotingCommand = end.value
         return response
+    except AccessDenied as denied:
+        return answer.request.response(denied.code, str(denied))
     except (HeaderError, StoreDamaged) as error:
         return answer.request.response(ResponseCode.SYSTEM_ERROR, str(error))
     return None

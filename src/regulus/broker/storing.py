@@ -5,19 +5,28 @@ what consumers send back, halves, commits and ops of transactions, what the dela
 store refuses is nowhere: the caller keeps what it was made of, and says so.
 """
 
+from collections.abc import Callable
+
 from regulus.broker.placement import place
 from regulus.broker.send_facts import SendFacts
+from regulus.model.happenings import Happenings
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
 
+GONE = "a message waited for a topic that was deleted, and is passed by"
+
 _PUT_OK = PutStatus.PUT_OK
+_MESSAGE_ILLEGAL = PutStatus.MESSAGE_ILLEGAL
 
 
 class Storing:
-    """`facts` are those of the settings that hold now. `put_failed_times` counts what the store refused."""
+    """`facts` are those of the settings that hold now. `is_home` says of a topic and the time whether a message that
+    waited may go there, `happenings` has what may not. `put_failed_times` counts what the store refused."""
 
-    def __init__(self, facts: SendFacts) -> None:
+    def __init__(self, facts: SendFacts, is_home: Callable[[str, int], bool] = lambda topic, now_ms: True) -> None:
         self.facts = facts
+        self.is_home = is_home
+        self.happenings = Happenings()
         self.put_failed_times = 0
 
     def store(self, message: MessageExt, now_ms: int) -> Appended:
@@ -30,6 +39,13 @@ class Storing:
         appended = self.facts.store.append(message, now_ms)
         self._count(message.topic, 1, appended)
         return appended
+
+    def deliver(self, message: MessageExt, now_ms: int) -> Appended:
+        """Append a message that waited, unless its topic is gone."""
+        if self.is_home(message.topic, now_ms):
+            return self.append(message, now_ms)
+        self.happenings.note(GONE, message.topic)
+        return Appended(_MESSAGE_ILLEGAL, remark=f"topic {message.topic} was deleted while the message waited")
 
     def append_batch(self, messages: list[MessageExt], now_ms: int) -> Appended:
         """Append messages of one queue, one behind the other, or none of them."""

@@ -597,7 +597,7 @@ class Timers:
         if message is None:
             self.happenings.note(HOMELESS, _place(waiting))
             return True
-        status = self._storing.append(message, self._now_ms).status
+        status = self._storing.deliver(message, self._now_ms).status
         if status == PutStatus.QUEUE_DAMAGED:
             self.happenings.note(LATER, f"{_place(waiting)}: queue {message.queue_id} of {message.topic} is damaged")
             topic = waiting.properties.get(names.REAL_TOPIC, "")

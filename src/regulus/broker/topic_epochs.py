@@ -3,6 +3,9 @@
 A topic that is deleted and made again begins at queue offset 0; whoever remembers an offset of the one before would
 read on in another topic. The number of a topic is the time of its making in ms, or one more than the last number given.
 A topic that was there before there were such numbers has 0.
+
+The names of topics that were deleted, and not made again, stand beside the numbers: nothing is made for what waits for
+one of them. A topic that is merely unknown, because its document was lost or has not reached a slave, is none of them.
 """
 
 from regulus.errors import HeaderError
@@ -10,19 +13,29 @@ from regulus.wire import encoded_table, fastjson
 from regulus.wire.encoded_table import EncodedTable, Pieces
 
 _KEY = "topicEpochs"
+_DELETED_KEY = "deletedTopics"
+DELETED_MAX = 4_096
+"""Names of deleted topics; of more, the first to be deleted is unknown, and what waits for it makes its queue."""
 
 
 class TopicEpochs:
     def __init__(self) -> None:
         self.table: dict[str, int] = {}
+        self._deleted: dict[str, int] = {}      # by name, with a 1: the first to be deleted first
         self.changes = 0
         self._last = 0
         self.encoded = EncodedTable(self.table, str)
+        self.encoded_deleted = EncodedTable(self._deleted, str)
 
     def of(self, topic: str) -> int:
         return self.table.get(topic, 0)
 
+    def is_deleted(self, topic: str) -> bool:
+        return topic in self._deleted
+
     def note_created(self, topic: str, now_ms: int) -> None:
+        if self._deleted.pop(topic, None) is not None:
+            self.encoded_deleted.changed[topic] = None
         self._last = max(now_ms, self._last + 1)
         self.table[topic] = self._last
         self.encoded.changed[topic] = None
@@ -31,21 +44,28 @@ class TopicEpochs:
     def note_deleted(self, topic: str) -> None:
         if self.table.pop(topic, None) is not None:
             self.encoded.changed[topic] = None
-            self.changes += 1
+        self._deleted[topic] = 1
+        self.encoded_deleted.changed[topic] = None
+        if len(self._deleted) > DELETED_MAX:
+            first = next(iter(self._deleted))
+            del self._deleted[first]
+            self.encoded_deleted.changed[first] = None
+        self.changes += 1
 
     def document(self) -> Pieces:
-        return encoded_table.document({_KEY: self.encoded})
+        return encoded_table.document({_DELETED_KEY: self.encoded_deleted, _KEY: self.encoded})
 
     def load(self, text: str) -> None:
         """Take over saved numbers. Raises HeaderError."""
-        self.table = _parse(text)
+        self.table, self._deleted = _parse(text)
         self.encoded.replace(self.table)
+        self.encoded_deleted.replace(self._deleted)
         self._last = max(self.table.values(), default=0)
 
     def follow(self, text: str) -> list[str]:
         """Take over a master's numbers; which topics are others than before. Raises HeaderError."""
-        table = _parse(text)
-        if table == self.table:
+        table, deleted = _parse(text)
+        if (table, deleted) == (self.table, self._deleted):
             return []
         others = [topic for topic, epoch in table.items() if self.of(topic) != epoch]
         self.load(text)
@@ -53,9 +73,15 @@ class TopicEpochs:
         return others
 
 
-def _parse(text: str) -> dict[str, int]:
+def _parse(text: str) -> tuple[dict[str, int], dict[str, int]]:
+    """The numbers, and the deleted topics, which earlier documents have not."""
     value = fastjson.loads(text)
-    table = value.get(_KEY) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        raise HeaderError("the document of the topics' epochs is no JSON object")
+    return _numbers(value.get(_KEY), _KEY), _numbers(value.get(_DELETED_KEY, {}), _DELETED_KEY)
+
+
+def _numbers(table: object, key: str) -> dict[str, int]:
     if not isinstance(table, dict) or not all(type(epoch) is int for epoch in table.values()):
-        raise HeaderError(f"the document of the topics' epochs has no numbers {_KEY}")
+        raise HeaderError(f"the document of the topics' epochs has no numbers {key}")
     return dict(table)

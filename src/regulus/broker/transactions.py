@@ -12,7 +12,9 @@ on, and the first offset not passed, a consumer offset of CID_RMQ_SYS_TRANS, is 
 its own, and its producer may still end it. A check counts also when no producer is online.
 
 A question shows the half message, and its answer ends it. So only a client is asked that may do both, whoever it says
-it is: the name of a producer group is nobody's.
+it is: the name of a producer group is nobody's. Once a run, before the first question for a group and a topic, all of
+the group are looked at for those who may be asked, a part in each step, in which the half stays where it is and no
+check counts: however many strangers give the group's name, it is as if they were not there.
 
 Producers are not asked faster than they answer, for a question that is dropped counts as well: with ASKED_MAX of them
 unanswered the run waits, and when no answer comes it passes the others of that group by, without a check, until the
@@ -72,6 +74,11 @@ ASKED_MAX = 2_000
 ANSWER_WAIT_MS = 1_000
 """How long a run waits for the next answer of producers that have that many."""
 
+PRODUCERS_LOOKED_MAX = 256
+"""Producers of a group that one step looks at for those who may be asked; each costs some ten us."""
+PRODUCERS_KNOWN_MAX = 256
+"""Of those who may be asked, so many are asked in one run; the others have their turn in the next one."""
+
 _QUEUE_ID = 0
 
 
@@ -87,8 +94,19 @@ class _Step(Enum):
     """What a run does after it has looked at a half."""
 
     PASS = "pass"
+    AGAIN = "again"     # come back to this half in the next step
     PAUSE = "pause"     # come back to this half soon
     END = "end"         # this one and those behind it are too young, or the store refuses
+
+
+class _Askable:
+    """Who of a producer group may be asked for transactions of one topic, in one run."""
+
+    __slots__ = ("channels", "unseen")
+
+    def __init__(self, count: int) -> None:
+        self.unseen = count                 # of the group, as it was at the beginning
+        self.channels: deque[int] = deque()     # whose turn is next first
 
 
 class Transactions:
@@ -113,6 +131,7 @@ class Transactions:
         self._ended: dict[int, TransactionOutcome] = {}     # by first offset
         self._asked: dict[str, set[int]] = {}   # by group: what this run asked for and has no answer to, first offsets
         self._askers: dict[str, set[int]] = {}  # by group: the channels of those that this run has asked
+        self._askable: dict[tuple[str, str], _Askable] = {}     # of this run, by group and topic
         self._steady_ms = steady_ms         # at the last tick
         self._last_talk_ms = steady_ms      # when a producer was asked, or answered
         self._java_copies: dict[int, int] = {}      # found at the start: the first offset of a copy that names none
@@ -151,6 +170,8 @@ class Transactions:
     def commit(self, half: MessageExt, now_ms: int) -> Appended:
         """Make the message visible. The answer is that of the store; only PUT_OK ends the transaction."""
         message = placement.committed(half)
+        if not self._storing.is_home(message.topic, now_ms):
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"topic {message.topic} was deleted meanwhile")
         appended = self._storing.store(message, now_ms)
         if appended.status == PutStatus.PUT_OK:
             self._end(half, TransactionOutcome.COMMITTED, now_ms)
@@ -232,9 +253,10 @@ class Transactions:
             self._run_end = self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
             self._asked.clear()
             self._askers.clear()
+            self._askable.clear()
         step = self._run(self._run_end, now_ms)
         self._commit_offsets(now_ms)
-        if step is _Step.PASS:
+        if step is _Step.PASS or step is _Step.AGAIN:
             return 0
         if step is _Step.PAUSE:
             return PAUSE_MS
@@ -285,15 +307,46 @@ class Transactions:
             if self._steady_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
                 return _Step.PAUSE
             return self._put_again(half, checks, now_ms)[0]
-        step, copy = self._put_again(half, checks + 1, now_ms)
         topic = half.properties.get(names.REAL_TOPIC, "")
-        producer = self._clients.next_producer(group, lambda client: self._may_end(client, topic))
+        if not self._has_looked(group, topic):
+            return _Step.AGAIN
+        step, copy = self._put_again(half, checks + 1, now_ms)
+        producer = self._next_producer(group, topic)
         if copy is not None and producer is not None:
             self._asked.setdefault(group, set()).add(self._first_offset(half))
             self._askers.setdefault(group, set()).add(producer.channel)
             self._last_talk_ms = self._steady_ms
             self._ask(copy, producer)
         return step
+
+    def _has_looked(self, group: str, topic: str) -> bool:
+        """Whether it is known who of the group may be asked; else a part of them is looked at now."""
+        count = self._clients.producer_count(group)
+        askable = self._askable.get((group, topic))
+        if askable is None:
+            if not count:
+                return True
+            askable = self._askable[group, topic] = _Askable(count)
+        if not askable.unseen:
+            return True
+        looked = self._clients.next_producers(group, min(askable.unseen, PRODUCERS_LOOKED_MAX))
+        askable.unseen -= len(looked)
+        askable.channels += [client.channel for client in looked if self._may_end(client, topic)]
+        if not looked or len(askable.channels) >= PRODUCERS_KNOWN_MAX:
+            askable.unseen = 0
+        return not askable.unseen
+
+    def _next_producer(self, group: str, topic: str) -> Client | None:
+        """Each in its turn, if it is still there and may still be asked."""
+        askable = self._askable.get((group, topic))
+        channels = askable.channels if askable is not None else deque()
+        while channels:
+            client = self._clients.producer(group, channels[0])
+            if client is not None and self._may_end(client, topic):
+                channels.rotate(-1)
+                return client
+            channels.popleft()
+        return None
 
     def _give_up(self, half: MessageExt, now_ms: int) -> _Step:
         appended = self._storing.append(placement.given_up(half), now_ms)

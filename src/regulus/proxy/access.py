@@ -34,9 +34,14 @@ class CallAccess:
         self.happenings = Happenings()
 
     def has_changed(self) -> bool:
-        """Whether other rules hold than at the last call."""
-        before, self._seen = self._seen, self._rules()
-        return self._seen is not before
+        """Whether other rules hold than at the last call. As long as none are known, which whoever asks for them tells,
+        none have changed: nobody was let in."""
+        try:
+            rules = self._rules()
+        except CallRefused:
+            return False
+        before, self._seen = self._seen, rules
+        return rules is not before
 
     @property
     def rules(self) -> Rules:

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from regulus.errors import CallRefused
+from regulus.model.happenings import Happenings
 from regulus.proxy.caller import Caller, ClientKey
 from regulus.proxy.config import ProxyConfig
 from regulus.wire.grpc.codes import ClientType, Code
 
 CLIENTS_MAX = 100_000
+"""At one more, a client of the user who has the most gives way to one of a user who has fewer."""
 TOPICS_OF_CLIENT_MAX = 1_024
 """Topics of one client's settings."""
 COMMANDS_MAX = 256
@@ -23,7 +25,8 @@ COMMANDS_SIZE_MAX = 16 << 20
 LOOKED_MAX = 1_000
 """Clients that are looked at for one that can be asked; the next question goes on behind them."""
 SENDERS_MAX = 1_000_000
-"""Topics that clients send to, each counted for each client."""
+"""Topics that clients send to, each counted for each client; at one more as with clients."""
+GAVE_WAY = "clients gave way to those of users who have fewer, for no more can be known here"
 
 
 class Stream:
@@ -93,13 +96,27 @@ class Client:
         self.heard_ms = 0
 
 
+class _Share:
+    """What one user has of this place: his clients, those heard of longest ago first, and the topics that they send
+    to."""
+
+    __slots__ = ("clients", "senders")
+
+    def __init__(self) -> None:
+        self.clients: OrderedDict[ClientKey, None] = OrderedDict()
+        self.senders = 0
+
+
 class Clients:
-    """`steady_ms` is no time of day: a clock that is set anew must not let all clients be gone at once."""
+    """`steady_ms` is no time of day: a clock that is set anew must not let all clients be gone at once. `happenings`
+    has who gave way."""
 
     def __init__(self, config: ProxyConfig, steady_ms: Callable[[], int]) -> None:
         self._config = config
         self._steady_ms = steady_ms
+        self.happenings = Happenings()
         self._clients: dict[ClientKey, Client] = {}
+        self._shares: dict[str, _Share] = {}        # by user who has clients
         # Topic -> clients. Ordered ones: to take the first of a dict again and again passes by all that were.
         self._producers: dict[str, OrderedDict[ClientKey, None]] = {}
         self._senders = 0
@@ -111,9 +128,12 @@ class Clients:
         """The client, known from now on if it was not. Raises CallRefused when no more can be known."""
         client = self._clients.pop(caller.key, None)
         if client is None:
-            if len(self._clients) >= CLIENTS_MAX:
+            if len(self._clients) >= CLIENTS_MAX and not self._gives_way(caller.user, lambda each: len(each.clients)):
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
             client = Client(caller.user)
+            self._shares.setdefault(caller.user, _Share()).clients[caller.key] = None
+        else:
+            self._shares[client.user].clients.move_to_end(caller.key)
         self._clients[caller.key] = client       # in the order in which they were heard of
         client.heard_ms, client.host = self._steady_ms(), caller.host
         return client
@@ -131,10 +151,11 @@ class Clients:
             return
         if len(client.topics) >= TOPICS_OF_CLIENT_MAX:
             raise CallRefused(Code.BAD_REQUEST, f"the client sends to {TOPICS_OF_CLIENT_MAX} topics already")
-        if self._senders >= SENDERS_MAX:
+        if self._senders >= SENDERS_MAX and not self._gives_way(caller.user, lambda each: each.senders):
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"clients send to {SENDERS_MAX} topics in all, and to no more "
                                                       "that can be known")
         self._senders += 1
+        self._shares[client.user].senders += 1
         client.client_type = client.client_type or ClientType.PRODUCER
         client.topics[topic] = None
         self._producers.setdefault(topic, OrderedDict())[caller.key] = None
@@ -169,11 +190,34 @@ class Clients:
         if client is None:
             return False
         self._senders -= len(client.topics)
+        share = self._shares[client.user]
+        share.senders -= len(client.topics)
+        del share.clients[key]
+        if not share.clients:
+            del self._shares[client.user]
         for topic in client.topics:
             senders = self._producers[topic]
             del senders[key]
             if not senders:
                 del self._producers[topic]
+        return True
+
+    def _gives_way(self, user: str, count: Callable[[_Share], int]) -> bool:
+        """Whether there is room for one more of this user: from him who has the most, goes who was heard of longest
+        ago. Looks at all users, of whom there are as many as accounts."""
+        most = max(self._shares, key=lambda each: count(self._shares[each]))
+        own = self._shares.get(user)
+        before = count(self._shares[most])
+        if (0 if own is None else count(own)) + 1 >= before:
+            return False
+        while most in self._shares and count(self._shares[most]) == before:
+            key = next(iter(self._shares[most].clients))
+            stream = self._clients[key].stream
+            self.forget(key)
+            self.happenings.note(GAVE_WAY, f"{key[1]} of {most or 'nobody'}")
+            if stream is not None:
+                stream.refuse(CallRefused(Code.TOO_MANY_REQUESTS, "no more clients can be known here, and this user "
+                                                                  "has the most of them"))
         return True
 
     def expired(self) -> list[ClientKey]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused, RegulusError
+from regulus.model.happenings import Happenings
 from regulus.proxy.access import CallAccess
 from regulus.proxy.brokers import Brokers
 from regulus.proxy.caller import ClientKey
@@ -114,9 +115,13 @@ class ProxyServer:
             if self._access is not None:
                 if self._access.has_changed():
                     await self._service.decide_anew()
-                for kind, names in self._access.happenings.take().items():
-                    _log.warning("%s: %s", kind, names)
+                self._tell_happenings(self._access.happenings)
+            self._tell_happenings(self._clients.happenings)
             await asyncio.sleep(TICK_S)
+
+    def _tell_happenings(self, happenings: Happenings) -> None:
+        for kind, names in happenings.take().items():
+            _log.warning("%s: %s", kind, names)
 
     def _let_go(self, key: ClientKey) -> None:
         """The client is gone: others get what it has in hand."""

@@ -239,6 +239,7 @@ class BrokerServer:
         self._events = EventLog([self._keeper.happenings, clients.happenings], [clients.faults, filters.faults])
         self._events.add_faults(self.broker.pop_revival.happenings)
         self._events.add_faults(self.broker.timers.happenings)
+        self._events.add_faults(self.broker.storing.happenings)
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)
@@ -261,7 +262,8 @@ class BrokerServer:
             door = Door(lambda: users.rules, access.needs_of)
         else:
             return None
-        self.broker.access_documents, self.broker.guard = accounts, Guard(lambda: self.access_rules, door.denial)
+        self.broker.access_documents = accounts
+        self.broker.guard = Guard(lambda: self.access_rules, door.denial, door.note)
         self._events.add_faults(door.happenings)
         return door
 

@@ -62,8 +62,12 @@ class Door:
     def _verdict(self, request: RemotingCommand, peer: Peer) -> Verdict:
         verdict = self._decide(request, peer)
         if isinstance(verdict, Denied):
-            self.happenings.note(DENIED, f"{request_name(request.code)} of {peer.remote_text}: {verdict.rule}")
+            self.note(request, peer, verdict)
         return verdict
+
+    def note(self, request: RemotingCommand, peer: Peer, denied: Denied) -> None:
+        """Here or behind the door."""
+        self.happenings.note(DENIED, f"{request_name(request.code)} of {peer.remote_text}: {denied.rule}")
 
     def _decide(self, request: RemotingCommand, peer: Peer) -> Verdict:
         rules = self._rules()

@@ -10,8 +10,9 @@ Source: com.alibaba.fastjson.JSON, MapSerializer, PrettyFormat.
 import json
 import math
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
@@ -28,6 +29,11 @@ and nobody sends much of it."""
 
 MEMBERS_A_STEP = 256
 """Members that one step of `loads_in_steps` reads."""
+
+TEXT_A_STEP = 16_384
+"""Characters that one step of `listed_in_steps` reads, and what is made of them."""
+ITEMS_A_STEP = 256
+"""Values of lists that it makes, if they are shorter."""
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _LABEL = re.compile(r'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
@@ -64,8 +70,8 @@ def loads(data: bytes | str) -> Any:
         value = _Reader(text).document()
     else:
         _check_depth(value)
-    if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
-        raise HeaderError("JSON has half of a UTF-16 pair")
+    if _may_have_pairs(text):
+        _check_pairs(value)
     return value
 
 
@@ -103,6 +109,125 @@ def loads_in_steps(data: bytes, *path: str) -> Generator[None, None, Any]:
         raise HeaderError(f"JSON that only fastjson would write, or nobody, has more than {SLOW_MAX} objects and "
                           "values")
     return loads(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Of a member that is a list: `make` makes what stands there of each value, in whose objects the members `within`
+    are lists, too."""
+
+    make: Callable[[Any], Any]
+    within: "Mapping[str, Listed]"
+
+
+def listed_in_steps(data: bytes, lists: Mapping[str, Listed]) -> Generator[None, None, Any]:
+    """The same as `loads`, where these members of the object may be long: their values are read and made one after the
+    other. Yields after each step but the last. What `make` raises leaves the rest unread. What only fastjson would
+    write is read at once, and refused where it has much."""
+    text = _text(data)
+    try:
+        return (yield from _in_parts(_document(text, lists)))
+    except RecursionError:
+        raise HeaderError(_TOO_DEEP) from None
+    except ValueError:      # it is no plain JSON
+        if _names_much(data):
+            raise HeaderError(f"the body is no plain JSON and has more than {SLOW_MAX} objects and values, and all "
+                              "others wait while it is read: name fewer things in one request") from None
+    value = loads(text)
+    yield from _in_parts(_made(value, lists))
+    return value
+
+
+def _in_parts(steps: Generator[int, None, Any]) -> Generator[None, None, Any]:
+    """As many small steps as make one. Each says up to where it has read."""
+    begin = 0
+    while True:
+        for _ in range(ITEMS_A_STEP):
+            try:
+                position = next(steps)
+            except StopIteration as end:
+                return end.value
+            if position - begin >= TEXT_A_STEP:
+                begin = position
+                break
+        yield
+
+
+def _document(text: str, lists: Mapping[str, Listed]) -> Generator[int, None, Any]:
+    position = _end_of_blank(text, 0)
+    value, position = yield from _listed_object(text, position, lists, _may_have_pairs(text))
+    if position != len(text):
+        raise ValueError("more than one value")
+    return value
+
+
+def _listed_object(text: str, position: int, lists: Mapping[str, Listed],
+                   is_paired: bool) -> Generator[int, None, tuple[Any, int]]:
+    """The object at `position`, and where it ends. Raises ValueError where that is no JSON."""
+    value: dict[str, Any] = {}
+    position = _behind(text, position, "{")
+    if text[position:position + 1] == "}":
+        return value, _behind(text, position, "}")
+    while True:
+        label = _LABEL.match(text, position)
+        if label is None:
+            raise ValueError("no member")
+        key, position = _leaf(text, label.start(1), is_paired)[0], label.end()
+        listed = lists.get(key)
+        if listed is not None and text[position:position + 1] == "[":
+            value[key], position = yield from _list(text, position, listed, is_paired)
+        else:
+            value[key], position = _leaf(text, position, is_paired)
+            yield position
+        if text[position:position + 1] != ",":
+            return value, _behind(text, position, "}")
+        position += 1
+
+
+def _list(text: str, position: int, listed: Listed, is_paired: bool) -> Generator[int, None, tuple[list[Any], int]]:
+    values: list[Any] = []
+    position = _behind(text, position, "[")
+    if text[position:position + 1] == "]":
+        return values, _behind(text, position, "]")
+    while True:
+        if listed.within and text[position:position + 1] == "{":
+            value, position = yield from _listed_object(text, position, listed.within, is_paired)
+        else:
+            value, position = _leaf(text, position, is_paired)
+        values.append(value if value is None else listed.make(value))
+        yield position
+        if text[position:position + 1] != ",":
+            return values, _behind(text, position, "]")
+        position = _end_of_blank(text, position + 1)
+
+
+def _leaf(text: str, position: int, is_paired: bool) -> tuple[Any, int]:
+    """The value at `position`, read at once, and where what follows it begins."""
+    value, position = _VALUE_AT(text, position)
+    if isinstance(value, (dict, list)):
+        _check_depth(value)
+    if is_paired:
+        _check_pairs(value)
+    return value, _end_of_blank(text, position)
+
+
+def _made(value: Any, lists: Mapping[str, Listed]) -> Generator[int, None, None]:
+    """The same of an object that is read already."""
+    for key, listed in lists.items() if isinstance(value, dict) else ():
+        values = value.get(key)
+        for place, each in enumerate(values) if isinstance(values, list) else ():
+            yield from _made(each, listed.within)
+            values[place] = each if each is None else listed.make(each)
+            yield 0
+
+
+def _may_have_pairs(text: str) -> bool:
+    return "\\ud" in text or "\\uD" in text
+
+
+def _check_pairs(value: Any) -> None:
+    if _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
+        raise HeaderError("JSON has half of a UTF-16 pair")
 
 
 def _object_in_steps(text: str, position: int, path: tuple[str, ...]) -> Generator[None, None, tuple[Any, int]]:

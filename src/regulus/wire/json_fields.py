@@ -8,7 +8,7 @@ Source: RemotingSerializable.
 """
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from operator import attrgetter
 from types import NoneType, UnionType
@@ -19,10 +19,8 @@ from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson
 from regulus.wire.ext_fields import LONG_MAX, camel_case, parse_long
 
-BODIES_A_STEP = 256
-"""Bodies within a body that one step of `from_value_in_steps` makes; each costs some us."""
-
 Converter = Callable[[Any], Any]
+Look = Callable[[Any], None]
 T = TypeVar("T")
 
 
@@ -84,7 +82,7 @@ def from_value(body: type[T], value: Any) -> T:
     if not isinstance(value, dict):
         raise HeaderError(f"{body.__name__} is no JSON object")
     values = {}
-    for attribute, name, convert, required, _, _ in _plan(body):
+    for attribute, name, convert, required, _ in _plan(body):
         each = value.get(name)
         if each is None:
             if required:
@@ -97,31 +95,31 @@ def from_value(body: type[T], value: Any) -> T:
     return body(**values)
 
 
-def from_value_in_steps(body: type[T], value: Any) -> Generator[None, None, T]:
-    """The same of a long one: the bodies in its lists and maps are made a part at a time, and stand in `value` then.
-    Yields after each step but the last."""
-    for number, _ in enumerate(_make_within(body, value), 1):
-        if number % BODIES_A_STEP == 0:
-            yield
-    return from_value(body, value)
+def decode_in_steps(body: type[T], data: bytes, look: Look | None = None) -> Generator[None, None, T]:
+    """The same as `decode` of a long one: what stands in its lists, and in those within them, is read and made a part
+    at a time. Yields after each step but the last. `look` gets each body of a list as soon as it is made, and what it
+    raises leaves the rest unread."""
+    return from_value(body, (yield from fastjson.listed_in_steps(data, _lists(body, look))))
 
 
-def _make_within(body: Any, value: Any) -> Iterator[None]:
-    """Yields for each body in a list or map. What has not the shape is left for `from_value` to refuse."""
-    for member in _plan(body) if isinstance(value, dict) else ():
-        held, each = member.held, value.get(member.name)
-        if held is None or each is None:
-            continue
-        if not member.holds_many:
-            yield from _make_within(held, each)
-        elif isinstance(each, (dict, list)):
-            holds_more = any(inner.held is not None for inner in _plan(held))
-            for key in each if isinstance(each, dict) else range(len(each)):
-                if each[key] is not None:
-                    if holds_more:
-                        yield from _make_within(held, each[key])
-                    each[key] = from_value(held, each[key])
-                yield
+def _lists(body: Any, look: Look | None) -> dict[str, fastjson.Listed]:
+    """The members of the body that are lists of bodies or queues."""
+    return {member.name: fastjson.Listed(_maker(body, member, look), _lists(member.listed, look))
+            for member in (() if body in _SCALARS else _plan(body)) if member.listed is not None}
+
+
+def _maker(body: Any, member: "_Member", look: Look | None) -> Converter:
+    convert = _converter(member.listed)
+
+    def make(value: Any) -> Any:
+        try:
+            made = convert(value)
+        except (ValueError, TypeError) as cause:
+            raise HeaderError(f"{body.__name__}.{member.name}: {cause}") from cause
+        if look is not None:
+            look(made)
+        return made
+    return make
 
 
 def to_value(value: Any) -> Any:
@@ -168,9 +166,8 @@ class _Member(NamedTuple):
     name: str
     convert: Converter
     required: bool
-    held: Any
-    """The body that it is, or of which it holds many; None for all else."""
-    holds_many: bool
+    listed: Any
+    """The body, or MessageQueue, of which it is a list; None for all else."""
 
 
 _PLANS: dict[Any, tuple[_Member, ...]] = {}
@@ -189,19 +186,16 @@ def _make_plan(body: Any) -> tuple[_Member, ...]:
     return tuple([
         _Member(each.name, each.metadata.get("named") or camel_case(each.name),
                 _after(each.metadata.get("prepare"), _converter(hints[each.name])),
-                each.default is MISSING and each.default_factory is MISSING, *_held(hints[each.name]))
+                each.default is MISSING and each.default_factory is MISSING, _listed(hints[each.name]))
         for each in fields(body)])
 
 
-def _held(hint: Any) -> tuple[Any, bool]:
-    """The last two of a member."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Union or origin is UnionType:
-        (hint,) = (each for each in arguments if each is not NoneType)
-        return _held(hint)
-    if origin in (list, dict):
-        return (arguments[-1] if _is_body(arguments[-1]) else None), True
-    return (hint if _is_body(hint) else None), False
+def _listed(hint: Any) -> Any:
+    """The last one of a member."""
+    if get_origin(hint) is not list:
+        return None
+    (each,) = get_args(hint)
+    return each if each is MessageQueue or _is_body(each) else None
 
 
 def _is_body(hint: Any) -> bool:
@@ -286,6 +280,8 @@ def _to_bool(value: Any) -> bool:
 
 def to_queue(value: Any) -> MessageQueue:
     """A MessageQueue of its JSON object, or of the text of one."""
+    if type(value) is MessageQueue:
+        return value            # made in a step before
     if isinstance(value, str):
         value = fastjson.loads(value)
     if not isinstance(value, dict):

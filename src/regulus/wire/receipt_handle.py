@@ -81,6 +81,11 @@ def normal_topic(topic: str, group: str) -> str:
     return topic
 
 
+def is_popped_retry_topic(topic: str, group: str) -> bool:
+    """Whether the group's pops may be tried again there."""
+    return topic.startswith(RETRY_PREFIX) and normal_topic(topic, group) != topic
+
+
 def retry_flag(topic: str, group: str) -> str:
     if not topic.startswith(RETRY_PREFIX):
         return NORMAL

@@ -69,7 +69,7 @@ class Rig:
                                   topics=parse_grants(grants.split(",") if grants else []))
                     for user, grants in topics.items()}
         rules = PlainRules(WhiteAddresses(), accounts)
-        self.broker.guard = Guard(lambda: rules, lambda request, peer: None)
+        self.broker.guard = Guard(lambda: rules, lambda request, peer: None, lambda request, peer, denied: None)
         self.peer = self.peer.of_user(next(iter(topics), ""))
 
     def handle(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False,

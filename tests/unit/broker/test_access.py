@@ -8,7 +8,7 @@ from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
 from regulus.broker.access import NEEDS, NOT_ANSWERED, needs_of
 from regulus.broker.request_table import HANDLERS
 from regulus.errors import HeaderError
-from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.headers import EndTransactionRequest, SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -120,31 +120,6 @@ BOTH = (group("billing", SUB), topic("orders", SUB))
 ])
 def test_what_a_request_needs(code, ext, expected):
     assert needs(code, ext) == expected
-
-
-def test_a_heartbeat_needs_each_group_and_topic_once_and_nothing_for_producers():
-    body = HeartbeatData(client_id="c", producer_data_set=[ProducerData(group_name="PG")], consumer_data_set=[
-        ConsumerData(group_name="billing", subscription_data_set=[
-            SubscriptionData.compile("orders", "*", 1), SubscriptionData.compile("%RETRY%billing", "*", 1)]),
-        ConsumerData(group_name="audit", subscription_data_set=[SubscriptionData.compile("orders", "*", 1)])])
-    assert needs(Code.HEART_BEAT, body=body.encode()) == (
-        group("billing", SUB), topic("orders", SUB), group("audit", SUB))
-
-
-@pytest.mark.parametrize("code", [Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ])
-def test_a_lock_needs_the_group_and_each_topic(code):
-    body = (b'{"consumerGroup":"billing","clientId":"c","mqSet":[{"topic":"orders","brokerName":"b","queueId":0},'
-            b'{"topic":"orders","brokerName":"b","queueId":1},{"topic":"audit","brokerName":"b","queueId":0}]}')
-    assert needs(code, body=body) == (group("billing", SUB), topic("orders", SUB), topic("audit", SUB))
-
-
-def test_lists_need_each_thing_that_they_name():
-    topics = b'{"topicConfigList":[{"topicName":"orders"},{"topicName":"audit"}]}'
-    assert needs(Code.UPDATE_AND_CREATE_TOPIC_LIST, body=topics) == (
-        topic("orders", Action.CREATE), topic("audit", Action.CREATE))
-    groups = b'{"groupConfigList":[{"groupName":"billing"},{"groupName":"others"}]}'
-    assert needs(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=groups) == (
-        group("billing", UPDATE), group("others", UPDATE))
 
 
 @pytest.mark.parametrize("code", sorted(NEEDS))

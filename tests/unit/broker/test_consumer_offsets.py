@@ -307,3 +307,13 @@ def test_offsets_behind_the_end_of_their_queue_are_lowered_to_it() -> None:
     offsets.lower_to(lambda topic, queue_id: 4 if topic == "T" else 1, 1000)
     assert offsets.table == {"T@G": {0: 4, 3: 4}, "U@G": {0: 1}, "T@H": {0: 2}}
     assert sorted(offsets.set_backs.table) == ["T@G"]       # or slaves would tell the larger ones
+
+
+def test_a_topic_or_group_that_goes_takes_its_pulls_along_where_nothing_was_committed() -> None:
+    offsets = ConsumerOffsets()
+    offsets.pulls.note("G", "T", 0, 5)
+    offsets.pulls.note("G", "U", 0, 5)
+    offsets.remove_topic("T")
+    assert [offsets.pulls.of("G", topic, 0) for topic in ("T", "U")] == [NOT_FOUND, 5]
+    offsets.remove_group("G")
+    assert len(offsets.pulls) == 0

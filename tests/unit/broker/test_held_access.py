@@ -23,7 +23,7 @@ class World:
         self.denied: set[str] = set()
         self.asked: list[int] = []
         self.rules = SimpleNamespace()
-        self.guard = Guard(lambda: self.rules, self.again)
+        self.guard = Guard(lambda: self.rules, self.again, lambda request, peer, denied: None)
         self.access.tick(self.guard)
 
     def again(self, request: RemotingCommand, peer: Peer) -> Denied | None:

@@ -619,7 +619,7 @@ def test_what_timers_cannot_do_is_told():
     broker.store.timers.refusal = ""
     append = broker.storing.append
     answers = [PutStatus.MESSAGE_ILLEGAL, PutStatus.QUEUE_DAMAGED]
-    broker.timers._storing = SimpleNamespace(append=lambda message, now_ms: (
+    broker.timers._storing = SimpleNamespace(deliver=lambda message, now_ms: (
         Appended(answers.pop(0)) if answers and message.topic == "T" else append(message, now_ms)))
     assert run(broker, NOW + 2_000) == []
     told = {kind: str(names) for kind, names in broker.timers.happenings.take().items()}

@@ -117,7 +117,7 @@ def test_what_waits_on_does_not_come_twice_after_a_kill(tmp_path):
     send(broker, NOW + 2_000, "L", TIMER_DELAY_SEC=60)
     run(broker, NOW + 2_000)
     storing = broker.timers._storing
-    broker.timers._storing = SimpleNamespace(append=lambda message, now_ms: Appended(PutStatus.QUEUE_DAMAGED))
+    broker.timers._storing = SimpleNamespace(deliver=lambda message, now_ms: Appended(PutStatus.QUEUE_DAMAGED))
     assert run(broker, NOW + 5_000) == []
     broker.timers._storing = storing
     again = start(killed(tmp_path / "a", tmp_path / "b"), NOW + 6_000)

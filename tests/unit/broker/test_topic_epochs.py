@@ -52,3 +52,38 @@ def test_a_topic_from_before_there_were_numbers_that_is_made_anew_is_another() -
     master.note_deleted("Old")
     master.note_created("Old", 2000)
     assert slave.follow(encoded_table.text(master.document())) == ["Old"]
+
+
+def test_which_topics_were_deleted_outlives_the_broker_and_reaches_slaves() -> None:
+    epochs, later, slave = TopicEpochs(), TopicEpochs(), TopicEpochs()
+    epochs.note_deleted("from before there were numbers")
+    for topic in ("a", "b"):
+        epochs.note_created(topic, 1000)
+        epochs.note_deleted(topic)
+    epochs.note_created("b", 2000)
+    text = encoded_table.text(epochs.document())
+    later.load(text)
+    assert slave.follow(text) == ["b"]
+    for each in (epochs, later, slave):
+        assert [each.is_deleted(topic) for topic in ("from before there were numbers", "a", "b", "c")] == [
+            True, True, False, False]
+    changes = slave.changes
+    epochs.note_deleted("c")
+    slave.follow(encoded_table.text(epochs.document()))
+    assert slave.is_deleted("c")
+    assert slave.changes > changes
+
+
+def test_a_document_from_before_deleted_topics_were_known_is_read() -> None:
+    epochs = TopicEpochs()
+    epochs.load('{"topicEpochs":{"a":5}}')
+    assert (epochs.of("a"), epochs.is_deleted("a")) == (5, False)
+
+
+def test_of_very_many_deleted_topics_the_first_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regulus.broker.topic_epochs.DELETED_MAX", 2)
+    epochs = TopicEpochs()
+    for topic in ("a", "b", "c"):
+        epochs.note_deleted(topic)
+    assert [epochs.is_deleted(topic) for topic in ("a", "b", "c")] == [False, True, True]
+    assert '"a"' not in encoded_table.text(epochs.document())

@@ -2,7 +2,9 @@
 
 import pytest
 
-from regulus.broker import clients, transactions
+from regulus.access.guard import Guard
+from regulus.access.user_rules import Switches, User, UserRules
+from regulus.broker import transactions
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.broker.transactions import TRANSACTION_GROUP
@@ -232,24 +234,88 @@ def test_with_none_who_may_be_asked_the_checks_count_and_nothing_is_shown(make_r
     assert (checks(rig), len(rig.stored(GIVEN_UP))) == ([], 1)
 
 
-def test_few_are_looked_at_for_one_who_may_be_asked_and_the_next_question_goes_on_behind_them(make_rig, monkeypatch):
-    """Else many connections of somebody without rights would make each question dear, or have none asked."""
-    monkeypatch.setattr(clients, "ASKED_LOOKED_MAX", 4)
+@pytest.mark.parametrize(("authorizes", "user", "asked"), [
+    (False, "", [5]), (False, "alice", [5]), (False, "one who is gone", []), (True, "", []), (True, "alice", [])])
+def test_who_was_let_in_unproved_is_asked_where_users_have_no_rights_of_their_own(make_rig, authorizes, user, asked):
+    """HEART_BEAT on authenticationWhitelist: nobody's client else had all its transactions given up."""
     rig = make_rig(transaction_check_interval=1_000)
-    for channel in range(1, 11):
+    rules = UserRules(Switches(cluster="DefaultCluster", authorizes=authorizes,
+                               unauthenticated_codes=frozenset((RequestCode.HEART_BEAT,))),
+                      {"alice": User(name="alice", secret="secret-of-alice")})
+    rig.heartbeat(None, producer_group="PG", channel=5, user=user)
+    send_half(rig)
+    rig.broker.guard = Guard(lambda: rules, lambda request, peer: None, lambda request, peer, denied: None)
+    rig.run(6_500)
+    assert [channel for channel, _, _ in checks(rig)] == asked
+
+
+def test_strangers_are_looked_at_in_parts_and_no_check_counts_before_all_were(make_rig, monkeypatch):
+    """Else many connections of somebody without rights would make each question dear, or have transactions given up
+    that nobody was asked for."""
+    monkeypatch.setattr(transactions, "PRODUCERS_LOOKED_MAX", 4)
+    rig = make_rig(transaction_check_interval=1_000, transaction_check_max=3)
+    for channel in range(1, 31):
         rig.heartbeat(None, producer_group="PG", channel=channel, client_id=f"c{channel}", user="mallory")
-    rig.heartbeat(None, producer_group="PG", channel=11, client_id="c11", user="alice")
+    rig.heartbeat(None, producer_group="PG", channel=31, client_id="c31", user="alice")
     rig.be_guarded(mallory="", alice="T=PUB")
     looked = []
     may_end = rig.broker.transactions._may_end
     monkeypatch.setattr(rig.broker.transactions, "_may_end",
                         lambda client, topic: looked.append(client.channel) or may_end(client, topic))
     send_half(rig)
+    send_half(rig, "U2")
+    rig.now_ms += 7_000
+    before = len(rig.stored(HALF))
+    for part in range(1, 8):
+        assert rig.broker.tick(rig.tell_time()) == 0
+        assert (len(looked), len(rig.stored(HALF))) == (4 * part, before)
+    rig.run(500)
+    assert [(channel, message.message_id) for channel, _, message in checks(rig)] == [(31, "U1"), (31, "U2")]
+    assert len(looked) == 31 + 2        # once a run, and who is asked again when it is
+    assert [half.properties["TRANSACTION_CHECK_TIMES"] for half in rig.stored(HALF)[before:]] == ["1", "1"]
+
+
+def test_a_stranger_with_thousands_of_connections_has_nothing_given_up_unasked(make_rig):
+    rig = make_rig(transaction_check_interval=1_000, transaction_check_max=15)
+    for channel in range(2, 4_200):
+        rig.heartbeat(None, producer_group="PG", channel=channel, client_id=f"c{channel}", user="mallory")
+    rig.heartbeat(None, producer_group="PG", channel=1, client_id="c1", user="alice")
+    rig.be_guarded(mallory="", alice="T=PUB")
+    send_half(rig)
     rig.run(6_500)
-    assert (looked, checks(rig)) == ([1, 2, 3, 4], [])
-    rig.run(2_000)
-    assert looked == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
-    assert [channel for channel, _, _ in checks(rig)] == [11]
+    assert [channel for channel, _, _ in checks(rig)] == [1]
+    rig.run(10_000)
+    assert [channel for channel, _, _ in checks(rig)] == [1] * 10
+    assert rig.stored(GIVEN_UP) == []
+
+
+def test_who_is_gone_or_lost_the_right_in_a_run_is_not_asked(make_rig, monkeypatch):
+    rig = make_rig(transaction_check_interval=1_000)
+    for channel in (5, 6, 7):
+        rig.heartbeat(None, producer_group="PG", channel=channel, client_id=f"c{channel}")
+    rights = {5, 6, 7}
+    monkeypatch.setattr(rig.broker.transactions, "_may_end", lambda client, topic: client.channel in rights)
+    monkeypatch.setattr(transactions, "JUDGED_PER_TICK_MAX", 1)
+    for number in range(4):
+        send_half(rig, f"U{number}")
+    rig.now_ms += 7_000
+    rig.broker.tick(rig.tell_time())
+    rights.discard(6)
+    rig.broker.channel_closed(7, rig.now_ms)
+    rig.run(100)
+    assert [channel for channel, _, _ in checks(rig)] == [5, 5, 5, 5]
+
+
+def test_of_very_many_producers_others_have_their_turn_in_the_next_run(make_rig, monkeypatch):
+    monkeypatch.setattr(transactions, "PRODUCERS_LOOKED_MAX", 2)
+    monkeypatch.setattr(transactions, "PRODUCERS_KNOWN_MAX", 2)
+    rig = make_rig(transaction_check_interval=1_000)
+    for channel in range(1, 7):
+        rig.heartbeat(None, producer_group="PG", channel=channel, client_id=f"c{channel}")
+    send_half(rig)
+    send_half(rig, "U2")
+    rig.run(8_500)
+    assert sorted(channel for channel, _, _ in checks(rig)) == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_first_producer_may_end_it_late_and_it_ends_once(make_rig):

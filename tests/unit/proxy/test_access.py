@@ -127,3 +127,21 @@ def test_what_a_call_needs(method: str, request_: Any, expected: set[Need]) -> N
 def test_a_retry_topic_is_its_group_and_a_namespace_counts() -> None:
     assert needs("SendMessage", send("%RETRY%g")) == (GROUP,)
     assert needs("SendMessage", send("t"), "ns") == (topic("ns%t", Action.PUB),)
+
+
+def test_before_any_rules_are_known_none_have_changed_and_nobody_is_let_in() -> None:
+    known: list[OneUser] = []
+
+    def rules() -> OneUser:
+        if not known:
+            raise CallRefused(50400, "the users are not known here yet")
+        return known[-1]
+
+    access = CallAccess(rules)
+    assert not access.has_changed()
+    with pytest.raises(CallRefused, match="not known here yet"):
+        access.check_signature("SendMessage", Caller())
+    known.append(OneUser())
+    assert [access.has_changed() for _ in range(2)] == [True, False]
+    known.append(OneUser())
+    assert [access.has_changed() for _ in range(2)] == [True, False]

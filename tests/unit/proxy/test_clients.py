@@ -4,7 +4,7 @@ import pytest
 
 from regulus.errors import CallRefused
 from regulus.proxy.caller import Caller
-from regulus.proxy.clients import COMMANDS_MAX, COMMANDS_SIZE_MAX, Clients, Stream
+from regulus.proxy.clients import COMMANDS_MAX, COMMANDS_SIZE_MAX, GAVE_WAY, Clients, Stream
 from regulus.proxy.config import ProxyConfig
 from regulus.wire.grpc import messages
 
@@ -121,6 +121,63 @@ async def test_clients_and_the_topics_of_each_are_bounded(monkeypatch: pytest.Mo
     assert refused.value.code == 42900
     clients.forget(("", "d"))
     clients.heard(called("e"))
+
+
+async def test_the_user_with_the_most_clients_gives_way_to_one_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one user would keep all others out with ids that he makes up."""
+    monkeypatch.setattr("regulus.proxy.clients.CLIENTS_MAX", 6)
+    clients = Clients(ProxyConfig(), Clock())
+    stream = Stream()
+    for number in range(6):
+        clients.heard(called(f"m{number}", "mallory"))
+    clients.opened(called("m1", "mallory"), stream)
+    clients.heard(called("m0", "mallory"))
+    with pytest.raises(CallRefused, match="6 clients are known"):
+        clients.heard(called("m6", "mallory"))
+    clients.heard(called("a0", "alice"))
+    assert not clients.knows(("mallory", "m2"))         # heard of longest ago
+    clients.heard(called("a1", "alice"))
+    clients.heard(called("m1", "mallory"))
+    clients.heard(called("b0", "bob"))
+    assert [clients.knows(("mallory", f"m{number}")) for number in range(6)] == [True, True, False, False, False, True]
+    assert stream.is_open
+    with pytest.raises(CallRefused, match="6 clients are known"):
+        clients.heard(called("a2", "alice"))            # she would have as many as he has now
+    clients.heard(called("b1", "bob"))
+    assert [clients.knows((user, key)) for user, key in (("alice", "a0"), ("alice", "a1"), ("bob", "b0"))] == [True] * 3
+    with pytest.raises(CallRefused, match="6 clients are known"):
+        clients.heard(called("b2", "bob"))              # nobody has more than he would have
+    with pytest.raises(CallRefused, match="6 clients are known"):
+        clients.heard(called("m2", "mallory"))
+    assert len(clients) == 6
+    ((kind, told),) = clients.happenings.take().items()
+    assert kind == GAVE_WAY
+    assert "m2 of mallory" in str(told)
+
+
+async def test_whose_client_gives_way_hears_it_on_his_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regulus.proxy.clients.CLIENTS_MAX", 2)
+    clients = Clients(ProxyConfig(), Clock())
+    stream = Stream()
+    clients.opened(called("m0", "mallory"), stream)
+    clients.heard(called("m1", "mallory"))
+    clients.heard(called("a0", "alice"))
+    assert stream.refusal is not None
+    assert stream.refusal.code == 42900
+
+
+async def test_the_user_with_the_most_topics_gives_way_to_one_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regulus.proxy.clients.SENDERS_MAX", 4)
+    clients = Clients(ProxyConfig(), Clock())
+    clients.heard(called("m0", "mallory"))
+    for topic in ("t", "u"):
+        clients.sends_to(called("m1", "mallory"), topic)
+        clients.sends_to(called("m2", "mallory"), topic)
+    clients.sends_to(called("a", "alice"), "t")
+    assert [clients.knows(("mallory", f"m{number}")) for number in range(3)] == [False, False, True]
+    clients.sends_to(called("a", "alice"), "u")
+    with pytest.raises(CallRefused, match="4 topics in all"):
+        clients.sends_to(called("a", "alice"), "v")
 
 
 async def test_clients_that_are_silent_are_forgotten_unless_their_stream_is_open() -> None:

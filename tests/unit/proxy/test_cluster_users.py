@@ -103,6 +103,7 @@ async def test_before_a_broker_told_its_users_nobody_is_let_in(broker: Regulus,
     assert await send(caller, "root") == TIMEOUT
     assert "broker broker-a answered 16" in caplog.text
     assert "of them" not in caplog.text
+    assert "tick of the gRPC front" not in caplog.text      # it goes on, and does not end for that
     await caller.channel.close()
     await front.stop()
 

@@ -309,6 +309,22 @@ async def test_without_users_nobody_makes_one(tmp_path):
         await server.stop()
 
 
+async def test_a_heartbeat_that_needs_no_signature_makes_a_client_that_is_asked_for_transactions(tmp_path):
+    broker_server = BrokerServer(BrokerConfig(
+        listen_port=0, authentication_enabled=True, init_authentication_user=USERS["init_authentication_user"],
+        authentication_whitelist=str(int(Code.HEART_BEAT))), small_store(tmp_path / "store"), transport_config=LOOPBACK)
+    await broker_server.start()
+    connection = await connect(HOST, broker_server.port)
+    heard = {"clientID": "c", "producerDataSet": [{"groupName": "PG"}]}
+    assert (await ask(connection, Code.HEART_BEAT, body=heard, by=None)).code == 0
+    assert (await send(connection, by=None)).code == NO_PERMISSION
+    (client,) = broker_server.broker.clients.producer_group("PG")
+    assert (client.user, broker_server.broker.may_end(client, "orders")) == ("", True)
+    connection.close()
+    await connection.wait_closed()
+    await broker_server.stop()
+
+
 async def test_a_slave_has_the_users_of_its_master(tmp_path, monkeypatch):
     monkeypatch.setattr(master_documents, "INTERVAL_S", 0.05)
     monkeypatch.setattr(master_documents, "HURRY_S", 0.05)

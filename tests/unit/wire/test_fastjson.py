@@ -117,6 +117,54 @@ def test_many_members_take_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list(fastjson.loads_in_steps(text.encode(), "outer", "table"))) == 4
 
 
+_LISTS = {"outer": fastjson.Listed(lambda value: value, {"inner": fastjson.Listed(str, {})})}
+
+
+@pytest.mark.parametrize("text", [
+    "{}", ' { } ', '{"a":1}', '{"outer":[]}',
+    '{"outer":[ ]  }', '{"outer":{"inner":[1]}}', '{"outer":null,"b":[1,[2]]}',
+    '{"outer":[{"inner":["x","y"]},{"b":1, "inner" : []},{"inner":null},null,3]}', '{"ou\\u0074er":[{"inner":["x"]}]}',
+    '{"outer":[1],"outer":[{"a":"\\ud83d\\ude00"}]}',
+    '{outer:[{"inner":["x"]}]}'])
+@pytest.mark.parametrize("comma", [",", " ,\n"])
+@pytest.mark.parametrize("items", [1, 256])
+def test_lists_that_are_read_in_steps_are_the_same(text, comma, items, monkeypatch) -> None:
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", items)
+    text = text.replace(",", comma)
+    assert run_to_end(fastjson.listed_in_steps(text.encode(), _LISTS)) == fastjson.loads(text)
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", '{"outer":[{"inner":["x"]}]', '{"outer":[1]}x', '{"outer":[1,]}', '{"outer":[1e400]}', '{"outer":[NaN]}',
+    '{"outer":["\\ud800"]}', '{"\\ud800":[1]}', '{"outer":[{"inner":["\\ud800"]}]}', '{"outer" 1}', '{"outer":[1 2]}',
+    '{"outer":[{"inner":[' + "[" * 100 + "]" * 100 + "]}]}", '{"outer" "table"}', '{"x":' + "9" * 5_000 + "}"])
+def test_what_is_refused_is_refused_with_the_same_words_where_lists_are_read_in_steps(text: str) -> None:
+    with pytest.raises(HeaderError) as whole:
+        fastjson.loads(text)
+    with pytest.raises(HeaderError) as stepped:
+        run_to_end(fastjson.listed_in_steps(text.encode(), _LISTS))
+    assert str(stepped.value) == str(whole.value)
+
+
+def test_a_step_reads_so_many_values_or_so_much_text_within_lists_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps({"outer": [{"inner": ["x" * 100] * 10}] * 10}).encode()
+    assert len(list(fastjson.listed_in_steps(text, _LISTS))) == 0
+    monkeypatch.setattr(fastjson, "TEXT_A_STEP", 1_000)
+    assert 9 <= len(list(fastjson.listed_in_steps(text, _LISTS))) <= 11
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 1)
+    assert len(list(fastjson.listed_in_steps(text, _LISTS))) == 110
+
+
+def test_what_a_list_is_made_of_ends_the_reading() -> None:
+    def refuse(value: object) -> object:
+        raise LookupError(value)
+
+    steps = fastjson.listed_in_steps(b'{"outer":["first", what comes behind it is not looked at',
+                                     {"outer": fastjson.Listed(refuse, {})})
+    with pytest.raises(LookupError, match="first"):
+        next(steps)
+
+
 @pytest.mark.parametrize("text", ['{unquoted:1,"outer":{"table":{MEMBERS}}}', '{"outer":{"table":{MEMBERS,T:1}}}',
                                   '{"outer":{"table":{MEMBERS}}}}'])
 def test_where_others_wait_much_is_read_of_plain_json_alone(text: str) -> None:

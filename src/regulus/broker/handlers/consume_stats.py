@@ -176,7 +176,7 @@ def _queue(broker: BrokerState, topic: str, queue_id: int) -> MessageQueue:
 
 def _offsets(broker: BrokerState, group: str, topic: str, queue_id: int) -> OffsetWrapper:
     consumer_offset = max(0, broker.consumer_offsets.query(group, topic, queue_id))
-    pull_offset = broker.consumer_offsets.pull_offset(group, topic, queue_id)
+    pull_offset = broker.consumer_offsets.pulls.of(group, topic, queue_id)
     last = broker.store.store_timestamp(topic, queue_id, consumer_offset - 1) if consumer_offset else 0
     return OffsetWrapper(
         broker_offset=broker.store.max_offset(topic, queue_id), consumer_offset=consumer_offset,

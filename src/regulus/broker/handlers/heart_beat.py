@@ -4,8 +4,8 @@ from collections.abc import Generator, Sequence
 
 from regulus.broker.clients import PRODUCER_GROUPS_MAX, Client
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import decode_named, named_body
-from regulus.broker.long_answers import Steps
+from regulus.broker.handlers.named_body import decode_listed, decode_named
+from regulus.broker.long_answers import Steps, client_line
 from regulus.broker.message_filter import not_served, subscription_filter
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
@@ -13,11 +13,9 @@ from regulus.broker.topics import UNIT_SUB_FLAG
 from regulus.errors import HeaderError
 from regulus.model.peer import Peer
 from regulus.model.topics import retry_topic
-from regulus.wire import fastjson
 from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import HeartBeatResponse, UnregisterClientRequest
-from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
 
 PRODUCERS_A_STEP = 256
@@ -26,12 +24,11 @@ PRODUCERS_A_STEP = 256
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """One that names many topics is read in steps; what it says counts at once, when all is read, and before what its
     connection says later."""
-    return broker.long_answers.begin(request, peer, _heard(request, named_body(request), peer, broker, now_ms),
-                                     line=_line(peer))
+    return broker.long_answers.begin(request, peer, _heard(request, peer, broker, now_ms), line=client_line(peer))
 
 
-def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
-    heartbeat = yield from from_value_in_steps(HeartbeatData, fastjson.loads(body))
+def _heard(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
+    heartbeat = yield from decode_listed(HeartbeatData, request, peer, broker)
     client = Client(peer.channel, heartbeat.client_id, request.language, request.version, peer.remote_text, now_ms,
                     broker.steady_ms, peer.user)
     fingerprint = heartbeat.heartbeat_fingerprint or 0
@@ -87,7 +84,8 @@ def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker:
 
 def handle_unregister_client(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Behind the heartbeats that its connection sent before."""
-    return broker.long_answers.begin(request, peer, _unregistered(request, peer, broker, now_ms), line=_line(peer))
+    return broker.long_answers.begin(request, peer, _unregistered(request, peer, broker, now_ms),
+                                     line=client_line(peer))
 
 
 def _unregistered(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
@@ -98,10 +96,6 @@ def _unregistered(request: RemotingCommand, peer: Peer, broker: BrokerState, now
     if header.consumer_group and broker.clients.unregister_consumer(header.consumer_group, peer.channel):
         broker.member_left(header.consumer_group, now_ms)
     return request.response(ResponseCode.SUCCESS)
-
-
-def _line(peer: Peer) -> tuple[str, int]:
-    return "client", peer.channel
 
 
 def handle_check_client_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

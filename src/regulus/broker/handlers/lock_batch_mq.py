@@ -1,12 +1,10 @@
 """Who may consume a queue in order: LOCK_BATCH_MQ, UNLOCK_BATCH_MQ."""
 
-from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import decode_named
+from regulus.broker.handlers.named_body import decode_listed
 from regulus.broker.handlers.stepped import joined_in_steps
-from regulus.broker.long_answers import Steps
+from regulus.broker.long_answers import Steps, client_line
 from regulus.broker.outcome import Outcome
 from regulus.broker.state import BrokerState
-from regulus.model.message_queue import MessageQueue
 from regulus.model.peer import Peer
 from regulus.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from regulus.wire.codes import ResponseCode
@@ -15,18 +13,22 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_lock_batch_mq(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """All queues at once; only the answer is made in steps when they are many."""
-    body = decode_named(LockBatchRequestBody, request)
+    """All queues at once; they are read in steps when they are many, and so is the answer made."""
+    return broker.long_answers.begin(request, peer, _locked(request, peer, broker), line=client_line(peer))
+
+
+def _locked(request: RemotingCommand, peer: Peer, broker: BrokerState) -> Steps:
+    body = yield from decode_listed(LockBatchRequestBody, request, peer, broker)
     held = broker.queue_locks.lock(body.consumer_group, body.client_id, body.mq_set, broker.steady_ms)
-    return broker.long_answers.begin(request, peer, _answer(request, held))
-
-
-def _answer(request: RemotingCommand, held: list[MessageQueue]) -> Steps:
     parts = yield from joined_in_steps(encode(queue) for queue in held)
     return request.response(ResponseCode.SUCCESS, body=splice(LockBatchResponseBody(), "lock_ok_mq_set", parts))
 
 
 def handle_unlock_batch_mq(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    body = decode_named(UnlockBatchRequestBody, request)
+    return broker.long_answers.begin(request, peer, _unlocked(request, peer, broker), line=client_line(peer))
+
+
+def _unlocked(request: RemotingCommand, peer: Peer, broker: BrokerState) -> Steps:
+    body = yield from decode_listed(UnlockBatchRequestBody, request, peer, broker)
     broker.queue_locks.unlock(body.consumer_group, body.client_id, body.mq_set)
-    return succeed(request)
+    return request.response(ResponseCode.SUCCESS)

@@ -141,7 +141,7 @@ def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _
     if result.status not in _NOTHING_YET or broker.steady_ms >= deadline_ms:
         return _answer(request, header, checked, broker, result)
     header.queue_offset = result.next_begin_offset
-    broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+    broker.consumer_offsets.pulls.note(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
     broker.held_requests.hold(_waiting(request, header, checked, peer, broker, deadline_ms),
                               is_ready=header.queue_offset < result.max_offset)
     return None
@@ -264,7 +264,7 @@ def _answer(request: RemotingCommand, header: PullMessageRequest, checked: _Chec
     if code == _MOVED and config.is_slave:
         # What this log does not have, the master's may have: whoever asks waits here for the one or the other.
         code, next_offset = _NOT_FOUND, header.queue_offset
-    broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, next_offset)
+    broker.consumer_offsets.pulls.note(header.consumer_group, header.topic, header.queue_id, next_offset)
     broker_id = MASTER_ID
     if config.slave_read_enable:
         broker_id = next_broker(config, broker.runtime_facts, broker.store, checked.group, header.topic,

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import named_body
+from regulus.broker.handlers.named_body import decode_listed, named_body
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
+from regulus.broker.handlers.topic import delete_topic
 from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.model.topics import SubscriptionGroupConfig, name_fault
-from regulus.wire import fastjson
+from regulus.model.topics import RETRY_PREFIX, SubscriptionGroupConfig, name_fault
 from regulus.wire.bodies import (
     GroupForbidden,
     SubscriptionGroupList,
@@ -28,7 +28,7 @@ from regulus.wire.headers import (
     GetSubscriptiongroupConfigRequest,
     UpdateAndGetGroupForbiddenRequest,
 )
-from regulus.wire.json_fields import from_value_in_steps
+from regulus.wire.receipt_handle import is_popped_retry_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -41,7 +41,8 @@ def handle_update_and_create_subscriptiongroup(request: RemotingCommand, peer: P
 
 def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                     now_ms: int) -> Outcome:
-    return broker.long_answers.begin(request, peer, _put_listed(request, named_body(request), broker, now_ms),
+    """All or none: one bad group refuses the list. Of a good one a part is made in each step, to its end."""
+    return broker.long_answers.begin(request, peer, _put_listed(request, peer, broker, now_ms), is_deed=True,
                                      line=SETTINGS_LINE)
 
 
@@ -54,14 +55,29 @@ def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker
 
 def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, broker: BrokerState,
              now_ms: int) -> Steps:
-    yield from ()       # all in one step, when its turn in the line has come
+    """The group goes first, in one turn; then what its pops were to try again, a topic in each: a group that is made
+    anew meanwhile begins behind that."""
+    yield from ()       # begins when its turn in the line has come
     group = header.group_name
+    retries = _retry_topics(group, broker) if header.clean_offset else []
     broker.subscription_groups.delete(group, now_ms)
     if header.clean_offset:
         broker.forget_group(group, now_ms)
+    for retry in retries:
+        yield           # what goes from the disk takes its time
+        if group not in broker.subscription_groups:
+            delete_topic(broker, retry, now_ms)
     broker.statistics.drop_pairs_of_group(group)
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
+
+
+def _retry_topics(group: str, broker: BrokerState) -> list[str]:
+    """Where the messages wait that the group popped in vain; without those that may be another group's."""
+    offsets = broker.consumer_offsets
+    return [topic for topic in offsets.topics_of(group) if is_popped_retry_topic(topic, group)
+            and offsets.groups_of(topic) == [group]
+            and topic.removeprefix(RETRY_PREFIX) not in broker.subscription_groups]
 
 
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -98,25 +114,29 @@ def handle_update_and_get_group_forbidden(request: RemotingCommand, peer: Peer, 
     return succeed(request, body=body.encode())
 
 
-def _put_listed(request: RemotingCommand, body: bytes, broker: BrokerState, now_ms: int) -> Steps:
-    listed = yield from from_value_in_steps(SubscriptionGroupList, fastjson.loads(body))
+def _put_listed(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
+    listed = yield from decode_listed(SubscriptionGroupList, request, peer, broker)
     return (yield from _put_groups(request, listed.group_config_list, broker, now_ms))
 
 
 def _put_groups(request: RemotingCommand, configs: list[SubscriptionGroupConfig], broker: BrokerState,
                 now_ms: int) -> Steps:
-    """All or none: they are made in the last step, of what is there then."""
+    """All or none. Nobody else sets groups meanwhile, for they are in a line; one that makes itself then will be as the
+    list has it."""
     groups = broker.subscription_groups
-    for number, given in enumerate(configs, 1):
+    made = []
+    for given in configs:
         fault = name_fault(given.group_name, "group")
         if fault is not None:
             return request.response(ResponseCode.INVALID_PARAMETER, fault)
-        _with_altered_attributes(given, broker)     # raises for one that cannot be
-        if number % MEMBERS_A_STEP == 0:
+        made.append(_with_altered_attributes(given, broker))
+        if len(made) % MEMBERS_A_STEP == 0:
             yield
-    for config in [_with_altered_attributes(given, broker) for given in configs]:
+    for number, config in enumerate(made, 1):
         if config != groups.get(config.group_name):
             groups.put(config, now_ms)
+        if number % MEMBERS_A_STEP == 0:
+            yield
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import named_body
+from regulus.broker.handlers.named_body import decode_listed
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
 from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import QUEUE_NUMS_MAX, TopicConfig, name_fault
-from regulus.wire import fastjson, receipt_handle
+from regulus.wire import receipt_handle
 from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
@@ -23,7 +23,6 @@ from regulus.wire.headers import (
     GetTopicConfigRequest,
     UpdateAndCreateTopicRequest,
 )
-from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
 
 TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
@@ -55,24 +54,31 @@ def _put(request: RemotingCommand, header: UpdateAndCreateTopicRequest, broker: 
 
 def handle_update_and_create_topic_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                         now_ms: int) -> Outcome:
-    """All or none: one bad topic refuses the list."""
-    return broker.long_answers.begin(request, peer, _created(request, named_body(request), broker, now_ms),
+    """All or none: one bad topic refuses the list. Of a good one a part is made in each step, to its end."""
+    return broker.long_answers.begin(request, peer, _created(request, peer, broker, now_ms), is_deed=True,
                                      line=SETTINGS_LINE)
 
 
-def _created(request: RemotingCommand, body: bytes, broker: BrokerState, now_ms: int) -> Steps:
-    """They are made in the last step, all at once, of what is there then."""
-    listed = (yield from from_value_in_steps(CreateTopicListRequestBody, fastjson.loads(body))).topic_config_list
-    for number, given in enumerate(listed, 1):
-        fault = _fault(_with_altered_attributes(given, broker), broker)
+def _created(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
+    """Nobody else sets topics meanwhile, for they are in a line. What a send makes of one of these counts as made
+    behind the list was decided on: as the list has it, it will be."""
+    listed = (yield from decode_listed(CreateTopicListRequestBody, request, peer, broker)).topic_config_list
+    configs = []
+    for given in listed:
+        config = _with_altered_attributes(given, broker)
+        fault = _fault(config, broker)
         if fault is not None:
             return request.response(ResponseCode.INVALID_PARAMETER, fault)
-        if number % MEMBERS_A_STEP == 0:
+        configs.append(config)
+        if len(configs) % MEMBERS_A_STEP == 0:
             yield
-    configs = [_with_altered_attributes(given, broker) for given in listed]
-    changed = [config for config in configs if config != broker.topics.get(config.topic_name)]
-    if changed:
-        broker.topics.put_all(changed, now_ms)
+    for first in range(0, len(configs), MEMBERS_A_STEP):
+        changed = [config for config in configs[first:first + MEMBERS_A_STEP]
+                   if config != broker.topics.get(config.topic_name)]
+        if changed:
+            broker.topics.put_all(changed, now_ms)
+        if first + MEMBERS_A_STEP < len(configs):
+            yield
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
 
@@ -95,13 +101,13 @@ def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: 
     """The topic goes first, in one turn: what a send makes under its name in a later one is another, whose retries
     stay."""
     groups = broker.consumer_offsets.groups_of(topic)
-    _delete_topic(broker, topic, now_ms)
+    delete_topic(broker, topic, now_ms)
     for number, group in enumerate(groups, 1):
         for retry in (receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group)):
             if retry in broker.topics or broker.store.queue_ids(retry):
                 yield       # what goes from the disk takes its time
                 if topic not in broker.topics:
-                    _delete_topic(broker, retry, now_ms)
+                    delete_topic(broker, retry, now_ms)
         if number % MEMBERS_A_STEP == 0:
             yield
     broker.settings.use_all()
@@ -144,7 +150,7 @@ def _cleaned(request: RemotingCommand, broker: BrokerState) -> Steps:
     return request.response(ResponseCode.SUCCESS)
 
 
-def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
+def delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
     """All that would speak of a topic that is made anew goes with it."""
     facts = broker.topics.facts.get(topic)
     if broker.topics.delete(topic, now_ms) and facts is not None:

@@ -291,7 +291,7 @@ class SimulatedBroker:
     def _watch_offsets(self, server: BrokerServer) -> None:
         """Have each offset that the broker takes, and each pull, in the history."""
         offsets = server.broker.consumer_offsets
-        commit, note_pull = offsets.commit, offsets.note_pull
+        commit, note_pull = offsets.commit, offsets.pulls.note
         machines = self._machines
 
         def committed(group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
@@ -306,7 +306,7 @@ class SimulatedBroker:
             machines.history.pulled(group, MessageQueue(topic, self.broker_name, queue_id), machines.sender)
             note_pull(group, topic, queue_id, queue_offset)
 
-        offsets.commit, offsets.note_pull = committed, pulled   # type: ignore[method-assign]
+        offsets.commit, offsets.pulls.note = committed, pulled   # type: ignore[method-assign]
 
     def stored(self) -> Iterator[Stored]:
         """All messages of all queues, as they lie in the log now."""

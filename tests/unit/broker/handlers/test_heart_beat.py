@@ -5,7 +5,7 @@ import pytest
 from regulus.broker.clients import PRODUCER_GROUPS_MAX
 from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
-from regulus.wire import json_fields
+from regulus.wire import fastjson
 from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import UnregisterClientRequest
@@ -140,7 +140,7 @@ def test_a_value_that_nothing_can_be_made_of_is_refused_in_a_sentence(rig, place
 
 
 def test_a_heartbeat_that_names_many_topics_is_read_in_steps(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 10)
     topics = [f"T{number}" for number in range(95)]
     consumer = ConsumerData(group_name="CG", subscription_data_set=[
         SubscriptionData.compile(topic, "*", 1) for topic in topics])
@@ -154,7 +154,7 @@ def test_a_heartbeat_that_names_many_topics_is_read_in_steps(rig, monkeypatch):
 
 
 def test_a_client_that_is_gone_before_its_heartbeat_was_read_is_none(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 1)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 1)
     consumer = ConsumerData(group_name="CG", subscription_data_set=[SubscriptionData.compile("T", "*", 1)])
     body = HeartbeatData(client_id="c1", consumer_data_set=[consumer]).encode()
     assert rig.handle(RequestCode.HEART_BEAT, body=body) is HOLD
@@ -171,7 +171,7 @@ def heartbeat_of(*topics):
 
 
 def test_who_unregisters_behind_a_long_heartbeat_is_gone(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 1)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 1)
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of("T0", "T1")) is HOLD
     ext = UnregisterClientRequest(client_id="c1", producer_group=None, consumer_group="CG").ext()
     assert rig.handle(RequestCode.UNREGISTER_CLIENT, ext) is HOLD
@@ -180,7 +180,7 @@ def test_who_unregisters_behind_a_long_heartbeat_is_gone(rig, monkeypatch):
 
 
 def test_the_newer_of_two_heartbeats_counts_though_it_is_read_sooner(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 10)
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of(*[f"T{number}" for number in range(30)])) is HOLD
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of("Now")) is HOLD
     assert [rig.late_answer().code for _ in range(2)] == [ResponseCode.SUCCESS] * 2
@@ -188,7 +188,7 @@ def test_the_newer_of_two_heartbeats_counts_though_it_is_read_sooner(rig, monkey
 
 
 def test_a_heartbeat_does_not_wait_for_those_of_others(rig, monkeypatch):
-    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    monkeypatch.setattr(fastjson, "ITEMS_A_STEP", 10)
     assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of(*[f"T{number}" for number in range(30)])) is HOLD
     assert rig.heartbeat("CG", "TopicA", channel=2, client_id="c2").code == ResponseCode.SUCCESS
 
@@ -268,9 +268,34 @@ def test_a_front_produces_for_each_topic_to_which_it_may_send(rig):
     assert len(rig.broker.clients.producer_groups()) == len(topics)
 
 
+def test_own_topics_take_no_room_of_other_groups(rig):
+    topics = [f"T{number}" for number in range(PRODUCER_GROUPS_MAX + 50)]
+    others = [f"PG{number}" for number in range(PRODUCER_GROUPS_MAX)]
+    rig.broker.topics.put_all([TopicConfig(topic_name=topic) for topic in topics], rig.now_ms)
+    for _ in range(2):
+        assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*topics)).code == 0
+        assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*others)).code == 0
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("one more")).code == 1
+    rig.ask(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequest(client_id="c1", producer_group="PG1").ext())
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("one more")).code == 0
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("PG1")).code == 1
+
+
+def test_what_is_no_topic_of_its_own_any_more_needs_room_as_others(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="T"), rig.now_ms)
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("T")).code == 0
+    others = [f"PG{number}" for number in range(PRODUCER_GROUPS_MAX)]
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*others)).code == 0
+    rig.broker.topics.delete("T", rig.now_ms)
+    rig.now_ms += 100_000
+    assert rig.ask(RequestCode.HEART_BEAT, body=many_producers("T", *others)).code == 1
+    rig.run(60_000)
+    assert set(rig.broker.clients.producer_groups()) == set(others)
+
+
 def test_the_names_of_others_topics_are_no_reason_to_produce_for_more_groups(rig):
     topics = [f"T{number}" for number in range(PRODUCER_GROUPS_MAX + 50)]
     rig.broker.topics.put_all([TopicConfig(topic_name=topic) for topic in topics], rig.now_ms)
     rig.be_guarded(mallory="T1=PUB")
     assert rig.ask(RequestCode.HEART_BEAT, body=many_producers(*topics)).code == 1
-    assert len(rig.broker.clients.producer_groups()) == PRODUCER_GROUPS_MAX
+    assert len(rig.broker.clients.producer_groups()) == PRODUCER_GROUPS_MAX + 1      # T1 is its own

@@ -167,7 +167,7 @@ def test_a_held_pull_waits_on_while_its_condition_takes_nothing(sql_rig):
         # Of the two parts of the condition; what arrived before is not looked at again.
         assert sql_rig.broker.held_requests.looked == 2 * size
         # Operators see that it is behind it.
-        assert sql_rig.broker.consumer_offsets.pull_offset("CG", "TopicA", 0) == number + 1
+        assert sql_rig.broker.consumer_offsets.pulls.of("CG", "TopicA", 0) == number + 1
     send_number(sql_rig, 12)
     (answer,) = sql_rig.arrive()
     assert bodies(answer) == [b"12"]
@@ -497,7 +497,7 @@ def test_pulls_are_counted(rig):
     statistics = rig.broker.statistics
     assert (statistics.get_found_times, statistics.get_missed_times, statistics.get_message_nums) == (1, 1, 3)
     assert statistics.item("GROUP_GET_NUMS", "TopicA@CG").value == 3
-    assert rig.broker.consumer_offsets.pull_offset("CG", "TopicA", 0) == 3
+    assert rig.broker.consumer_offsets.pulls.of("CG", "TopicA", 0) == 3
 
 
 def test_a_held_pull_of_a_queue_that_is_damaged_meanwhile_is_refused_alone(rig):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regulus.broker.outcome import Hold
-from regulus.model.topics import SubscriptionGroupConfig
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.bodies import SubscriptionGroupList, encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
 
@@ -59,6 +59,52 @@ def test_a_deleted_group_keeps_its_offsets_unless_told_otherwise(rig, field, kep
     assert response.code == ResponseCode.SUCCESS
     assert "CG" not in rig.broker.subscription_groups
     assert (rig.broker.consumer_offsets.query("CG", "TopicA", 0) == 1) is kept
+
+
+def deleted(rig, group="CG"):
+    return rig.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": group, "cleanOffset": "true"}).code
+
+
+def with_retries(rig, *topics):
+    """The group has popped in vain, and committed elsewhere, too."""
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG"), 0)
+    for topic in topics:
+        rig.broker.topics.put(TopicConfig(topic_name=topic), 0)
+        rig.broker.consumer_offsets.commit("CG", topic, 0, 0)
+
+
+def test_a_deleted_group_leaves_no_offset_and_no_topic_of_its_retries(rig):
+    with_retries(rig, "T", "%RETRY%CG+T", "%RETRY%CG_T", "%RETRY%CG+U")
+    rig.broker.consumer_offsets.commit("other", "T", 0, 5)
+    rig.broker.consumer_offsets.pulls.note("CG", "only pulled", 0, 5)
+    rig.send("%RETRY%CG+T")
+    assert deleted(rig) == ResponseCode.SUCCESS
+    assert [key for key in rig.broker.consumer_offsets.table if key.endswith("@CG")] == []
+    assert [topic for topic in rig.broker.topics.names() if topic.startswith("%RETRY%CG")] == []
+    assert rig.store.queue_ids("%RETRY%CG+T") == []
+    assert len(rig.broker.consumer_offsets.pulls) == 0
+    assert "T" in rig.broker.topics
+    assert rig.broker.consumer_offsets.query("other", "T", 0) == 5
+
+
+def test_what_may_be_the_retry_topic_of_another_group_stays(rig):
+    """`%RETRY%CG_T` is that of a group `CG_T`, too."""
+    with_retries(rig, "%RETRY%CG_T", "%RETRY%CG+U")
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG_T"), 0)
+    rig.broker.consumer_offsets.commit("another", "%RETRY%CG+U", 0, 5)
+    assert deleted(rig) == ResponseCode.SUCCESS
+    assert "%RETRY%CG_T" in rig.broker.topics
+    assert "%RETRY%CG+U" in rig.broker.topics
+
+
+def test_retries_of_a_group_that_is_made_anew_meanwhile_stay_and_it_begins_behind_them(rig):
+    with_retries(rig, "%RETRY%CG+T")
+    outcome = rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"})
+    assert isinstance(outcome, Hold)
+    rig.broker.subscription_groups.find("CG", rig.now_ms)
+    assert rig.late_answer().code == ResponseCode.SUCCESS
+    assert "%RETRY%CG+T" in rig.broker.topics
+    assert rig.broker.consumer_offsets.query("CG", "%RETRY%CG+T", 0) == 0
 
 
 def test_all_groups_in_one_page(rig):
