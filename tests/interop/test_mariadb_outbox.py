@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
-from tests.unit.reliability.conftest import claims_address, own, setting
+from tests.unit.reliability.conftest import claims_address, empty, own, setting
 from tests.unit.reliability.deliveries import context, message, rows
-from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
+from tests.unit.reliability.shop import book, booked, make_due, place_orders, stub
 
 # What is shown of the other databases, of this one too: by its `engine`.
 from tests.unit.reliability.test_alarm_loop import *  # noqa: F403
@@ -52,14 +52,7 @@ def server() -> Iterator[mariadb.Server]:
 
 @pytest.fixture
 def engine(server: mariadb.Server) -> Iterator[Engine]:
-    engine = create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/shop?charset=utf8mb4")
-    with engine.begin() as connection:
-        for metadata in (shop, tables.metadata):
-            metadata.drop_all(connection)
-        tables.create(connection)
-        shop.create_all(connection)
-    yield engine
-    engine.dispose()
+    yield from empty(mariadb.engine_of(server))
 
 
 def test_many_relays_claim_each_stub_once(engine: Engine) -> None:

@@ -8,8 +8,9 @@ from contextlib import ExitStack
 
 import mariadb
 import pytest
-from sqlalchemy import Engine, create_engine, insert, select, text
-from tests.unit.reliability.shop import book, booked, count_stubs, make_due, orders, place_orders, set_stub, shop, stub
+from sqlalchemy import Engine, insert, select, text
+from tests.unit.reliability.conftest import empty
+from tests.unit.reliability.shop import book, booked, count_stubs, make_due, orders, place_orders, set_stub, stub
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
 from toolchain import mariadb_server
 
@@ -36,24 +37,7 @@ def server() -> Iterator[mariadb.Server]:
 @pytest.fixture
 def engine(server: mariadb.Server) -> Iterator[Engine]:
     """At the server's own isolation, REPEATABLE READ."""
-    yield from made(server, "")
-
-
-def made(server: mariadb.Server, init: str) -> Iterator[Engine]:
-    engine = speaking(server, init)
-    with engine.begin() as connection:
-        for metadata in (shop, tables.metadata):
-            metadata.drop_all(connection)
-        tables.create(connection)
-        shop.create_all(connection)
-    yield engine
-    engine.dispose()
-
-
-def speaking(server: mariadb.Server, init: str) -> Engine:
-    """`init` is the first statement of each of its sessions."""
-    return create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/shop?charset=utf8mb4", pool_size=20,
-                         connect_args={"init_command": init or "DO 0"})
+    yield from empty(mariadb.engine_of(server))
 
 
 # --- what they lock --------------------------------------------------------------------------------------------------
@@ -168,7 +152,7 @@ def in_berlin(zoned: mariadb.Server) -> Iterator[Callable[[int], Engine]]:
     """Engines of sessions there for which it is a moment."""
     with ExitStack() as stack:
         def at(moment_s: int) -> Engine:
-            engine = speaking(zoned, f"SET time_zone = 'Europe/Berlin', timestamp = {moment_s}")
+            engine = mariadb.engine_of(zoned, f"SET time_zone = 'Europe/Berlin', timestamp = {moment_s}")
             stack.callback(engine.dispose)
             return engine
         yield at
@@ -195,7 +179,7 @@ def test_a_clock_that_is_set_back_keeps_no_new_stub_and_ends_no_lease(engine: En
 
 
 def test_a_session_that_speaks_as_oracle_does_is_served(server: mariadb.Server) -> None:
-    for engine in made(server, "SET sql_mode = ORACLE"):
+    for engine in empty(mariadb.engine_of(server, "SET sql_mode = ORACLE")):
         with engine.begin() as connection:
             connection.execute(insert(orders).values(id="1"))
             Outbox(groups=["billing"]).add(connection, Message("orders", b"1"), message_id="1")
