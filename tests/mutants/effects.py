@@ -127,6 +127,9 @@ MUTANTS = [
     Mutant(name="what is removed while an audit reads is lost", path=_LEDGER,
            old="            if stub.message_id not in left:\n                continue ",
            new="            if False:\n                continue ", tests=("tests/unit/reliability/test_ledger.py",)),
+    Mutant(name="a removal holds up receipts", path="regulus/reliability/stub_purge.py",
+           old="    engine = read_committed(engine)\n", new="",
+           tests=("tests/interop/test_mariadb_relays.py::test_a_purge_holds_up_no_commit_of_the_business",)),
     Mutant(name="the inbox takes the proofs of a service's own stubs", path=_INBOX_PURGE,
            old="    if has_stubs:", new="    if False:", tests=("tests/unit/reliability/test_inbox_purge.py",)),
 ]
