@@ -118,6 +118,15 @@ MUTANTS = [
     Mutant(name="an index that was not come to is never made", path=_TABLES,
            old="    metadata.create_all(connection)\n    create_indexes(connection)",
            new="    metadata.create_all(connection)", tests=("tests/unit/reliability/test_migrations.py",)),
+    # --- poolers ----------------------------------------------------------------------------------------------------
+    Mutant(name="what a pooler makes of prepared statements is the password's fault",
+           path="regulus/reliability/database_errors.py",
+           old="    if getattr(error.orig, \"sqlstate\", None) in _NOT_PREPARED_HERE:", new="    if False:",
+           tests=("tests/unit/reliability/test_database_errors.py",)),
+    Mutant(name="an address gives the driver a text for a number", path="regulus/cli/database.py",
+           old="    if said is None or url", new="    if True or url", tests=("tests/unit/cli/test_outbox.py",)),
+    Mutant(name="None in an address is a text", path="regulus/cli/database.py",
+           old="None if said == \"None\" else int(said)", new="5", tests=("tests/interop/test_pgbouncer.py",)),
     # --- what is mended or removed ----------------------------------------------------------------------------------
     Mutant(name="a dead letter that was mended takes its stub from the relays again", path=_DEAD_LETTERS,
            old="not _is_mended(connection, business_id(message), told) and park(", new="park(",

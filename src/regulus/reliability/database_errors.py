@@ -7,6 +7,8 @@ from regulus.errors import DatabaseRefused, DatabaseUnanswered
 
 _MYSQL_CLIENT_CODES = range(2000, 3000)
 """Numbers that the driver gives by itself; the server has others."""
+_NOT_PREPARED_HERE = frozenset({"26000", "42P05"})
+"""PostgreSQL: a prepared statement that this connection does not know, or that another one made in it."""
 
 
 def shown(engine: Engine) -> str:
@@ -20,7 +22,10 @@ def refusal(engine: Engine, error: DBAPIError, *, is_let_in: bool) -> DatabaseUn
         return DatabaseUnanswered(f"{shown(engine)} does not answer: {in_one_line(error)}; see whether it runs, and "
                                   "whether this is its address")
     remedy = ""
-    if getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+    if getattr(error.orig, "sqlstate", None) in _NOT_PREPARED_HERE:
+        remedy = ("; as behind a pooler in transaction mode: add ?prepare_threshold=None to the address, or, in a "
+                  "program, connect_args={'prepare_threshold': None} to create_engine")
+    elif getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
         remedy = "; try again when the program that writes to it is done"
     elif not is_let_in and engine.dialect.name != "sqlite":
         remedy = "; see to user, password and name of the database in its address"
