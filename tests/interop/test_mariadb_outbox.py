@@ -83,6 +83,17 @@ def test_a_claim_counts_and_the_latest_place_is_kept(engine: Engine) -> None:
     assert 119_000 <= row.resend_time - row.create_time <= 150_000
 
 
+def test_a_table_that_is_gone_is_named(engine: Engine) -> None:
+    outbox = Outbox(groups=["billing"])
+    for table in (tables.confirmations, tables.stubs):
+        with engine.begin() as connection:
+            tables.create(connection)
+            outbox.add(connection, Message("orders", b"x"), message_id=table.name)
+        table.drop(engine)
+        with engine.begin() as connection, pytest.raises(ReliabilityRefused, match=f"no table {table.name}; make it"):
+            outbox.add(connection, Message("orders", b"x"))
+
+
 def test_an_effect_is_applied_once(engine: Engine) -> None:
     place_orders(engine, "1")
     listener = ApplyOnce(engine, book)

@@ -118,6 +118,15 @@ MUTANTS = [
     Mutant(name="an index that was not come to is never made", path=_TABLES,
            old="    metadata.create_all(connection)\n    create_indexes(connection)",
            new="    metadata.create_all(connection)", tests=("tests/unit/reliability/test_migrations.py",)),
+    Mutant(name="a table that is gone is the database's own words", path="regulus/reliability/outbox.py",
+           old="        if is_missing_table(error):", new="        if False:",
+           tests=("tests/unit/reliability/test_outbox.py",)),
+    Mutant(name="any failure of the database is a table that is gone", path="regulus/reliability/outbox.py",
+           old="        if is_missing_table(error):", new="        if True:",
+           tests=("tests/unit/reliability/test_outbox.py",)),
+    Mutant(name="MariaDB's tables that are gone are not known", path="regulus/reliability/database_errors.py",
+           old="= \"42P01\", 1146", new="= \"42P01\", 1147", tests=("tests/interop/test_mariadb_outbox.py::"
+                                                                 "test_a_table_that_is_gone_is_named",)),
     # --- poolers ----------------------------------------------------------------------------------------------------
     Mutant(name="what a pooler makes of prepared statements is the password's fault",
            path="regulus/reliability/database_errors.py",
