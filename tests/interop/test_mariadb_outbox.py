@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
-from tests.unit.reliability.conftest import claims_address, empty, own, setting
+from tests.unit.reliability.conftest import claims_address, own, setting, with_empty_tables
 from tests.unit.reliability.deliveries import context, message, rows
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, stub
 
@@ -52,7 +52,7 @@ def server() -> Iterator[mariadb.Server]:
 
 @pytest.fixture
 def engine(server: mariadb.Server) -> Iterator[Engine]:
-    yield from empty(mariadb.engine_of(server))
+    yield from with_empty_tables(mariadb.engine_of(server))
 
 
 def test_many_relays_claim_each_stub_once(engine: Engine) -> None:

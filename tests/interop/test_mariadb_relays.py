@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import mariadb
 import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text, update
-from tests.unit.reliability.conftest import empty
+from tests.unit.reliability.conftest import with_empty_tables
 from tests.unit.reliability.deliveries import context, message
 from tests.unit.reliability.shop import book, booked, count_stubs, make_due, orders, place_orders, set_stub, stub
 from tests.unit.reliability.test_effect_transaction import Unheard
@@ -42,7 +42,7 @@ def server() -> Iterator[mariadb.Server]:
 @pytest.fixture
 def engine(server: mariadb.Server) -> Iterator[Engine]:
     """At the server's own isolation, REPEATABLE READ."""
-    yield from empty(mariadb.engine_of(server))
+    yield from with_empty_tables(mariadb.engine_of(server))
 
 
 # --- what they lock --------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_a_clock_that_is_set_back_keeps_no_new_stub_and_ends_no_lease(engine: En
 
 
 def test_a_session_that_speaks_as_oracle_does_is_served(server: mariadb.Server) -> None:
-    for engine in empty(mariadb.engine_of(server, "SET sql_mode = ORACLE")):
+    for engine in with_empty_tables(mariadb.engine_of(server, "SET sql_mode = ORACLE")):
         with engine.begin() as connection:
             connection.execute(insert(orders).values(id="1"))
             Outbox(groups=["billing"]).add(connection, Message("orders", b"1"), message_id="1")

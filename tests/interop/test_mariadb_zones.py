@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import mariadb
 import pytest
-from tests.unit.reliability.conftest import empty
+from tests.unit.reliability.conftest import with_empty_tables
 from tests.unit.reliability.test_settled import place
 
 from regulus.reliability import tables
@@ -28,7 +28,7 @@ def test_a_transaction_of_the_hour_that_comes_twice_is_no_younger_than_it_is(is_
     shift = timedelta(minutes=by_minutes)
     zone = zone_that_is_set_back(datetime.now(UTC) + (-shift / 2 if is_set_back else shift / 2), by=shift)
     with mariadb.running("tell-nobody", zone=zone) as server:
-        for engine in empty(mariadb.engine_of(server)):
+        for engine in with_empty_tables(mariadb.engine_of(server)):
             with engine.connect() as late, late.begin():
                 began_ms = time.time() * 1000
                 place(late, "late")

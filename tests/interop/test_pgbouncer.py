@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import URL, Engine, create_engine
-from tests.unit.reliability.conftest import claims_address, empty, own, postgresql_address, setting
+from tests.unit.reliability.conftest import claims_address, own, postgresql_address, setting, with_empty_tables
 from tests.unit.reliability.consumed import FROM_FIRST, wait_until
 from tests.unit.reliability.shop import book, booked, count_stubs, place_orders
 
@@ -45,7 +45,7 @@ def pooled(postgresql_address: str) -> Iterator[URL]:
 
 @pytest.fixture
 def engine(pooled: URL) -> Iterator[Engine]:
-    yield from empty(unprepared(pooled))
+    yield from with_empty_tables(unprepared(pooled))
 
 
 def unprepared(address: URL) -> Engine:

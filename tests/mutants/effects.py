@@ -28,6 +28,9 @@ _REDIS_TESTS = ("tests/interop/test_redis_claims.py",)
 _KILLED_HOLDER = ("tests/unit/reliability/test_kills.py::"
                   "test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept"
                   "[sqlite-a file-during C5]")
+_MARIADB_WITHOUT_TABLE = "tests/interop/test_mariadb_outbox.py::test_a_table_that_is_gone_is_named"
+_OUTBOX_DATABASE = "regulus/pipeline/outbox_database.py"
+_OUTBOX_PARTS = ("tests/unit/pipeline/test_outbox_database.py",)
 
 MUTANTS = [
     Mutant(name="an effect without a row of the inbox is done", path=_JUDGES,
@@ -125,8 +128,17 @@ MUTANTS = [
            old="        if is_missing_table(error):", new="        if True:",
            tests=("tests/unit/reliability/test_outbox.py",)),
     Mutant(name="MariaDB's tables that are gone are not known", path="regulus/reliability/database_errors.py",
-           old="= \"42P01\", 1146", new="= \"42P01\", 1147", tests=("tests/interop/test_mariadb_outbox.py::"
-                                                                 "test_a_table_that_is_gone_is_named",)),
+           old="= \"42P01\", 1146", new="= \"42P01\", 1147", tests=(_MARIADB_WITHOUT_TABLE,)),
+    Mutant(name="parts of an outbox are cut at one place again and again", path=_OUTBOX_DATABASE,
+           old="behind = on.where(cut_by >= ends[-1]) if ends else on", new="behind = on", tests=_OUTBOX_PARTS),
+    Mutant(name="rows of one moment end the cutting", path=_OUTBOX_DATABASE,
+           old="            end = connection.execute(on.where(cut_by > end)).scalar_one_or_none()",
+           new="            end = None", tests=_OUTBOX_PARTS),
+    Mutant(name="the last part of an outbox has an end", path=_OUTBOX_DATABASE,
+           old="for end in ends), None]\n        return", new="for end in ends), name < literal(ends[-1], cut_by.type)]"
+               "\n        return", tests=_OUTBOX_PARTS),
+    Mutant(name="a sign of a driver stays in the text for Spark", path=_OUTBOX_DATABASE,
+           old="text.replace(\"%%\", \"%\")", new="text", tests=_OUTBOX_PARTS),
     # --- poolers ----------------------------------------------------------------------------------------------------
     Mutant(name="what a pooler makes of prepared statements is the password's fault",
            path="regulus/reliability/database_errors.py",
