@@ -3,7 +3,8 @@
 `waiting` stubs were sent and are not due; `new` ones were never sent. It prints the plan of a review and its time, how
 fast new stubs are claimed beside them, and how many transactions a second a business commits with four relays and
 without, by turns. PostgreSQL (that of the tests, without fsync) or MariaDB (that of `make interop`, which syncs its log
-once a second) shares this machine. With `--at URL` it takes a database that is there, whose tables it makes anew.
+once a second) shares this machine. With `--at URL` it takes a database that is there, whose tables it makes anew. With
+`--rate N` the business begins N transactions a second, as one that has no more to do, instead of all that it can.
 """
 
 import argparse
@@ -114,18 +115,20 @@ def claims_a_second(engine: Engine, count: int) -> str:
     return f"{median(rates):,.0f} ({median(rates[:tenth]):,.0f} at first, {median(rates[-tenth:]):,.0f} at last)"
 
 
-def commits(engine: Engine, prefix: str, seconds: float) -> tuple[int, float]:
-    """How many transactions of an order and its stub one thread commits, and the longest in ms."""
+def commits(engine: Engine, prefix: str, seconds: float, rate: int) -> list[float]:
+    """The ms of each transaction of an order and its stub that one thread commits. `rate`: so many begin a second, and
+    what is late is counted from when it was to begin; 0: each as soon as the one before is done."""
     outbox = Outbox()
-    until = time.monotonic() + seconds
-    count, longest = 0, 0.0
-    while (begun := time.monotonic()) < until:
+    begun = due = time.monotonic()
+    took: list[float] = []
+    while due < begun + seconds:
+        time.sleep(max(0.0, due - time.monotonic()))
         with engine.begin() as connection:
-            connection.execute(text("INSERT INTO orders(id) VALUES (:id)"), {"id": f"{prefix}-{count}"})
-            outbox.add(connection, Message("orders", b"x" * 200), message_id=f"{prefix}-{count}")
-        count += 1
-        longest = max(longest, time.monotonic() - begun)
-    return count, longest * 1000
+            connection.execute(text("INSERT INTO orders(id) VALUES (:id)"), {"id": f"{prefix}-{len(took)}"})
+            outbox.add(connection, Message("orders", b"x" * 200), message_id=f"{prefix}-{len(took)}")
+        took.append((time.monotonic() - due) * 1000)
+        due = begun + len(took) / rate if rate else time.monotonic()
+    return took
 
 
 @contextmanager
@@ -169,6 +172,8 @@ def main() -> None:
     parser.add_argument("waiting", type=int, nargs="?", default=1_000_000)
     parser.add_argument("new", type=int, nargs="?", default=100_000)
     parser.add_argument("--at")
+    parser.add_argument("--rate", type=int, default=0)
+    parser.add_argument("--turns", type=int, default=TURNS)
     asked = parser.parse_args()
     later, before = int(time.time() * 1000) + 86_400_000, int(time.time() * 1000) - 86_400_000
     with database(asked.name, asked.at) as engine:
@@ -189,13 +194,15 @@ def main() -> None:
         print(f"{review_ms(engine):.2f} ms a review with {asked.new:,} new stubs", flush=True)
         print(f"{claims_a_second(engine, asked.new)} of {asked.new:,} new stubs claimed a second", flush=True)
         alone, beside = [], []
-        for turn in range(TURNS):
-            alone.append(commits(engine, f"alone-{turn}", TURN_S))
+        for turn in range(asked.turns):
+            alone.append(commits(engine, f"alone-{turn}", TURN_S, asked.rate))
             with relaying(engine):
-                beside.append(commits(engine, f"beside-{turn}", TURN_S))
+                beside.append(commits(engine, f"beside-{turn}", TURN_S, asked.rate))
         for name, found in (("alone", alone), (f"beside {RELAYS} relays", beside)):
-            print(f"{name}: {median(count for count, _ in found) / TURN_S:,.0f} commits a second, the longest "
-                  f"{max(longest for _, longest in found):.0f} ms")
+            all_of_them = sorted(each for turn in found for each in turn)
+            print(f"{name}: {median(map(len, found)) / TURN_S:,.0f} commits a second; the median takes "
+                  f"{median(all_of_them):.1f} ms, 99 of 100 {all_of_them[len(all_of_them) * 99 // 100]:.1f} ms, the "
+                  f"longest {all_of_them[-1]:.0f} ms")
         engine.dispose()
 
 

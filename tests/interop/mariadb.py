@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Engine, create_engine
 from tests.databases import Database
 from toolchain import mariadb_server
 
@@ -35,10 +36,20 @@ class Server:
                         "longblob")
 
 
+def engine_of(server: Server, init: str = "DO 0") -> Engine:
+    """`init` is the first statement of each of its sessions. Its isolation is the server's own, REPEATABLE READ."""
+    return create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/shop?charset=utf8mb4", pool_size=20,
+                         connect_args={"init_command": init})
+
+
 @contextmanager
-def running(password: str, *, certificate: Path | None = None, key: Path | None = None) -> Iterator[Server]:
-    """A new server far east of Greenwich, so that a time which is taken for another zone's is seen."""
+def running(password: str, *, certificate: Path | None = None, key: Path | None = None,
+            zone: str = "") -> Iterator[Server]:
+    """A new server far east of Greenwich, so that a time which is taken for another zone's is seen. `zone`: that of its
+    machine, as TZ has it."""
     programs, environment = mariadb_server()
+    if zone:
+        environment = {**environment, "TZ": zone}
     with tempfile.TemporaryDirectory(prefix="regulus-mariadb-") as root:
         data = Path(root, "data")
         # It looks for its own parts from there on; the machine's configuration is not for it.

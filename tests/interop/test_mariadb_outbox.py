@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
-from tests.unit.reliability.conftest import claims_address, own, setting
+from tests.unit.reliability.conftest import claims_address, own, setting, with_empty_tables
 from tests.unit.reliability.deliveries import context, message, rows
-from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
+from tests.unit.reliability.shop import book, booked, make_due, place_orders, stub
 
 # What is shown of the other databases, of this one too: by its `engine`.
 from tests.unit.reliability.test_alarm_loop import *  # noqa: F403
@@ -52,14 +52,7 @@ def server() -> Iterator[mariadb.Server]:
 
 @pytest.fixture
 def engine(server: mariadb.Server) -> Iterator[Engine]:
-    engine = create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/shop?charset=utf8mb4")
-    with engine.begin() as connection:
-        for metadata in (shop, tables.metadata):
-            metadata.drop_all(connection)
-        tables.create(connection)
-        shop.create_all(connection)
-    yield engine
-    engine.dispose()
+    yield from with_empty_tables(mariadb.engine_of(server))
 
 
 def test_many_relays_claim_each_stub_once(engine: Engine) -> None:
@@ -88,6 +81,17 @@ def test_a_claim_counts_and_the_latest_place_is_kept(engine: Engine) -> None:
     row = stub(engine, "1")
     assert (row.send_count, row.broker_name, row.queue_id, row.queue_offset) == (2, "broker-a", 3, 70)
     assert 119_000 <= row.resend_time - row.create_time <= 150_000
+
+
+def test_a_table_that_is_gone_is_named(engine: Engine) -> None:
+    outbox = Outbox(groups=["billing"])
+    for table in (tables.confirmations, tables.stubs):
+        with engine.begin() as connection:
+            tables.create(connection)
+            outbox.add(connection, Message("orders", b"x"), message_id=table.name)
+        table.drop(engine)
+        with engine.begin() as connection, pytest.raises(ReliabilityRefused, match=f"no table {table.name}; make it"):
+            outbox.add(connection, Message("orders", b"x"))
 
 
 def test_an_effect_is_applied_once(engine: Engine) -> None:

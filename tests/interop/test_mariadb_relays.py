@@ -1,6 +1,6 @@
 """Relays beside a business in a real MariaDB: what they look at, what they lock, and what its clock tells them."""
 
-import subprocess
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,17 +8,23 @@ from contextlib import ExitStack
 
 import mariadb
 import pytest
-from sqlalchemy import Engine, create_engine, insert, select, text
-from tests.unit.reliability.shop import book, booked, count_stubs, make_due, orders, place_orders, set_stub, shop, stub
+from sqlalchemy import Connection, Engine, event, insert, select, text, update
+from tests.unit.reliability.conftest import with_empty_tables
+from tests.unit.reliability.deliveries import context, message
+from tests.unit.reliability.shop import book, booked, count_stubs, make_due, orders, place_orders, set_stub, stub
+from tests.unit.reliability.test_effect_transaction import Unheard
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
-from toolchain import mariadb_server
 
 from regulus.model.message import Message
-from regulus.reliability import operator, tables
+from regulus.reliability import delivery_log, operator, tables
+from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
+from regulus.reliability.applying import deliveries_of
 from regulus.reliability.inbox import ApplyOnce
+from regulus.reliability.inbox_purge import purge_inbox
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import DueStubs, RelayConfig
+from regulus.reliability.stub_purge import purge_stubs
 
 RELAYS = 4
 COMMITS = 1_000
@@ -29,31 +35,14 @@ SUMMER_S = 1_792_888_200
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[mariadb.Server]:
-    with mariadb.running("tell-nobody") as started:
+    with mariadb.running("tell-nobody", zone="Europe/Berlin") as started:
         yield started
 
 
 @pytest.fixture
 def engine(server: mariadb.Server) -> Iterator[Engine]:
     """At the server's own isolation, REPEATABLE READ."""
-    yield from made(server, "")
-
-
-def made(server: mariadb.Server, init: str) -> Iterator[Engine]:
-    engine = speaking(server, init)
-    with engine.begin() as connection:
-        for metadata in (shop, tables.metadata):
-            metadata.drop_all(connection)
-        tables.create(connection)
-        shop.create_all(connection)
-    yield engine
-    engine.dispose()
-
-
-def speaking(server: mariadb.Server, init: str) -> Engine:
-    """`init` is the first statement of each of its sessions."""
-    return create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/shop?charset=utf8mb4", pool_size=20,
-                         connect_args={"init_command": init or "DO 0"})
+    yield from with_empty_tables(mariadb.engine_of(server))
 
 
 # --- what they lock --------------------------------------------------------------------------------------------------
@@ -87,6 +76,82 @@ def test_relays_cost_the_business_no_transaction(engine: Engine) -> None:
         for each in relays:
             each.result()
     assert count_stubs(engine) == 2 * COMMITS
+
+
+OLD_MS = 1_600_000_000_000
+
+
+def in_each_purge(engine: Engine, purge: Callable[[Engine], object], business: Callable[[], None]) -> int:
+    """How often `business` ran while a transaction of the purge had removed rows and held their locks."""
+    removed: list[str] = []
+
+    def note(connection: Connection, cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("DELETE"):
+            removed.append(statement)
+
+    def run(connection: Connection) -> None:
+        if removed:
+            times.append(len(removed))
+            removed.clear()
+            business()
+
+    times: list[int] = []
+    event.listen(engine, "after_cursor_execute", note)
+    event.listen(engine, "commit", run)
+    try:
+        purge(engine)
+    finally:
+        event.remove(engine, "after_cursor_execute", note)
+        event.remove(engine, "commit", run)
+    return len(times)
+
+
+def test_a_purge_holds_up_no_commit_of_the_business(server: mariadb.Server, engine: Engine) -> None:
+    """It removes stubs, receipts and alarms, and what is new is committed beside each of its transactions."""
+    place_orders(engine, "done", "under-way")
+    set_stub(engine, "done", status="CONFIRMED", create_time=OLD_MS, resend_time=OLD_MS)
+    place_orders(engine, "lately")
+    set_stub(engine, "lately", status="CONFIRMED")
+    with engine.begin() as connection:
+        delivery_log.receive(connection, deliveries_of([message("lately")], context()))
+        raise_alarm(connection, AlarmKind.MANUAL, "told", "why")
+        close_alarm(connection, AlarmKind.MANUAL, "told")
+        connection.execute(update(tables.alarms).values(closed_time=OLD_MS, sent_time=OLD_MS))
+    impatient = mariadb.engine_of(server, "SET innodb_lock_wait_timeout = 1")
+    numbers = itertools.count()
+
+    def business() -> None:
+        number = next(numbers)
+        place_orders(impatient, *(f"{prefix}-{number}" for prefix in ("a", "done", "m", "zz")))
+        with impatient.begin() as connection:
+            delivery_log.receive(connection, deliveries_of([message(f"a-{number}"), message(f"zz-{number}")],
+                                                           context()))
+            raise_alarm(connection, AlarmKind.MANUAL, f"zz-{number}", "why")
+
+    assert in_each_purge(engine, purge_stubs, business) == 3
+    assert count_stubs(engine, message_id="done") == 0
+    impatient.dispose()
+
+
+def test_a_purge_of_an_inbox_holds_up_no_effect(server: mariadb.Server, engine: Engine) -> None:
+    listener = ApplyOnce(engine, book, confirms=Unheard())
+    for message_id in ("b", "d"):
+        assert deliver(listener, message_id)[0] is SUCCESS
+    with engine.begin() as connection:
+        delivery_log.receive(connection, deliveries_of([message("c")], context()))
+        for column in (tables.attempts.c.begin_time, tables.inbox.c.apply_time, tables.message_log.c.receive_time):
+            connection.execute(update(column.table).values({column.name: OLD_MS}))
+    impatient = mariadb.engine_of(server, "SET innodb_lock_wait_timeout = 1")
+    numbers = itertools.count()
+
+    def effects() -> None:
+        number = next(numbers)
+        applying = ApplyOnce(impatient, book, confirms=Unheard())
+        for prefix in "abcde":
+            assert deliver(applying, f"{prefix}{number}")[0] is SUCCESS
+
+    assert in_each_purge(engine, purge_inbox, effects) == 3
+    impatient.dispose()
 
 
 # --- what they look at -----------------------------------------------------------------------------------------------
@@ -149,26 +214,12 @@ def test_what_waits_longest_is_reviewed_first_whatever_its_count(engine: Engine)
 # --- its clock -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def zoned(server: mariadb.Server) -> mariadb.Server:
-    """It knows a zone that sets its clocks."""
-    programs, environment = mariadb_server()
-    zone = subprocess.run([programs / "bin" / "mariadb-tzinfo-to-sql", "/usr/share/zoneinfo/Europe/Berlin",
-                           "Europe/Berlin"], check=True, capture_output=True, text=True, env=environment).stdout
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("USE mysql")
-        for statement in filter(str.strip, zone.split(";")):
-            cursor.execute(statement)
-        connection.commit()
-    return server
-
-
 @pytest.fixture
-def in_berlin(zoned: mariadb.Server) -> Iterator[Callable[[int], Engine]]:
+def in_berlin(server: mariadb.Server) -> Iterator[Callable[[int], Engine]]:
     """Engines of sessions there for which it is a moment."""
     with ExitStack() as stack:
         def at(moment_s: int) -> Engine:
-            engine = speaking(zoned, f"SET time_zone = 'Europe/Berlin', timestamp = {moment_s}")
+            engine = mariadb.engine_of(server, f"SET time_zone = 'SYSTEM', timestamp = {moment_s}")
             stack.callback(engine.dispose)
             return engine
         yield at
@@ -195,7 +246,7 @@ def test_a_clock_that_is_set_back_keeps_no_new_stub_and_ends_no_lease(engine: En
 
 
 def test_a_session_that_speaks_as_oracle_does_is_served(server: mariadb.Server) -> None:
-    for engine in made(server, "SET sql_mode = ORACLE"):
+    for engine in with_empty_tables(mariadb.engine_of(server, "SET sql_mode = ORACLE")):
         with engine.begin() as connection:
             connection.execute(insert(orders).values(id="1"))
             Outbox(groups=["billing"]).add(connection, Message("orders", b"1"), message_id="1")

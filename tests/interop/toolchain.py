@@ -265,6 +265,11 @@ def redis_server() -> tuple[Path, dict[str, str]]:
     return _server("redis-server", "Redis 7 or newer", ["redis-server"])
 
 
+def pgbouncer() -> tuple[Path, dict[str, str]]:
+    """The same of PgBouncer, a pooler for PostgreSQL. Raises ToolMissing."""
+    return _server("pgbouncer", "PgBouncer 1.18 or newer", ["pgbouncer"])
+
+
 def _server(program: str, what: str, packages: list[str]) -> tuple[Path, dict[str, str]]:
     """Of this machine where it has one; else Debian's packages. Raises ToolMissing where they cannot be had."""
     installed = shutil.which(program) or shutil.which(program, path="/usr/sbin")
@@ -336,5 +341,6 @@ def make_everything() -> None:
     grpc_python()
     mariadb_server()
     redis_server()
+    pgbouncer()
     clang16()
     atheris()

@@ -15,6 +15,7 @@ _PUSH_CONSUMER = "regulus/client/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
 _LOCKS = "regulus/client/queue_locks.py"
 _RECEIVED = "regulus/client/core/received.py"
+_POPPED = "regulus/client/popped_consumption.py"
 
 _OWNED_TESTS = ("tests/unit/client/core/test_owned_queue.py",)
 _ORDERED_TESTS = ("tests/unit/client/core/test_ordered_queue.py",)
@@ -143,9 +144,17 @@ MUTANTS = [
            old="self._receiver.pulled(self._owned, [bad], {offset: str(error)}, header.next_begin_offset)",
            new="self._owned.pulled((), header.next_begin_offset)",
            tests=(*_CALLS_TESTS, "tests/unit/client/test_queue_puller.py")),
-    Mutant(name="an ack index below the first takes back the last ones only", path=_CALLS,
-           old="failed[max(0, work.context.ack_index + 1):]", new="failed[work.context.ack_index + 1:]",
+    Mutant(name="an ack index below the first takes back the last ones only", path=_WORKERS,
+           old="if number > last or number in others]", new="if number > last % 3 or number in others]",
            tests=_CALLS_TESTS),
+    Mutant(name="messages that a listener names are done", path=_WORKERS,
+           old="if number > last or number in others]", new="if number > last]", tests=_CALLS_TESTS),
+    Mutant(name="a call whose listener names messages is done at once", path=_CALLS,
+           old="              and not work.context.failed_indexes):", new="              ):", tests=_CALLS_TESTS),
+    Mutant(name="what was popped and is named is acknowledged", path=_POPPED,
+           old="if number not in again]", new="if True]", tests=("tests/unit/client/test_popped_consumption.py",)),
+    Mutant(name="a listener in order is told that its messages are not", path=_WORKERS,
+           old="consumer_group, is_ordered=owned.is_ordered)", new="consumer_group)", tests=_CALLS_TESTS),
     Mutant(name="what failed while no broker took it back is tried never again", path=_CALLS,
            old="        if work not in self.workers.running:\n", new="        if False:\n", tests=_CALLS_TESTS),
     Mutant(name="the rest of a call is sent back though the queue was lost meanwhile", path=_CALLS,

@@ -28,6 +28,9 @@ _REDIS_TESTS = ("tests/interop/test_redis_claims.py",)
 _KILLED_HOLDER = ("tests/unit/reliability/test_kills.py::"
                   "test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept"
                   "[sqlite-a file-during C5]")
+_MARIADB_WITHOUT_TABLE = "tests/interop/test_mariadb_outbox.py::test_a_table_that_is_gone_is_named"
+_OUTBOX_DATABASE = "regulus/pipeline/outbox_database.py"
+_OUTBOX_PARTS = ("tests/unit/pipeline/test_outbox_database.py",)
 
 MUTANTS = [
     Mutant(name="an effect without a row of the inbox is done", path=_JUDGES,
@@ -40,7 +43,7 @@ MUTANTS = [
            old="applied.digest not in (None, _digest(delivery))", new="applied.digest != _digest(delivery)",
            tests=_CONFIRMS_TESTS),
     Mutant(name="done in Redis is held", path=_APPLYING,
-           old=" or self._claims.is_done(delivery.message_id) or None", new="", tests=_TABLE_TESTS),
+           old="is_ours or self._claims.is_done(delivery.message_id)", new="is_ours", tests=_TABLE_TESTS),
     Mutant(name="held in Redis is done", path=_CLAIMS,
            old="self._client.eval, _IS_DONE, 1, self._prefix + message_id, _DONE) == 1",
            new="self._client.exists, self._prefix + message_id) == 1", tests=_REDIS_TESTS),
@@ -54,8 +57,8 @@ MUTANTS = [
            old="        if outcome in SETTLED:\n            self._confirm(delivery)",
            new="        if token and outcome in SETTLED:\n            self._confirm(delivery)", tests=_TABLE_TESTS),
     Mutant(name="a coroutine whose claim is another's makes the effect", path=_INBOX,
-           old="call_here(_in_place_async, self._decide if token else self._see, delivery, begun)",
-           new="call_here(_in_place_async, self._decide, delivery, begun)", tests=_ASYNC_TESTS),
+           old="            effect = self._decide if claim.is_open else self._see\n",
+           new="            effect = self._decide\n", tests=_ASYNC_TESTS),
     # --- batches of Java --------------------------------------------------------------------------------------------
     Mutant(name="all messages of a batch are stored by the key of the batch", path=_SEND,
            old="        properties[_UNIQUE_KEY] = own_key\n", new="", tests=("tests/golden/test_batches.py",)),
@@ -89,10 +92,16 @@ MUTANTS = [
            old="exec_driver_sql(\"BEGIN IMMEDIATE\")", new="exec_driver_sql(\"BEGIN\")", tests=_SETTLED_TESTS),
     Mutant(name="effects that come late are in no audit", path=_LEDGER,
            old="[] if effects is None else [settled(effects, inbox)]", new="[]", tests=_SETTLED_TESTS),
-    Mutant(name="an audit asks by the connection that reads", path=_SETTLED,
-           old="    with connection.engine.connect() as own:\n",
-           new="    from contextlib import nullcontext\n    with nullcontext(connection) as own:\n",
-           tests=_SETTLED_TESTS),
+    Mutant(name="an audit keeps to what it saw when it asked who writes", path=_SETTLED,
+           old="        connection.exec_driver_sql(\"ROLLBACK AND CHAIN\")", new="        pass", tests=_SETTLED_TESTS),
+    Mutant(name="an audit takes back what its transaction wrote", path=_SETTLED,
+           old="    if own.keeps and own.has_written:", new="    if False:", tests=_SETTLED_TESTS),
+    Mutant(name="an audit takes a second connection", path=_SETTLED,
+           old="    now = connection.execute(select(now_ms())).scalar_one()\n",
+           new="    with connection.engine.connect() as other:\n"
+               "        now = other.execute(select(now_ms())).scalar_one()\n", tests=_SETTLED_TESTS),
+    Mutant(name="a time that is two moments is the later", path=_SETTLED,
+           old="UNION SELECT 60", new="UNION SELECT 59", tests=("tests/interop/test_mariadb_zones.py",)),
     Mutant(name="who reads holds an audit back", path=_SETTLED,
            old="held.mode = 'RowExclusiveLock'", new="held.mode IN ('RowExclusiveLock', 'AccessShareLock')",
            tests=_SETTLED_TESTS),
@@ -112,6 +121,33 @@ MUTANTS = [
     Mutant(name="an index that was not come to is never made", path=_TABLES,
            old="    metadata.create_all(connection)\n    create_indexes(connection)",
            new="    metadata.create_all(connection)", tests=("tests/unit/reliability/test_migrations.py",)),
+    Mutant(name="a table that is gone is the database's own words", path="regulus/reliability/outbox.py",
+           old="        if is_missing_table(error):", new="        if False:",
+           tests=("tests/unit/reliability/test_outbox.py",)),
+    Mutant(name="any failure of the database is a table that is gone", path="regulus/reliability/outbox.py",
+           old="        if is_missing_table(error):", new="        if True:",
+           tests=("tests/unit/reliability/test_outbox.py",)),
+    Mutant(name="MariaDB's tables that are gone are not known", path="regulus/reliability/database_errors.py",
+           old="= \"42P01\", 1146", new="= \"42P01\", 1147", tests=(_MARIADB_WITHOUT_TABLE,)),
+    Mutant(name="parts of an outbox are cut at one place again and again", path=_OUTBOX_DATABASE,
+           old="behind = on.where(cut_by >= ends[-1]) if ends else on", new="behind = on", tests=_OUTBOX_PARTS),
+    Mutant(name="rows of one moment end the cutting", path=_OUTBOX_DATABASE,
+           old="            end = connection.execute(on.where(cut_by > end)).scalar_one_or_none()",
+           new="            end = None", tests=_OUTBOX_PARTS),
+    Mutant(name="the last part of an outbox has an end", path=_OUTBOX_DATABASE,
+           old="for end in ends), None]\n        return", new="for end in ends), name < literal(ends[-1], cut_by.type)]"
+               "\n        return", tests=_OUTBOX_PARTS),
+    Mutant(name="a sign of a driver stays in the text for Spark", path=_OUTBOX_DATABASE,
+           old="text.replace(\"%%\", \"%\")", new="text", tests=_OUTBOX_PARTS),
+    # --- poolers ----------------------------------------------------------------------------------------------------
+    Mutant(name="what a pooler makes of prepared statements is the password's fault",
+           path="regulus/reliability/database_errors.py",
+           old="    if getattr(error.orig, \"sqlstate\", None) in _NOT_PREPARED_HERE:", new="    if False:",
+           tests=("tests/unit/reliability/test_database_errors.py",)),
+    Mutant(name="an address gives the driver a text for a number", path="regulus/cli/database.py",
+           old="    if said is None or url", new="    if True or url", tests=("tests/unit/cli/test_outbox.py",)),
+    Mutant(name="None in an address is a text", path="regulus/cli/database.py",
+           old="None if said == \"None\" else int(said)", new="5", tests=("tests/interop/test_pgbouncer.py",)),
     # --- what is mended or removed ----------------------------------------------------------------------------------
     Mutant(name="a dead letter that was mended takes its stub from the relays again", path=_DEAD_LETTERS,
            old="not _is_mended(connection, business_id(message), told) and park(", new="park(",
@@ -121,6 +157,9 @@ MUTANTS = [
     Mutant(name="what is removed while an audit reads is lost", path=_LEDGER,
            old="            if stub.message_id not in left:\n                continue ",
            new="            if False:\n                continue ", tests=("tests/unit/reliability/test_ledger.py",)),
+    Mutant(name="a removal holds up receipts", path="regulus/reliability/stub_purge.py",
+           old="    engine = read_committed(engine)\n", new="",
+           tests=("tests/interop/test_mariadb_relays.py::test_a_purge_holds_up_no_commit_of_the_business",)),
     Mutant(name="the inbox takes the proofs of a service's own stubs", path=_INBOX_PURGE,
            old="    if has_stubs:", new="    if False:", tests=("tests/unit/reliability/test_inbox_purge.py",)),
 ]

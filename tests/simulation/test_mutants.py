@@ -242,6 +242,10 @@ def pops_come_again_before_their_time(patch: Patch) -> None:
     patch.setattr(PopRevival, "tick", lambda self, host, now_ms, *, is_v2: own(self, host, now_ms + 5_000, is_v2=is_v2))
 
 
+def an_answer_has_all_that_was_asked_for(patch: Patch) -> None:
+    patch.setattr(pop_message, "ANSWER_SIZE_MAX", 1 << 30)
+
+
 def a_topic_made_anew_has_out_what_the_old_one_had(patch: Patch) -> None:
     patch.setattr(PopRevival, "_is_of_another_topic", lambda self, message, checkpoint: False)
 
@@ -301,6 +305,7 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (polls_that_were_given_up_take_what_comes, "pops-given-up", "deliveries_are_counted"),
     (what_is_given_back_counts, "pops-given-up", "deliveries_are_counted"),
     (pops_come_again_before_their_time, "pops-calm", "popped_messages_are_one_consumers"),
+    (an_answer_has_all_that_was_asked_for, "pops-large", "deliveries_are_counted"),
     (a_topic_made_anew_has_out_what_the_old_one_had, "pops-made-anew", "acknowledged_messages_stay_away"),
     (pops_in_order_wait_for_nothing, "pops-orderly", "popped_messages_are_one_consumers"),
     (consumers_do_not_hear_of_an_order, "pops-orderly", "popped_queues_keep_their_order"),

@@ -14,12 +14,14 @@ from regulus.errors import ReliabilityRefused
 from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, ExceptionContext
+    from sqlalchemy import URL, Connection, Engine, ExceptionContext
 
 P = ParamSpec("P")
 
 VARIABLE = "REGULUS_DATABASE"
 EFFECTS_VARIABLE = "REGULUS_EFFECTS_DATABASE"
+
+_PREPARE_THRESHOLD = "prepare_threshold"
 
 
 def with_database(command: Callable[Concatenate["Connection", P], Any]) -> Callable[..., None]:
@@ -105,11 +107,12 @@ def operator_name() -> str:
 
 
 def _engine(address: str, option: str) -> "Engine":
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
     try:
-        engine = create_engine(address)
+        url, arguments = _typed(make_url(address), option)
+        engine = create_engine(url, connect_args=arguments)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise click.UsageError(f"{option} names a driver that is not installed ({error})") from error
     except ArgumentError as error:
@@ -121,3 +124,14 @@ def _engine(address: str, option: str) -> "Engine":
                                f"that is misspelt; if it is to be a new one, first: touch {quote(place)}")
     return engine
 
+
+def _typed(url: "URL", option: str) -> "tuple[URL, dict[str, int | None]]":
+    """The address without what psycopg does not take as a text, as all of an address is; and that, for the driver."""
+    said = url.query.get(_PREPARE_THRESHOLD)
+    if said is None or url.get_driver_name() != "psycopg":
+        return url, {}
+    if said != "None" and not (isinstance(said, str) and said.isdecimal()):
+        raise click.UsageError(f"{option}: {_PREPARE_THRESHOLD} is {said!r}; give None, or how often a statement is "
+                               "carried out before it is prepared")
+    return url.difference_update_query([_PREPARE_THRESHOLD]), {
+        _PREPARE_THRESHOLD: None if said == "None" else int(said)}

@@ -133,7 +133,8 @@ class Calls:
         messages = work.messages
         if isinstance(owned, OrderedQueue):
             self._ordered_call_ended(owned, work, status)
-        elif status == ConsumeStatus.CONSUME_SUCCESS and work.context.ack_index >= len(messages) - 1:
+        elif (status == ConsumeStatus.CONSUME_SUCCESS and work.context.ack_index >= len(messages) - 1
+              and not work.context.failed_indexes):
             if owned.is_given_up or work.is_expired:
                 return
             self._statistics(owned.queue.topic).consumed(len(messages), 0, steady_ms() - work.started_ms)
@@ -151,12 +152,12 @@ class Calls:
         """Some or all messages of a call failed."""
         failed = work.messages
         if status == ConsumeStatus.CONSUME_SUCCESS:
-            failed = failed[max(0, work.context.ack_index + 1):]
+            failed = [work.messages[number] for number in work.failed()]
         else:
             self._check_return(work)
         self._statistics(owned.queue.topic).consumed(len(work.messages) - len(failed), len(failed),
                                                      steady_ms() - work.started_ms)
-        done = work.messages[:len(work.messages) - len(failed)]
+        done = _without(work.messages, failed)
         if work.is_expiring:
             self._finished(owned, done)
         elif self._is_clustering:

@@ -3,7 +3,7 @@
 Source: MessageListenerConcurrently, ConsumeConcurrentlyContext.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from enum import StrEnum
 
 from regulus.model.message import MessageExt
@@ -18,19 +18,23 @@ class ConsumeStatus(StrEnum):
 
 
 class ConsumeContext:
-    """What a listener may read during one call, the queue and the group that its messages come by, and what it may set.
+    """What a listener may read during one call, the queue and the group that its messages come by, whether they are
+    consumed in order (`is_ordered`), and what it may set.
 
     `ack_index`: with CONSUME_SUCCESS, messages up to this index are done and the others count as failed.
+    `failed_indexes`: with CONSUME_SUCCESS, messages that failed wherever they stand. In order neither has a meaning.
     `delay_level_when_next_consume`: -1 dead letter at once; 0 the broker's growing delay; above 0 this delay level.
     `suspend_current_queue_time_millis`: of orderly consumption, how long the queue rests after a failure; -1: as set.
     """
 
-    __slots__ = ("ack_index", "consumer_group", "delay_level_when_next_consume", "message_queue",
-                 "suspend_current_queue_time_millis")
+    __slots__ = ("ack_index", "consumer_group", "delay_level_when_next_consume", "failed_indexes", "is_ordered",
+                 "message_queue", "suspend_current_queue_time_millis")
 
-    def __init__(self, message_queue: MessageQueue, consumer_group: str = "") -> None:
+    def __init__(self, message_queue: MessageQueue, consumer_group: str = "", *, is_ordered: bool = False) -> None:
         self.message_queue = message_queue
         self.consumer_group = consumer_group
+        self.is_ordered = is_ordered
+        self.failed_indexes: Collection[int] = ()
         self.delay_level_when_next_consume = 0
         self.ack_index = 0x7FFFFFFF
         self.suspend_current_queue_time_millis = -1

@@ -47,6 +47,9 @@ class Source(Protocol):
     @property
     def is_given_up(self) -> bool: ...
 
+    @property
+    def is_ordered(self) -> bool: ...
+
     def is_locked(self, now_ms: int) -> bool:
         """Whether nobody else may consume it; only ordered queues need that."""
 
@@ -63,11 +66,16 @@ class Work:
     def __init__(self, owned: Source, messages: Sequence[MessageExt], consumer_group: str = "") -> None:
         self.owned = owned
         self.messages = messages
-        self.context = ConsumeContext(owned.queue, consumer_group)
+        self.context = ConsumeContext(owned.queue, consumer_group, is_ordered=owned.is_ordered)
         self.started_ms = 0
         self.is_expiring = False
         self.is_expired = False
         self.odd_answer = ""
+
+    def failed(self) -> list[int]:
+        """Of a call that succeeded: which of its messages did not, by their places."""
+        last, others = self.context.ack_index, self.context.failed_indexes
+        return [number for number in range(len(self.messages)) if number > last or number in others]
 
 
 Ended = tuple[ConsumeStatus, BaseException | None]
@@ -208,7 +216,8 @@ class ListenerWorkers:
         """Any failure, also to make sense of what the listener said and set, means try again later."""
         status, unclear = call(_judged, work, said)
         if unclear is not None:
-            work.context = ConsumeContext(work.owned.queue, work.context.consumer_group)
+            work.context = ConsumeContext(work.owned.queue, work.context.consumer_group,
+                                          is_ordered=work.owned.is_ordered)
         if error is None and unclear is None:
             return status, None  # type: ignore[return-value]
         work.odd_answer = ""    # it failed, and has answered nothing
@@ -326,6 +335,8 @@ def _judged(work: Work, said: object) -> ConsumeStatus:
     """What the answer means. Listeners set numbers in the context and answer anything; this may raise anything, too."""
     for name in _NUMBERS:
         setattr(work.context, name, index(getattr(work.context, name)))
+    if work.context.failed_indexes != ():
+        work.context.failed_indexes = frozenset(map(index, work.context.failed_indexes))
     if isinstance(said, str) and said in _STATUSES:
         return ConsumeStatus(said)
     work.odd_answer = "forgets its return" if said is None else f"returned {said!r}"

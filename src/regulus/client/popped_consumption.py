@@ -87,6 +87,10 @@ class Popped:
         """The listener was not called with it yet."""
         return self.work is None or self.work.started_ms == 0
 
+    @property
+    def is_ordered(self) -> bool:
+        return self.line is not None
+
     def is_locked(self, now_ms: int) -> bool:
         return True
 
@@ -295,8 +299,9 @@ class PoppedConsumption:
             self._forget([popped])
             return
         is_success = status == ConsumeStatus.CONSUME_SUCCESS
-        done = popped.messages[:work.context.ack_index + 1] if is_success else []
-        failed = popped.messages[len(done):]
+        again = set(work.failed() if is_success else range(len(popped.messages)))
+        done = [message for number, message in enumerate(popped.messages) if number not in again]
+        failed = [popped.messages[number] for number in sorted(again)]
         self._statistics(popped.queue.topic).consumed(len(done), len(failed), steady_ms() - work.started_ms)
         if popped.line is not None:
             self._ordered_call_ended(popped, work, is_success)

@@ -9,7 +9,7 @@ outside is read all the same, for the first and the last part have no outer end.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
@@ -84,11 +84,15 @@ class JdbcTable:
     driver: Driver | None = None
     password: str | None = field(default=None, repr=False)
 
-    def read(self, spark: SparkSession, key: str) -> DataFrame:
+    def read(self, spark: SparkSession, key: str, parts: Sequence[str] = ()) -> DataFrame:
         """All columns, of which Spark asks for those that are used. A `key` with decimals is text as the database
-        writes it. Raises JobRefused when the table cannot be read.
+        writes it. `parts`: conditions of which each row meets one, where the caller knows how to cut the table. Raises
+        JobRefused when the table cannot be read.
         """
         frame = self._load(spark, {"dbtable": self.table})
+        if parts:
+            return self._tried(lambda: spark.read.options(**self._reading()).jdbc(
+                self.url, self.table, predicates=list(parts)))
         kinds = {column.name: column.dataType for column in frame.schema}
         more = {"customSchema": f"`{key}` STRING"} if _has_decimals(kinds.get(key)) else {}
         more |= self._parts(spark, kinds, key)
@@ -121,9 +125,7 @@ class JdbcTable:
                 "numPartitions": self.options.get("numPartitions", str(count))}
 
     def _load(self, spark: SparkSession, more: Mapping[str, str]) -> DataFrame:
-        given = {name: value for name, value in self.options.items() if name not in _CUTS}
-        options = {"url": self.url, "fetchsize": str(FETCH_ROWS), "preferTimestampNTZ": "true",
-                   **self._login(), **given, **more}
+        options = {**self._reading(), "url": self.url, **more}
 
         def load() -> DataFrame:
             frame = spark.read.format("jdbc").options(**options).load()
@@ -140,6 +142,10 @@ class JdbcTable:
                 raise JobRefused(f"{self.name} cannot be read: {_cause(error)}") from error
         fetch(spark, driver)
         return self._tried(load)
+
+    def _reading(self) -> dict[str, str]:
+        given = {name: value for name, value in self.options.items() if name not in _CUTS}
+        return {"fetchsize": str(FETCH_ROWS), "preferTimestampNTZ": "true", **self._login(), **given}
 
     def _tried(self, deed: Callable[[], Done]) -> Done:
         try:

@@ -60,12 +60,13 @@ class OutsideTable:
     password: str | None = field(default=None, repr=False)
 
     def read(self, spark: SparkSession, columns: Mapping[str, str], condition: str | None = None,
-             where: str | None = None) -> DataFrame:
+             where: str | None = None, parts: Sequence[str] = ()) -> DataFrame:
         """The table's columns under new names, new -> old, and with a condition in SQL over the table a column
-        `is_chosen`. `where`: the database gives those rows alone. Raises JobRefused when a column is not there.
+        `is_chosen`. `where`: the database gives those rows alone. `parts`: see `JdbcTable.read`. Raises JobRefused when
+        a column is not there.
         """
         wanted = list(dict.fromkeys(columns.values()))
-        frame = self._load(spark, columns.get("key", ""), wanted if condition is None else None, where)
+        frame = self._load(spark, columns.get("key", ""), wanted if condition is None else None, where, parts)
         _check_columns(wanted, frame.columns, self.table or self.place)
         read_as = dict(columns)
         if sqlite_tables.KEY_TEXT in frame.columns:
@@ -84,10 +85,11 @@ class OutsideTable:
         """Of a database that Spark itself reads. Raises JobRefused for an address that its driver does not take."""
         return replace(jdbc_tables.NAMED[self.kind](self.place, self.table, self.options), password=self.password)
 
-    def _load(self, spark: SparkSession, key: str, wanted: Sequence[str] | None, where: str | None) -> DataFrame:
+    def _load(self, spark: SparkSession, key: str, wanted: Sequence[str] | None, where: str | None,
+              parts: Sequence[str]) -> DataFrame:
         """All columns where none are named, and where Spark itself reads no more of them than are used."""
         if self.kind in (*jdbc_tables.NAMED, "parquet", "table"):
-            frame = self.jdbc().read(spark, key) if self.kind in jdbc_tables.NAMED else (
+            frame = self.jdbc().read(spark, key, parts) if self.kind in jdbc_tables.NAMED else (
                 spark.read.parquet(self.place) if self.kind == "parquet" else spark.table(self.table))
             return frame if where is None else frame.where(where)
         known = sqlite_tables.columns_of(self.place, self.table)

@@ -8,9 +8,10 @@
 """
 
 import logging
+import secrets
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -47,13 +48,23 @@ class Claims(Protocol):
 
     def check(self) -> None: ...
 
-    def win(self, message_id: str) -> str | None: ...
+    def win(self, message_id: str, token: str) -> bool: ...
 
     def is_done(self, message_id: str) -> bool: ...
 
     def release(self, message_id: str, token: str) -> None: ...
 
     def finish(self, message_id: str, token: str) -> None: ...
+
+
+class Claim(NamedTuple):
+    """What came of asking for one. `is_open`: the effect may be begun, for the database decides; False where another
+    holds it. `token`: what we hold it by, empty where we do not; `is_certain`: False where no answer said whether we
+    do."""
+
+    is_open: bool
+    token: str = ""
+    is_certain: bool = True
 
 
 class Confirms(Protocol):
@@ -116,29 +127,33 @@ class Applying:
 
     # --- claims and confirmations ----------------------------------------------------------------------------------
 
-    def _win(self, delivery: Delivery) -> str | bool | None:
-        """Our token; None when another holds the claim; True when the database alone decides, as about what is said to
-        be done: it may have lost that."""
+    def _win(self, delivery: Delivery) -> Claim:
+        """What is said to be done is open, too: the database may have lost it. So is what nobody answers about, and it
+        may be ours all the same, by an answer that comes too late."""
         if self._claims is None or not delivery.message_id:
-            return True
+            return Claim(is_open=True)
+        token = secrets.token_hex(16)
         try:
-            token = self._claims.win(delivery.message_id) or self._claims.is_done(delivery.message_id) or None
+            is_ours = self._claims.win(delivery.message_id, token)
+            claim = Claim(is_open=is_ours or self._claims.is_done(delivery.message_id), token=token if is_ours else "")
         except ClaimUnavailable as error:
             if not self._are_claims_away:
                 _log.warning("the database alone decides about message %s, and about all others until the claims "
                              "answer: %s", delivery.message_id, error)
             self._are_claims_away = True
-            return True
+            return Claim(is_open=True, token=token, is_certain=False)
         self._are_claims_away = False
-        return token
+        return claim
 
-    def _settle(self, delivery: Delivery, token: object, outcome: Outcome, begun: float) -> None:
-        if self._claims is None or not isinstance(token, str):
+    def _settle(self, delivery: Delivery, claim: Claim, outcome: Outcome, begun: float) -> None:
+        """What may be ours is asked for once more only where a copy would wait for it: not behind an effect, which the
+        database tells. So a Redis that is away costs those that succeed one wait each, and those that fail two."""
+        if self._claims is None or not claim.token or (outcome in SETTLED and not claim.is_certain):
             return
         self._tell_of_lease(delivery, _spent_ms(begun), self._claims.lease_ms)
         settle = self._claims.finish if outcome in SETTLED else self._claims.release
         try:
-            settle(delivery.message_id, token)
+            settle(delivery.message_id, claim.token)
         except ClaimUnavailable as error:
             _log.warning("the claim of message %s stays until its lease ends: %s", delivery.message_id, error)
 
@@ -160,20 +175,43 @@ class Applying:
                          delivery.message_id, type(error).__name__, error)
 
 
-def answer(strays: Sequence[Delivery], count: int, context: ConsumeContext) -> ConsumeStatus:
-    """When of a call's `count` messages all are settled but those that nobody committed.
+class Unfinished:
+    """Those of a call's messages that are to come again: others work on them, or nobody committed them.
 
-    They become dead letters where none of the others would become one with them.
+    The others are done. Where messages are consumed in order, the first that another works on holds up those behind it,
+    and all come again, which a listener in order cannot say of some alone; those that are done are told as done then.
     """
-    if not strays:
+
+    def __init__(self, deliveries: Sequence[Delivery], context: ConsumeContext) -> None:
+        self._deliveries = deliveries
+        self._context = context
+        self._busy: list[int] = []
+        self._strays: list[int] = []
+
+    def add(self, number: int, outcome: Outcome) -> bool:
+        """Whether the next ones may be begun. `number`: its place in the call."""
+        if outcome is Outcome.BUSY:
+            self._busy.append(number)
+        elif outcome is Outcome.MISSING:
+            self._strays.append(number)
+        return not (outcome is Outcome.BUSY and self._context.is_ordered)
+
+    def answer(self) -> ConsumeStatus:
+        """What nobody committed becomes a dead letter where none of the others would become one with it."""
+        again = self._busy + self._strays
+        if not again:
+            return ConsumeStatus.CONSUME_SUCCESS
+        strays = [self._deliveries[number] for number in self._strays]
+        if not self._busy and all(map(_is_last_try, strays)):
+            self._context.delay_level_when_next_consume = _DEAD_LETTER
+            for stray in strays:
+                _log.error("message %s has no stub in this database after %d deliveries; it goes to the dead letters: "
+                           "was it sent without outbox.add, for another group, or is this another database?",
+                           _name(stray), stray.message.reconsume_times + 1)
+        if self._context.is_ordered or len(again) == len(self._deliveries):
+            return ConsumeStatus.RECONSUME_LATER
+        self._context.failed_indexes = frozenset(again)
         return ConsumeStatus.CONSUME_SUCCESS
-    if len(strays) == count and all(map(_is_last_try, strays)):
-        context.delay_level_when_next_consume = _DEAD_LETTER
-        for stray in strays:
-            _log.error("message %s has no stub in this database after %d deliveries; it goes to the dead letters: was "
-                       "it sent without outbox.add, for another group, or is this another database?", _name(stray),
-                       stray.message.reconsume_times + 1)
-    return ConsumeStatus.RECONSUME_LATER
 
 
 def deliveries_of(messages: Sequence[MessageExt], context: ConsumeContext) -> list[Delivery]:

@@ -1,4 +1,4 @@
-"""Transactions of what works beside the business: relays, alarms, looks at the brokers.
+"""Transactions of what works beside the business: relays, alarms, looks at the brokers, removals.
 
 They choose READ COMMITTED whatever the database's default is: at the level above, MySQL and MariaDB lock the gaps
 between rows, at which the business's inserts wait and die, and PostgreSQL ends one of two that touch the same rows.

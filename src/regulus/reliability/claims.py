@@ -8,7 +8,6 @@ the database lets one of them commit. Done is what a database said that may have
 fail-over: it is asked again. Needs the extra `redis`.
 """
 
-import secrets
 from collections.abc import Callable
 
 import redis
@@ -19,6 +18,10 @@ from regulus.reliability.retry_policy import ResendPolicy
 _PREFIX = "regulus:claim:"
 _DONE = "done"
 """No token: those are numbers of 32 digits."""
+_WIN = """
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) or redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
+return 0
+"""
 _FREE_IF_OURS = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
@@ -56,11 +59,11 @@ class RedisClaims:
         """Raises ClaimUnavailable when Redis is away or refuses us, as for a wrong password."""
         self._ask(self._client.ping)
 
-    def win(self, message_id: str) -> str | None:
-        """Our token; None when somebody else holds the claim, or is done. Raises ClaimUnavailable."""
-        token = secrets.token_hex(16)
-        is_won = self._ask(self._client.set, self._prefix + message_id, token, nx=True, px=self.lease_ms)
-        return token if is_won else None
+    def win(self, message_id: str, token: str) -> bool:
+        """Whether the claim is held by this token; False when somebody else holds it, or is done. It may be held also
+        when this raises ClaimUnavailable: an answer that is late, or lost, tells nothing. A client that asks again by
+        itself finds its own token."""
+        return self._ask(self._client.eval, _WIN, 1, self._prefix + message_id, token, self.lease_ms) == 1
 
     def is_done(self, message_id: str) -> bool:
         """Whether somebody finished it, which only the database knows for certain. Raises ClaimUnavailable."""

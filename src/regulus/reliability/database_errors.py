@@ -7,6 +7,9 @@ from regulus.errors import DatabaseRefused, DatabaseUnanswered
 
 _MYSQL_CLIENT_CODES = range(2000, 3000)
 """Numbers that the driver gives by itself; the server has others."""
+_UNDEFINED_TABLE, _NO_SUCH_TABLE_OF_MYSQL = "42P01", 1146
+_NOT_PREPARED_HERE = frozenset({"26000", "42P05"})
+"""PostgreSQL: a prepared statement that this connection does not know, or that another one made in it."""
 
 
 def shown(engine: Engine) -> str:
@@ -20,7 +23,10 @@ def refusal(engine: Engine, error: DBAPIError, *, is_let_in: bool) -> DatabaseUn
         return DatabaseUnanswered(f"{shown(engine)} does not answer: {in_one_line(error)}; see whether it runs, and "
                                   "whether this is its address")
     remedy = ""
-    if getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+    if getattr(error.orig, "sqlstate", None) in _NOT_PREPARED_HERE:
+        remedy = ("; as behind a pooler in transaction mode: add ?prepare_threshold=None to the address, or, in a "
+                  "program, connect_args={'prepare_threshold': None} to create_engine")
+    elif getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
         remedy = "; try again when the program that writes to it is done"
     elif not is_let_in and engine.dialect.name != "sqlite":
         remedy = "; see to user, password and name of the database in its address"
@@ -43,6 +49,13 @@ def is_unanswered(error: DBAPIError) -> bool:
     # libpq has no number for what a server says to one who comes: its severity, or that it wanted a password, tells.
     return (_is_operational(said) and getattr(said, "sqlstate", "") is None and "FATAL:" not in str(said)
             and not getattr(getattr(said, "pgconn", None), "used_password", False))
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Of SQLAlchemy or of a driver: whether a statement names a table that is not there."""
+    said = _of_driver(error)
+    return (getattr(said, "sqlstate", None) == _UNDEFINED_TABLE or said.args[:1] == (_NO_SUCH_TABLE_OF_MYSQL,)
+            or (_is_operational(said) and str(said).startswith("no such table: ")))
 
 
 def passing(error: BaseException) -> str | None:

@@ -7,14 +7,15 @@ they do not answer, the database alone decides.
     stub                  what is done                     the listener answers
     UNCONFIRMED           confirm and effect, one commit   CONSUME_SUCCESS
     UNCONFIRMED, fails    rolled back; claim given back    RECONSUME_LATER: whatever was raised
-    UNCONFIRMED, claimed  nothing: another works on it     RECONSUME_LATER
+    UNCONFIRMED, claimed  nothing: another works on it     that this message comes again; the others go on
     CONFIRMED, VOIDED     nothing                          CONSUME_SUCCESS
-    missing               nothing                          RECONSUME_LATER; at last a dead letter, and an alarm
+    missing               nothing                          that it comes again; at last a dead letter, and an alarm
     no receipt            nothing                          RECONSUME_LATER: whatever was raised
 """
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,9 +31,10 @@ from regulus.reliability.applying import (
     CONFLICT_TRIES_MAX,
     SETTLED,
     Applying,
+    Claim,
     Claims,
     Confirms,
-    answer,
+    Unfinished,
     deliveries_of,
     is_conflict,
     log_unwritten,
@@ -84,22 +86,19 @@ class ApplyOnce(Applying):
             self._is_checked = True
         deliveries = deliveries_of(messages, context)
         _in_place(self._receive, deliveries)
-        strays = []
-        for delivery in deliveries:
-            outcome = self.apply(delivery)
-            if outcome is Outcome.BUSY:
-                return ConsumeStatus.RECONSUME_LATER
-            if outcome is Outcome.MISSING:
-                strays.append(delivery)
-        return answer(strays, len(deliveries), context)
+        unfinished = Unfinished(deliveries, context)
+        for number, delivery in enumerate(deliveries):
+            if not unfinished.add(number, self.apply(delivery)):
+                break
+        return unfinished.answer()
 
     def apply(self, delivery: Delivery) -> Outcome:
         """Raises what the effect and the database raise; nothing is changed then."""
         begun = time.monotonic()
-        token = self._win(delivery)
-        decided, error = call(_in_place, self._decide if token else self._see, delivery, begun)
+        claim = self._win(delivery)
+        decided, error = call(_in_place, self._decide if claim.is_open else self._see, delivery, begun)
         outcome = decided if isinstance(decided, Outcome) else Outcome.FAILED
-        self._settle(delivery, token, outcome, begun)
+        self._settle(delivery, claim, outcome, begun)
         if error is not None:
             self._note_failure(delivery, begun, error)
             raise error
@@ -159,32 +158,51 @@ class ApplyOnceAsync(Applying):
             self._is_checked = True
         deliveries = deliveries_of(messages, context)
         await _in_place_async(self._receive, deliveries)
-        strays = []
-        for delivery in deliveries:
-            outcome = await self.apply(delivery)
-            if outcome is Outcome.BUSY:
-                return ConsumeStatus.RECONSUME_LATER
-            if outcome is Outcome.MISSING:
-                strays.append(delivery)
-        return answer(strays, len(deliveries), context)
+        unfinished = Unfinished(deliveries, context)
+        for number, delivery in enumerate(deliveries):
+            if not unfinished.add(number, await self.apply(delivery)):
+                break
+        return unfinished.answer()
 
     async def apply(self, delivery: Delivery) -> Outcome:
         """As of `ApplyOnce`; a cancellation rolls back, too."""
         begun = time.monotonic()
-        token = await asyncio.to_thread(self._win, delivery) if self._claims is not None else True
+        claim = await self._won(delivery, begun) if self._claims is not None else Claim(is_open=True)
         outcome = Outcome.FAILED
         try:
-            decided, error = await call_here(_in_place_async, self._decide if token else self._see, delivery, begun)
+            effect = self._decide if claim.is_open else self._see
+            decided, error = await call_here(_in_place_async, effect, delivery, begun)
             outcome = decided if isinstance(decided, Outcome) else outcome
         finally:
             if self._claims is not None:
-                await asyncio.shield(asyncio.to_thread(self._settle, delivery, token, outcome, begun))
+                await asyncio.shield(asyncio.to_thread(self._settle, delivery, claim, outcome, begun))
         if error is not None:
             await self._note_failure(delivery, begun, error)
             raise error
         if self._confirms is not None and outcome in SETTLED:
             await asyncio.to_thread(self._confirm, delivery)
         return outcome
+
+    async def _won(self, delivery: Delivery, begun: float) -> Claim:
+        """What a thread wins for one who was cancelled meanwhile is given back, by whichever of the two comes last."""
+        first = threading.Lock()
+
+        def win() -> Claim:
+            claim = self._win(delivery)
+            if not first.acquire(blocking=False):
+                self._settle(delivery, claim, Outcome.FAILED, begun)
+            return claim
+
+        winning = asyncio.ensure_future(asyncio.to_thread(win))
+        try:
+            return await asyncio.shield(winning)
+        except asyncio.CancelledError:
+            if not first.acquire(blocking=False):
+                await asyncio.wait([asyncio.ensure_future(self._given_back(winning, delivery, begun))])
+            raise
+
+    async def _given_back(self, winning: "asyncio.Future[Claim]", delivery: Delivery, begun: float) -> None:
+        await asyncio.to_thread(self._settle, delivery, await winning, Outcome.FAILED, begun)
 
     async def _receive(self, deliveries: list[Delivery]) -> None:
         async with self._receipts.begin() as connection:

@@ -7,6 +7,7 @@ database, the attempts of its stubs are the ledger's proofs, and go with the stu
 
 from sqlalchemy import Column, ColumnElement, Engine, Table, bindparam, delete, exists, inspect, select, tuple_
 
+from regulus.reliability.background import read_committed
 from regulus.reliability.retry_policy import INBOX_KEEP_MS, ResendPolicy, check_keep_ms
 from regulus.reliability.tables import attempts, inbox, message_log, now_ms, stubs
 
@@ -18,6 +19,7 @@ def purge_inbox(engine: Engine, *, keep_ms: int = INBOX_KEEP_MS, policy: ResendP
     """Rows of the inbox that were removed. `policy`: that of the relays. Raises ConfigError when copies may still come
     of what is that old."""
     check_keep_ms(keep_ms, policy or ResendPolicy())
+    engine = read_committed(engine)
     with engine.connect() as connection:
         before = connection.execute(select(now_ms() - keep_ms)).scalar_one()
         has_stubs = inspect(connection).has_table(stubs.name)

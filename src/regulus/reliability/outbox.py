@@ -7,7 +7,8 @@ again until its effect is confirmed.
 import inspect
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,7 @@ from sqlalchemy import (
     bindparam,
     make_url,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session
 
 from regulus.client.core.message_check import check_message
@@ -28,6 +30,7 @@ from regulus.errors import ConfigError, MessageIllegal, ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables
+from regulus.reliability.database_errors import is_missing_table
 
 if TYPE_CHECKING:   # it needs greenlet, which nobody else has to install
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -98,9 +101,11 @@ class Outbox:
         if not self._is_checked:
             tables.check(connection, *self._needs())
             self._is_checked = True
-        connection.execute(outbox_table.add(), values)
+        with _table_named(tables.stubs, DBAPIError):
+            connection.execute(outbox_table.add(), values)
         if self._groups:
-            connection.execute(outbox_table.add_group(), self._group_rows(values))
+            with _table_named(tables.confirmations, DBAPIError):
+                connection.execute(outbox_table.add_group(), self._group_rows(values))
         # A transaction that told anything cannot be prepared, and relays look by themselves, too.
         if self._tells(connection.dialect) and not isinstance(connection.get_transaction(), TwoPhaseTransaction):
             connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
@@ -114,9 +119,12 @@ class Outbox:
                 for table in self._needs():
                     _check_table(dialect, cursor, table)
                 self._is_checked = True
-            _run(cursor, _insert(dialect), values)
-            for row in self._group_rows(values):
-                _run(cursor, _insert_group(dialect), row)
+            failure = dialect.import_dbapi().Error
+            with _table_named(tables.stubs, failure):
+                _run(cursor, _insert(dialect), values)
+            with _table_named(tables.confirmations, failure):
+                for row in self._group_rows(values):
+                    _run(cursor, _insert_group(dialect), row)
             if self._tells(dialect):
                 cursor.execute(f"NOTIFY {CHANNEL}")
         finally:
@@ -183,6 +191,17 @@ def _of_django(connection: Any) -> Any:
         raise _not_in_a_transaction("call it within transaction.atomic()")
     connection.ensure_connection()
     return connection.connection
+
+
+@contextmanager
+def _table_named(table: Table, failure: type[Exception]) -> Iterator[None]:
+    """Raises ReliabilityRefused where the table is missing although it was there, or in another database."""
+    try:
+        yield
+    except failure as error:
+        if is_missing_table(error):
+            raise tables.missing_table(table) from error
+        raise
 
 
 def _not_in_a_transaction(remedy: str) -> ReliabilityRefused:

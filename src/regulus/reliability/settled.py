@@ -29,16 +29,20 @@ class Settled(NamedTuple):
 
 
 def settled(connection: Connection, table: Table) -> Settled:
-    """Of a table's rows, for what `connection` reads from now on. It asks by a connection of its own, so that one that
-    keeps to what it saw first sees no earlier moment, if it has read nothing yet."""
-    with connection.engine.connect() as own:
-        now = own.execute(select(now_ms())).scalar_one()
-        if own.dialect.name == "postgresql":
-            return _of_postgresql(own, table, now)
-        if own.dialect.name in MYSQL:
-            return _of_mysql(own, now)
-        return _of_sqlite(own, now)
+    """Of a table's rows, for what `connection` reads from now on. It takes no other one, of which a pool may have none:
+    give one that has neither read nor written in its transaction. What keeps to the moment of its first look does so
+    behind this."""
+    now = connection.execute(select(now_ms())).scalar_one()
+    if connection.dialect.name == "postgresql":
+        return _of_postgresql(connection, table, now)
+    if connection.dialect.name in MYSQL:
+        return _of_mysql(connection, now)
+    return _of_sqlite(connection, now)
 
+
+_KEEPS_TO_ITS_FIRST_LOOK = text("""
+    SELECT current_setting('transaction_isolation') <> 'read committed' AS keeps,
+           pg_current_xact_id_if_assigned() IS NOT NULL AS has_written""")
 
 # Whose backend has no transaction any more has ended it since its lock was seen. `disabled`: by track_activities.
 _WRITERS_OF_POSTGRESQL = text("""
@@ -51,8 +55,14 @@ _WRITERS_OF_POSTGRESQL = text("""
           AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())""")
 
 
-def _of_postgresql(own: Connection, table: Table, now: int) -> Settled:
-    writers = own.execute(_WRITERS_OF_POSTGRESQL, {"name": table.name}).one()
+def _of_postgresql(connection: Connection, table: Table, now: int) -> Settled:
+    writers = connection.execute(_WRITERS_OF_POSTGRESQL, {"name": table.name}).one()
+    own = connection.execute(_KEEPS_TO_ITS_FIRST_LOOK).one()
+    if own.keeps and own.has_written:
+        return Settled(now, unseen="what others committed since this transaction looked first, which wrote something "
+                                   "and cannot begin anew")
+    if own.keeps:   # at the same level
+        connection.exec_driver_sql("ROLLBACK AND CHAIN")
     return _held_back(now, writers.since, _unknown_writers(writers.unknown, table) if writers.unknown else "")
 
 
@@ -65,18 +75,23 @@ _INNODB_SHOWN_LATE_MS = 100
 """For so long the server shows what it looked up before."""
 _NO_RIGHT = 1227
 
-# By the zone of the machine, and not of the session. What has neither written nor locked has no row yet.
+# By the zone of the machine, and not of the session. Where its clocks are set back, a time of that hour is two moments:
+# the earlier one. Zones set them by half an hour, one, or two. What has neither written nor locked has no row yet.
 _WRITERS_OF_MYSQL = text("""
-    SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', CONVERT_TZ(min(trx_started), 'SYSTEM', '+00:00')) DIV 1000
-    FROM information_schema.innodb_trx
-    WHERE trx_mysql_thread_id <> connection_id() AND (trx_rows_modified > 0 OR trx_lock_structs > 0)""")
+    SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', min(utc - INTERVAL shift MINUTE)) DIV 1000
+    FROM (SELECT local, CONVERT_TZ(local, 'SYSTEM', '+00:00') AS utc
+          FROM (SELECT min(trx_started) AS local FROM information_schema.innodb_trx
+                WHERE trx_rows_modified > 0 OR trx_lock_structs > 0) AS first) AS began
+    JOIN (SELECT 0 AS shift UNION SELECT 30 UNION SELECT 60 UNION SELECT 120) AS shifts
+    WHERE shift = 0 OR CONVERT_TZ(utc - INTERVAL shift MINUTE, '+00:00', 'SYSTEM') = local""")
 _STATEMENTS_OF_MYSQL = text("""
     SELECT max(time) FROM information_schema.processlist
     WHERE command IN ('Query', 'Execute') AND id <> connection_id()""")
 
 
 def _of_mysql(own: Connection, now: int) -> Settled:
-    """The statements first: one that ends meanwhile leaves its transaction, or what it committed."""
+    """No look at a table of InnoDB, which would begin what a transaction keeps to. The statements first: one that ends
+    meanwhile leaves its transaction, or what it committed."""
     latest = now - _INNODB_SHOWN_LATE_MS
     running_s = own.execute(_STATEMENTS_OF_MYSQL).scalar_one()
     try:

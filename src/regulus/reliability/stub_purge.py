@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, exists, func, or_, select, tuple_
 
 from regulus.reliability import tables
+from regulus.reliability.background import read_committed
 from regulus.reliability.retry_policy import KEEP_MS, ResendPolicy, check_keep_ms
 from regulus.reliability.tables import UNCONFIRMED, alarms, attempts, confirmations, message_log, now_ms, stubs
 
@@ -33,6 +34,7 @@ def purge_stubs(engine: Engine, *, keep_ms: int = KEEP_MS, policy: ResendPolicy 
     """`policy`: that of the relays. What others work on at the moment is left for the next time. Raises ConfigError
     when copies may still come of what is that old, ReliabilityRefused when a table is missing or older."""
     check_keep_ms(keep_ms, policy or ResendPolicy())
+    engine = read_committed(engine)
     with engine.connect() as connection:
         tables.check(connection, stubs, confirmations, message_log, attempts, alarms)
     return Purged(stubs=_repeat(engine, lambda connection: _remove_stubs(connection, keep_ms)),

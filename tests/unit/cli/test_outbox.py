@@ -198,6 +198,20 @@ def test_a_database_without_tables_is_one_line_with_the_remedy(tmp_path, argumen
     assert "; make it with `regulus outbox migrate`" in line
 
 
+def test_the_text_of_an_address_becomes_what_the_driver_takes():
+    with postgresql.running() as server:
+        address = f"{server.replace('postgresql:', 'postgresql+psycopg:')}?connect_timeout=10&prepare_threshold="
+        found = [run(address + said, "outbox", "migrate") for said in ("0", "None", "7")]
+    assert [each.exit_code for each in found] == [0, 0, 0], found
+
+
+@pytest.mark.parametrize("said", ["none", "-1", "", "0&prepare_threshold=0"])
+def test_a_text_that_is_nothing_that_the_driver_takes_is_told(said):
+    result = run(f"postgresql+psycopg://ann:secret@127.0.0.1:1/shop?prepare_threshold={said}", "outbox", "list")
+    assert result.exit_code == (2 if said else 4)
+    assert not said or "; give None, or how often a statement is carried out before" in result.stderr
+
+
 def test_a_database_of_effects_without_tables_is_told_too(address, tmp_path):
     (tmp_path / "new.sqlite").touch()
     effects = f"sqlite:///{tmp_path / 'new.sqlite'}"

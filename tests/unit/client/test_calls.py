@@ -148,6 +148,33 @@ async def test_what_lies_behind_the_ack_index_goes_back_also_when_that_is_below_
     assert sent_back(broker) == [(offset, "0") for offset in again]
 
 
+@pytest.mark.parametrize(("failed", "ack_index", "again"), [
+    ([1], 2, [1]), ({0, 2}, 2, [0, 2]), ([0], 1, [0, 2]), ([7, -1], 2, []), ([], 2, []), ([0, 1, 2], 2, [0, 1, 2])])
+async def test_messages_that_a_listener_names_go_back_wherever_they_stand(failed, ack_index, again):
+    async def listen(messages, context):
+        context.failed_indexes, context.ack_index = failed, ack_index
+        return SUCCESS
+
+    shelf = Shelf(count=3)
+    async with consuming(shelf, listen, consume_message_batch_max_size=3) as (_, broker):
+        await until(lambda: shelf.committed == 3)
+    assert sent_back(broker) == [(offset, "0") for offset in again]
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_a_listener_is_told_whether_its_messages_come_in_order(orderly):
+    told = []
+
+    async def listen(messages, context):
+        told.append(context.is_ordered)
+        return SUCCESS
+
+    shelf = Shelf(count=1)
+    async with consuming(shelf, listen, consume_orderly=orderly):
+        await until(lambda: shelf.committed == 1)
+    assert told == [orderly]
+
+
 # --- messages that cannot be read ------------------------------------------------------------------------------------
 
 
@@ -295,6 +322,8 @@ ODD = {
     "unhashable": lambda context: [],
     "ack_index": lambda context: setattr(context, "ack_index", None) or SUCCESS,
     "delay_level": lambda context: setattr(context, "delay_level_when_next_consume", "3") or LATER,
+    "failed_indexes": lambda context: setattr(context, "failed_indexes", ["0"]) or SUCCESS,
+    "no list": lambda context: setattr(context, "failed_indexes", None) or SUCCESS,
     "suspend": lambda context: setattr(context, "suspend_current_queue_time_millis", None) or LATER,
     "no value": lambda context: delattr(context, "ack_index") or SUCCESS,
 }

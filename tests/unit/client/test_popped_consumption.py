@@ -322,10 +322,10 @@ class ScriptedReceiver:
         self.told.append("dead letter")
 
 
-def consumption_of(receiver: ScriptedReceiver, **settings: Any) -> PoppedConsumption:
+def consumption_of(receiver: ScriptedReceiver, listener: Any = None, **settings: Any) -> PoppedConsumption:
     statistics = TopicStatistics()
     subscriptions = {"orders": SubscriptionData.compile("orders", "*", 0)}
-    return PoppedConsumption("kitchen", Listener(), config(**settings), receiver, subscriptions,
+    return PoppedConsumption("kitchen", listener or Listener(), config(**settings), receiver, subscriptions,
                              lambda topic: statistics, lambda: False)
 
 
@@ -355,5 +355,32 @@ async def test_what_is_acknowledged_is_prolonged_no_more() -> None:
     receiver.opened.set()
     await prolonging
     assert receiver.told == ["ack"]
+    await consumption.finish(0)
+    await consumption.close()
+
+
+@pytest.mark.parametrize(("failed", "ack_index", "again"), [([1], 2, [1]), ([0], 1, [0, 2]), ([], -2, [0, 1, 2])])
+async def test_messages_that_a_listener_names_come_again_wherever_they_stand(failed: list[int], ack_index: int,
+                                                                             again: list[int]) -> None:
+    class ByName(ScriptedReceiver):
+        async def ack(self, message: ReceivedMessage) -> None:
+            self.told.append(f"done {message.queue_offset}")
+
+        async def change_invisible(self, message: ReceivedMessage, invisible_ms: int) -> None:
+            self.told.append(f"again {message.queue_offset}")
+
+    async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        context.failed_indexes, context.ack_index = failed, ack_index
+        return OK
+
+    receiver = ByName(prolongs=True)
+    consumption = consumption_of(receiver, listen, consume_message_batch_max_size=3)
+    messages = [ReceivedMessage(MessageExt("orders", b"tea", {}), "orders", "a", "handle", steady_ms() + 60_000)
+                for _ in range(3)]
+    for place, message in enumerate(messages):
+        message.queue_offset = place
+    consumption._received(messages)
+    await until(lambda: len(receiver.told) == 3)
+    assert sorted(receiver.told) == sorted(f"{'again' if place in again else 'done'} {place}" for place in range(3))
     await consumption.finish(0)
     await consumption.close()

@@ -1,10 +1,13 @@
 """The address of an outbox, as Spark takes it."""
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import case, create_engine, func, update
 
 from regulus.errors import JobRefused
+from regulus.model.message import Message
 from regulus.reliability import tables
+from regulus.reliability.outbox import Outbox
+from tests.unit.pipeline import postgresql
 
 
 def table_of(address: str, table=tables.stubs):
@@ -30,13 +33,66 @@ def test_an_address_without_its_password(address, kind, place, password):
         assert "s@cret" not in repr(table.jdbc())
 
 
-def test_tables_are_cut_by_a_number_that_each_row_has():
-    options = {table.name: table_of("postgresql+psycopg://db/shop", table).options for table in
-               (tables.stubs, tables.attempts, tables.message_log, tables.watermarks, tables.confirmations)}
-    assert options == {"regulus_stub": {"partitionColumn": "create_time"},
-                       "regulus_attempt": {"partitionColumn": "attempt_id"},
-                       "regulus_message_log": {"partitionColumn": "receive_time"}, "regulus_watermark": {},
-                       "regulus_confirmation": {}}
+@pytest.fixture(scope="module")
+def database():
+    """With stubs, receipts and rows of groups, few of them long ago, many at one moment; a part is of two rows."""
+    from regulus.pipeline.outbox_database import OutboxDatabase
+
+    with postgresql.running() as address:
+        engine = create_engine(address.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            tables.create(connection)
+            for number in range(40):
+                Outbox(groups=["billing"]).add(connection, Message("orders", b"x"), message_id=f"{ODD}{number:02}")
+            its_id = tables.stubs.c.message_id
+            connection.execute(update(tables.stubs).values(create_time=case(
+                (its_id == f"{ODD}00", 5), (its_id < f"{ODD}30", 1 << 50),
+                else_=(1 << 51) + func.ascii(func.right(its_id, 1)))))
+        yield OutboxDatabase(engine)
+        engine.dispose()
+
+
+ODD = "it's-100%%\\-"
+"""What SQL takes for something else."""
+
+
+def in_parts(database, table, monkeypatch):
+    """How many rows each part has, and that each row is in one."""
+    from regulus.pipeline import outbox_database
+
+    monkeypatch.setattr(outbox_database, "PART_ROWS", 2)
+    with database.engine.connect() as connection:
+        found = [connection.exec_driver_sql(f"SELECT message_id FROM {table.name} WHERE {part.replace('%', '%%')}", ())
+                 .scalars().all() for part in database.parts(table)]
+    ids = [each for part in found for each in part]
+    assert (len(ids), len(set(ids))) == (40, 40)
+    return [len(part) for part in found]
+
+
+def test_a_table_is_cut_into_parts_of_as_many_rows(database, monkeypatch):
+    assert in_parts(database, tables.confirmations, monkeypatch) == [5] * 8
+
+
+def test_of_many_rows_of_one_moment_one_part_is_large_and_no_row_is_read_twice(database, monkeypatch):
+    assert in_parts(database, tables.stubs, monkeypatch) == [1, 29, 5, 5]
+
+
+def test_what_has_few_rows_is_read_in_one_piece(database):
+    assert [database.parts(table) for table in (tables.stubs, tables.confirmations, tables.watermarks)] == [()] * 3
+
+
+@pytest.mark.spark
+@pytest.mark.jobs
+def test_spark_reads_each_row_once_in_these_parts(spark, database, monkeypatch):
+    from pyspark.sql import functions as F
+
+    from regulus.pipeline import outbox_database
+
+    monkeypatch.setattr(outbox_database, "PART_ROWS", 2)
+    frame = database.read(spark, tables.confirmations, ("message_id", "status"), "status = 'UNCONFIRMED'")
+    counts = frame.groupBy(F.spark_partition_id().alias("part")).count().orderBy("part").collect()
+    assert [row["count"] for row in counts] == [5] * 8
+    assert frame.select("message_id").distinct().count() == 40
 
 
 @pytest.mark.parametrize(("address", "says"), [

@@ -28,15 +28,15 @@ def postgresql_address() -> Iterator[str]:
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """Of a database with empty tables."""
     if request.param == "postgresql":
-        yield from empty(request.getfixturevalue("postgresql_address"))
+        yield from with_empty_tables(create_engine(request.getfixturevalue("postgresql_address")))
         return
     # A process that is killed loses nothing that it wrote, so no test needs a disk.
     with tempfile.TemporaryDirectory(prefix="regulus-", dir=memory_disk()) as home:
-        yield from empty(f"sqlite:///{home}/shop.sqlite")
+        yield from with_empty_tables(create_engine(f"sqlite:///{home}/shop.sqlite"))
 
 
-def empty(address: str) -> Iterator[Engine]:
-    engine = create_engine(address)
+def with_empty_tables(engine: Engine) -> Iterator[Engine]:
+    """The same with empty tables."""
     with engine.begin() as connection:
         shop.drop_all(connection)
         tables.metadata.drop_all(connection)
@@ -73,4 +73,4 @@ def claims_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[s
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Engine]:
     """A database of the consumer's own, beside `engine`."""
-    yield from empty(f"sqlite:///{tmp_path / 'own.sqlite'}")
+    yield from with_empty_tables(create_engine(f"sqlite:///{tmp_path / 'own.sqlite'}"))

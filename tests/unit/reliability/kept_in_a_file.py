@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import secrets
 import time
 from pathlib import Path
 
@@ -17,14 +16,13 @@ class FileClaims:
     def check(self):
         pass
 
-    def win(self, message_id):
+    def win(self, message_id, token):
         with self._keys() as keys:
             _, ends = keys.get(message_id, ("", 0.0))
             if time.time() < ends:
-                return None
-            token = secrets.token_hex(8)
+                return False
             keys[message_id] = token, time.time() + self.lease_ms / 1000
-            return token
+            return True
 
     def is_done(self, message_id):
         with self._keys() as keys:

@@ -1,5 +1,6 @@
 """A Redis of one test, without a disk."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,7 +23,15 @@ class Server:
     def client(self, password: str = PASSWORD) -> "redis.Redis":
         return redis.Redis(port=self.port, password=password, socket_timeout=5, decode_responses=False)
 
+    def stand_still(self) -> None:
+        """It takes connections and bytes as before, and does nothing with them."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
+        self.go_on()
         self._process.terminate()
         self._process.wait(60)
 

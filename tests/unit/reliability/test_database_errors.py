@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from regulus.reliability.database_errors import in_one_line, is_unanswered, passing
+from regulus.reliability.database_errors import in_one_line, is_unanswered, passing, refusal
 
 
 def failure(address, statement="SELECT 1"):
@@ -44,6 +44,16 @@ def test_a_server_that_refuses_has_answered(postgresql_address):
     psycopg.OperationalError('connection failed: FATAL:  password authentication failed for user "ann"')])
 def test_a_wrong_password_and_a_lock_are_answers(error):
     assert not is_unanswered(wrapped(error))
+
+
+@pytest.mark.parametrize("error", [psycopg.errors.DuplicatePreparedStatement('"_pg3_0" already exists'),
+                                   psycopg.errors.InvalidSqlStatementName('"_pg3_0" does not exist')])
+@pytest.mark.parametrize("is_let_in", [False, True])
+def test_of_what_a_pooler_makes_of_prepared_statements_no_password_is_blamed(error, is_let_in):
+    engine = create_engine("postgresql+psycopg://ann:secret@127.0.0.1:1/shop")
+    said = str(refusal(engine, wrapped(error), is_let_in=is_let_in))
+    assert "as behind a pooler in transaction mode: add ?prepare_threshold=None to the address" in said
+    assert "password" not in said
 
 
 def test_a_connection_that_was_lost_is_no_answer():

@@ -35,7 +35,8 @@ class GateInMemory:
         self.claims.held["1"] = THEIRS
 
     def finish(self):
-        self.claims.finish("1", self.claims.win("1"))
+        assert self.claims.win("1", "finisher")
+        self.claims.finish("1", "finisher")
 
     def is_kept_beyond_resends(self):
         return "1" in self.claims.done
@@ -60,7 +61,8 @@ class GateOfRedis:
         self._redis.set(KEY, THEIRS)
 
     def finish(self):
-        self.claims.finish("1", self.claims.win("1"))
+        assert self.claims.win("1", "finisher")
+        self.claims.finish("1", "finisher")
 
     def is_kept_beyond_resends(self):
         return self._redis.pttl(KEY) > ResendPolicy().horizon_ms
@@ -236,10 +238,10 @@ def test_d14_a_holder_whose_claim_ended_commits_only_what_is_unconfirmed(engine,
     claims = gate.claims
     begin = claims.win
 
-    def loses_it(message_id):
-        token = begin(message_id)
+    def loses_it(message_id, token):
+        is_ours = begin(message_id, token)
         gate.take()
-        return token
+        return is_ours
 
     claims.win = loses_it
     assert reply(ApplyOnce(engine, book, claims=claims)) is SUCCESS

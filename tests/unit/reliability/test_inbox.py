@@ -38,6 +38,14 @@ def deliver(listener: ApplyOnce, *ids: str, times: int = 0) -> tuple[ConsumeStat
     return listener([message(each, times) for each in ids], context), context.delay_level_when_next_consume
 
 
+def again(listener: ApplyOnce, *ids: str, times: int = 0, is_ordered: bool = False) -> tuple[str, int]:
+    """Those that come again, and the delay level with which they do."""
+    context = ConsumeContext(MessageQueue("orders", "broker-a", 0), "billing", is_ordered=is_ordered)
+    answer = listener([message(each, times) for each in ids], context)
+    places = context.failed_indexes if answer is SUCCESS else range(len(ids))
+    return "".join(ids[place] for place in sorted(places)), context.delay_level_when_next_consume
+
+
 class KeptClaims:
     """The gate in memory: what Redis does, and whether it does it at all."""
 
@@ -55,12 +63,9 @@ class KeptClaims:
     def check(self):
         self._answer()
 
-    def win(self, message_id):
+    def win(self, message_id, token):
         self._answer()
-        if message_id in self.held:
-            return None
-        self.held[message_id] = "ours"
-        return "ours"
+        return self.held.setdefault(message_id, token) == token
 
     def is_done(self, message_id):
         self._answer()
@@ -224,9 +229,81 @@ def test_of_several_messages_those_before_the_failure_are_applied(engine):
 @pytest.mark.parametrize("ids", ["?12", "1?2", "12?"])
 def test_a_stray_among_others_holds_none_up_and_makes_no_dead_letters_of_them(engine, ids):
     place_orders(engine, "1", "2")
-    assert deliver(ApplyOnce(engine, book), *ids, times=2) == (LATER, 0)
+    assert again(ApplyOnce(engine, book), *ids) == ("?", 0)
     assert booked(engine) == ["1", "2"]
-    assert deliver(ApplyOnce(engine, book), "?", times=3) == (LATER, -1)
+    assert again(ApplyOnce(engine, book), *ids, times=2) == ("?", -1)
+
+
+@pytest.mark.parametrize("ids", ["!12", "1!2", "12!"])
+def test_what_another_works_on_comes_again_alone(engine, ids):
+    place_orders(engine, "1", "2", "!")
+    listener = ApplyOnce(engine, book, claims=KeptClaims({"!": "another"}))
+    assert again(listener, *ids) == ("!", 0)
+    assert booked(engine) == ["1", "2"]
+
+
+def test_what_another_works_on_makes_no_dead_letters_of_strays_that_come_with_it(engine):
+    place_orders(engine, "1", "!")
+    listener = ApplyOnce(engine, book, claims=KeptClaims({"!": "another"}))
+    assert again(listener, *"?1!", times=2) == ("?!", 0)
+    assert booked(engine) == ["1"]
+
+
+def test_in_order_what_another_works_on_holds_up_those_behind_it(engine):
+    place_orders(engine, "1", "2", "!")
+    claims = KeptClaims({"!": "another"})
+    listener = ApplyOnce(engine, book, claims=claims)
+    assert again(listener, *"1!2", is_ordered=True) == ("1!2", 0)
+    assert booked(engine) == ["1"]
+    claims.held.clear()
+    assert again(listener, *"1!2", is_ordered=True) == ("", 0)
+    with engine.connect() as connection:
+        found = connection.execute(select(tables.attempts.c.message_id).where(tables.attempts.c.outcome == "APPLIED")
+                                   .order_by(tables.attempts.c.attempt_id)).scalars().all()
+    assert found == ["1", "!", "2"]
+
+
+class LateClaims(KeptClaims):
+    """They take each claim, and say so too late."""
+
+    def win(self, message_id, token):
+        super().win(message_id, token)
+        raise ClaimUnavailable("timed out")
+
+
+def test_a_claim_whose_answer_came_too_late_is_given_back_when_its_effect_fails(engine):
+    place_orders(engine, "1")
+    claims = LateClaims()
+
+    def fails(connection, message):
+        assert "1" in claims.held
+        raise ValueError("no room")
+
+    with pytest.raises(ValueError, match="no room"):
+        deliver(ApplyOnce(engine, fails, claims=claims), "1")
+    assert claims.held == {}
+    assert deliver(ApplyOnce(engine, book, claims=KeptClaims(claims.held)), "1") == (SUCCESS, 0)
+    assert booked(engine) == ["1"]
+
+
+def test_claims_that_are_away_are_not_asked_behind_an_effect_that_succeeded(engine):
+    """Each call of a Redis that is away is a wait."""
+    place_orders(engine, "1")
+    claims = LateClaims()
+    claims.finish = claims.release = lambda message_id, token: pytest.fail("asked once more")
+    assert deliver(ApplyOnce(engine, book, claims=claims), "1") == (SUCCESS, 0)
+
+
+def test_another_ones_claim_is_left_alone_by_one_whose_answer_was_lost(engine):
+    place_orders(engine, "1")
+    claims = LateClaims({"1": "another"})
+
+    def fails(connection, message):
+        raise ValueError("no room")
+
+    with pytest.raises(ValueError, match="no room"):
+        deliver(ApplyOnce(engine, fails, claims=claims), "1")
+    assert claims.held == {"1": "another"}
 
 
 def test_a_stray_has_all_its_tries_whatever_comes_with_it(engine):
@@ -242,7 +319,7 @@ def test_a_stray_has_all_its_tries_whatever_comes_with_it(engine):
 def test_an_id_that_no_outbox_gives_is_a_strays_and_holds_up_no_other_message(engine, odd):
     place_orders(engine, "1")
     listener = ApplyOnce(engine, book)
-    assert deliver(listener, odd, "1") == (LATER, 0)
+    assert again(listener, odd, "1") == (odd, 0)
     assert booked(engine) == ["1"]
     assert deliver(listener, odd, times=2) == (LATER, -1)
 

@@ -1,6 +1,8 @@
 """Effects that are coroutines: applied once, by the same judge."""
 
 import asyncio
+import threading
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import insert
@@ -63,6 +65,63 @@ async def test_an_effect_that_fails_or_is_cancelled_leaves_nothing_and_comes_aga
     assert (booked(engine), stub(engine, "1").status, claims.held) == ([], "UNCONFIRMED", {})
     assert await apply_once_async(asynchronous, claims=claims)(book)([message("1")], context()) is SUCCESS
     assert booked(engine) == ["1"]
+
+
+class SlowClaims(KeptClaims):
+    """They answer when they are let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.let_go, self.released = threading.Event(), threading.Event(), threading.Event()
+
+    def win(self, message_id, token):
+        self.asked.set()
+        assert self.let_go.wait(60)
+        return super().win(message_id, token)
+
+    def release(self, message_id, token):
+        super().release(message_id, token)
+        self.released.set()
+
+
+async def test_a_claim_that_is_won_for_a_listener_that_was_cancelled_is_given_back(asynchronous):
+    claims = SlowClaims()
+    calling = asyncio.ensure_future(apply_once_async(asynchronous, claims=claims)(book)([message("1")], context()))
+    assert await asyncio.to_thread(claims.asked.wait, 60)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    claims.let_go.set()
+    assert await asyncio.to_thread(claims.released.wait, 60)
+    assert claims.held == {}
+
+
+async def test_a_claim_that_was_won_just_before_its_listener_was_cancelled_is_given_back(asynchronous, monkeypatch):
+    claims, won, lock = SlowClaims(), threading.Event(), threading.Lock
+    claims.let_go.set()
+    listener = apply_once_async(asynchronous, claims=claims)(book)
+    await listener.check()
+
+    class ToldLate:
+        """By the first of the two."""
+
+        def __init__(self):
+            self._lock = lock()
+
+        def acquire(self, blocking):
+            is_first = self._lock.acquire(blocking=blocking)
+            won.set()
+            return is_first
+
+    monkeypatch.setattr("regulus.reliability.inbox.threading", SimpleNamespace(Lock=ToldLate))
+    calling = asyncio.ensure_future(listener([message("1")], context()))
+    while not claims.asked.is_set():
+        await asyncio.sleep(0)
+    assert won.wait(60)         # the loop stands still meanwhile, so that the task hears nothing of it
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert claims.held == {}
 
 
 async def test_a_claim_that_is_anothers_is_left_alone(engine, asynchronous):

@@ -224,6 +224,28 @@ def test_tables_that_are_missing_or_older_are_refused_by_each_way(engine, driver
         Outbox().add(driver_connection, ORDER)
 
 
+@pytest.mark.parametrize("table", ["regulus_stub", "regulus_confirmation"])
+def test_a_table_that_is_gone_is_named_by_each_way_also_when_it_was_there(engine, driver_connection, table):
+    """As in another database than the first that an outbox of the program wrote to."""
+    outbox = Outbox(groups=["billing"])
+    with engine.begin() as connection:
+        outbox.add(connection, ORDER)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {table}"))
+    remedy = rf"no table {table}; make it with `regulus outbox migrate`, with regulus.reliability.tables.create"
+    with engine.begin() as connection, pytest.raises(ReliabilityRefused, match=remedy):
+        outbox.add(connection, ORDER)
+    with pytest.raises(ReliabilityRefused, match=remedy):
+        outbox.add(driver_connection, ORDER)
+
+
+def test_another_failure_of_the_database_is_its_own(engine):
+    with engine.begin() as connection:
+        Outbox().add(connection, ORDER, message_id="1")
+    with engine.begin() as connection, pytest.raises(IntegrityError):
+        Outbox().add(connection, ORDER, message_id="1")
+
+
 @pytest.mark.parametrize("connection", [object(), None])
 def test_what_is_no_connection_is_refused_with_what_is(connection):
     with pytest.raises(ReliabilityRefused, match="give a session or connection of SQLAlchemy"):

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from sqlalchemy import create_engine, insert, select, text
+from sqlalchemy import QueuePool, create_engine, insert, select, text
 
 from regulus.model.message import Message
 from regulus.reliability import ledger, tables
@@ -162,6 +162,38 @@ def test_a_transaction_that_began_before_a_snapshot_is_seen_by_it(engine):
         place_orders(engine, "2")
         assert connection.execute(select(tables.stubs.c.message_id)).scalars().all() == ["1", "2"]
     assert found.unseen == ""
+
+
+def test_an_audit_does_with_one_connection(engine):
+    """As of a pool that has no other."""
+    place_orders(engine, "1")
+    settle(engine)
+    for level in ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"):
+        if engine.dialect.name == "sqlite" and level != "SERIALIZABLE":
+            continue
+        small = create_engine(engine.url, pool_size=1, max_overflow=0, pool_timeout=0.1, isolation_level=level,
+                              poolclass=QueuePool)
+        try:
+            found = audited(small)
+            with small.begin() as connection:
+                assert connection.get_isolation_level() == level
+                assert ledger.audit(connection, 0, 1 << 60).committed == 1
+                assert connection.get_isolation_level() == level
+        finally:
+            small.dispose()
+        assert (found.committed, found.unseen) == (1, [])
+
+
+def test_a_transaction_that_wrote_is_not_ended_by_an_audit_and_told_what_it_cannot_see(engine):
+    if engine.dialect.name != "postgresql":
+        pytest.skip("MariaDB's looks begin nothing that is kept to, and SQLite has one writer")
+    keeping = engine.execution_options(isolation_level="REPEATABLE READ")
+    with keeping.begin() as connection:
+        place(connection, "mine")
+        [unseen] = ledger.audit(connection, 0, 1 << 60).unseen
+        assert unseen.startswith("what others committed since this transaction looked first")
+    with engine.connect() as connection:
+        assert connection.execute(select(tables.stubs.c.message_id)).scalars().all() == ["mine"]
 
 
 def test_an_audit_sees_a_writer_that_waits_for_its_lock(engine):

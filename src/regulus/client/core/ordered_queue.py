@@ -77,6 +77,8 @@ class OrderedQueue(OwnedQueue):
     __slots__ = ("_after", "_blocked_since_ms", "_current", "_rules", "_suspended_until_ms", "_tell_at", "_unreadable",
                  "_waiting", "is_busy", "locked_until_ms", "tries")
 
+    is_ordered = True
+
     def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, rules: OrderRules, *,
                  locked_until_ms: int, after: "OrderedQueue | None" = None, is_reset: bool = False) -> None:
         """`after`: the taking before this one, whose call may still run."""

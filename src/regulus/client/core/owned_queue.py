@@ -45,6 +45,8 @@ class OwnedQueue:
                  "is_refused", "is_reset", "last_consume_ms", "last_pull_ms", "next_offset", "queue",
                  "settle_until_ms")
 
+    is_ordered = False
+
     def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, *, is_reset: bool = False) -> None:
         """With `is_reset` the start offset is to be stored, whatever was stored before."""
         self.queue = queue

@@ -210,9 +210,9 @@ class _Doors:
         self._wrap(Applying, "_conclude", self._concluding)
         self._around(delivery_log, "conclude", lambda connection, delivery, *_: _stubs((delivery,)),
                      before="before C7", after="after C7")
-        # A token is a text; without claims there is none.
-        self._around(Applying, "_settle", lambda applying, delivery, token, *_:
-                     _stubs((delivery,)) if isinstance(token, str) else (), before="before KEY", after="after KEY")
+        # Without claims there is no token.
+        self._around(Applying, "_settle", lambda applying, delivery, claim, *_:
+                     _stubs((delivery,)) if claim.token else (), before="before KEY", after="after KEY")
 
     def _taking(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def take(applying: Applying, connection: Connection, delivery: Delivery) -> Any:

@@ -28,7 +28,7 @@ from regulus.errors import RegulusError
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.testing.simulation.cluster import Machines
-from regulus.testing.simulation.history import Call, Ending, Fate, GroupFacts, Outcome, Sent
+from regulus.testing.simulation.history import Call, Ending, Fate, GroupFacts, Outcome, Sent, key_of
 from regulus.testing.simulation.loop import Node
 
 ALWAYS = 1_000
@@ -85,6 +85,8 @@ class SendingPlan:
     """Sends under way at the same time."""
     burst: int = 1
     """Plain sends that begin at one moment."""
+    size: int = 0
+    """Of bodies, in bytes, where that is more than their keys have."""
     numbered: bool = False
     """Whether a property says the number of each message."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -150,7 +152,7 @@ class Sender:
             wanted = self._chance.choice((1, 1, 2))
         self._history.failures_wanted[key] = wanted
         properties = {"number": str(self._count)} if self._plan.numbered else {}
-        return sent, Message(sent.topic, key.encode(), keys=key, properties=properties)
+        return sent, Message(sent.topic, key.encode().ljust(self._plan.size), keys=key, properties=properties)
 
     async def _send(self) -> None:
         sent, message = self._new()
@@ -227,7 +229,7 @@ class Sender:
 
     async def _check(self, message: MessageExt) -> TransactionState:
         """What became of the local transaction."""
-        sent = self._history.sent[message.body.decode()]
+        sent = self._history.sent[key_of(message.body)]
         if sent.fate is Fate.NONE or self._chance.random() < 0.2:
             return TransactionState.UNKNOWN
         return _STATES[sent.fate]
@@ -315,7 +317,7 @@ class Member:
 
     async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         chance, facts = self._chance, self._facts
-        keys = [message.body.decode() for message in messages]
+        keys = [key_of(message.body) for message in messages]
         call = Call(facts.name, self.name, self.node, context.message_queue, keys,
                     [message.queue_offset for message in messages], messages[0].reconsume_times,
                     self._history.now())
@@ -368,7 +370,7 @@ class PopMember(Member):
 
     async def _receive(self, consumer: SimpleConsumer) -> None:
         # One of a queue in order at a time: what comes behind one that fails would come again with it.
-        count = 1 if self._facts.orderly else 4
+        count = 1 if self._facts.orderly else self._facts.at_once
         while True:
             asked_s = self._history.now()
             try:
@@ -391,7 +393,7 @@ class PopMember(Member):
 
     async def _work(self, consumer: SimpleConsumer, message: ReceivedMessage, asked_s: float) -> None:
         chance, history = self._chance, self._history
-        key = message.body.decode()
+        key = key_of(message.body)
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         call = Call(self._facts.name, self.name, self.node, queue, [key], [message.queue_offset],
                     message.reconsume_times, history.now(), own_until_s=asked_s + INVISIBLE_MS / 1000)

@@ -23,7 +23,7 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.store.log_parting import RestingLog, find_parting
 from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.testing.forgetful_disk import ForgetfulDisk
-from regulus.testing.simulation.history import SPOILED, History, Outcome, Stored
+from regulus.testing.simulation.history import SPOILED, History, Outcome, Stored, key_of
 from regulus.testing.simulation.loop import Node, SimulatedLoop, SimulatedWorkers
 from regulus.testing.simulation.network import SimulatedNetwork
 from regulus.testing.simulation.trace import Trace
@@ -113,11 +113,13 @@ class SimulatedNameServer:
 
 
 class SimulatedBroker:
-    """`settings` are of the broker; those of its store are small everywhere. Those of one name are told apart by their
+    """`settings` are of the broker; those of its store are small everywhere, unless it has `log_file_size`: a message
+    has to fit a file. Those of one name are told apart by their
     `replica`, which is 0 for the first master."""
 
     def __init__(self, machines: Machines, name: str, number: int, name_servers: str, *, syncs: bool,
-                 replica: int = 0, role: BrokerRole = BrokerRole.ALONE, **settings: Any) -> None:
+                 replica: int = 0, role: BrokerRole = BrokerRole.ALONE, log_file_size: int = 0,
+                 **settings: Any) -> None:
         self.name = f"{name}+{replica}" if replica else name
         self.broker_name = name
         self.host = f"10.2.{number}.{1 + _HOSTS_PER_REPLICA * replica}"
@@ -126,6 +128,8 @@ class SimulatedBroker:
         self.role = role
         self._node: Node | None = None
         self._replica = replica
+        self._store_settings = {**STORE_SETTINGS, **(
+            {"mapped_file_size_commit_log": log_file_size} if log_file_size else {})}
         self._settings: dict[str, Any] = {**BROKER_SETTINGS, "broker_name": name, "listen_port": BROKER_PORT,
                                           "namesrv_addr": name_servers, **settings}
         self.become(role)
@@ -222,7 +226,8 @@ class SimulatedBroker:
         machines.network.lighten(self.host)
         self._workers = SimulatedWorkers(machines.loop)
         server = self.server = BrokerServer(
-            BrokerConfig(**self._settings), MessageStoreConfig(store_path_root_dir=str(self._root), **STORE_SETTINGS),
+            BrokerConfig(**self._settings),
+            MessageStoreConfig(store_path_root_dir=str(self._root), **self._store_settings),
             workers=self._workers, bind=lambda _, port: machines.bind(node, port))
         await machines.loop.create_task(server.start(), context=node.context)
         self._is_busy = False
@@ -314,7 +319,7 @@ class SimulatedBroker:
         store = self.server.store
         for topic, queue_id in store.queues():
             for message in _messages(store, topic, queue_id):
-                yield Stored(message.body.decode(errors="replace"), MessageQueue(topic, self.broker_name, queue_id),
+                yield Stored(key_of(message.body), MessageQueue(topic, self.broker_name, queue_id),
                              message.queue_offset, message.body == SPOILED,
                              names.TIMER_ROLL_TIMES in message.properties)
 

@@ -149,6 +149,11 @@ class Killed:
 Event = Began | Ended | Committed | Pulled | Reset | Restarted | Killed
 
 
+def key_of(body: bytes) -> str:
+    """What a message is called: its body, but for what makes it large."""
+    return body.rstrip(b" ").decode(errors="replace")
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A message that lies in a log at the end."""
@@ -174,6 +179,7 @@ class GroupFacts:
     suspend_ms: int = 1000
     consume_timeout_s: float = 900.0
     pops: bool = False
+    at_once: int = 4
     failures: "defaultdict[str, int]" = field(default_factory=lambda: defaultdict(int))
     """How often its listeners failed so far, by key, over all members."""
     members: set[str] = field(default_factory=set)

@@ -117,7 +117,7 @@ class Run(Scene):
 
     def _prepare_group(self, plan: GroupPlan) -> None:
         facts = GroupFacts(plan.name, self._topics(), plan.orderly, plan.broadcasting, plan.max_reconsume_times,
-                           plan.suspend_ms, plan.consume_timeout_s, plan.pops, wanted=plan.wanted)
+                           plan.suspend_ms, plan.consume_timeout_s, plan.pops, plan.at_once, wanted=plan.wanted)
         self.history.groups[plan.name] = facts
 
     async def _begin_groups(self) -> None:

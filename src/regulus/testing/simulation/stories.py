@@ -20,6 +20,8 @@ class GroupPlan:
     suspend_ms: int = 500
     consume_timeout_s: float = 900.0
     pops: bool = False
+    at_once: int = 4
+    """For so many messages a member that pops asks; in order it is one."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Of its members."""
     wanted: range | None = None
@@ -67,6 +69,7 @@ _FROM_THE_END = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
 _PAIRS = (*("promotion",) * 4, *("all_lose_power",) * 3, "master_is_killed", "master_loses_power", "slave_is_away",
           "link_is_parted", "disk_is_slow", "disk_fails", "cut_connections", "slow_down")
 _OF_PAIRS = (SendingPlan(count=40, over_s=18.0),) * 2
+_UNPACKED = {"compress_msg_body_over_howmuch": 1 << 30}
 _FILTERS = {"enable_property_filter": True}
 _TIMERS = {"timer_roll_window_slot": 6}     # so that some are put back on the way
 _MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
@@ -197,6 +200,12 @@ STORIES: Mapping[str, Story] = {
                            sending=(SendingPlan(count=40, over_s=14.0),),
                            groups=(GroupPlan(name="group", members=3, pops=True),),
                            promises=Promises(exact_counts=True)),
+    "pops-large": Story(about="what waits is more than an answer may have, and more than a client reads",
+                        temper=Temper(fails=0.2), brokers=(1, 1), queues=12, groups_begin_s=4.0, rough_s=10.0,
+                        sending=(SendingPlan(count=14, over_s=2.0, size=3 << 19, lanes=1, settings=_UNPACKED),),
+                        groups=(GroupPlan(name="group", members=1, pops=True, at_once=32),),
+                        promises=Promises(exact_counts=True, no_misses=True),
+                        broker_settings={"log_file_size": 4 << 20}),
     "pops-power": Story(about="brokers lose their power, and consumers have messages for a time", syncs=True,
                         loses_power=True, temper=Temper(fails=0.2),
                         groups=(GroupPlan(name="group", members=3, pops=True),),

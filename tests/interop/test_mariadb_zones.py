@@ -1,0 +1,44 @@
+"""A MariaDB whose machine sets its clocks back: a time of that hour is two moments."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import mariadb
+import pytest
+from tests.unit.reliability.conftest import with_empty_tables
+from tests.unit.reliability.test_settled import place
+
+from regulus.reliability import tables
+from regulus.reliability.settled import settled
+
+
+def zone_that_is_set_back(at: datetime, *, by: timedelta = timedelta(hours=1)) -> str:
+    """The zone as TZ has it: that of Greenwich, and so much ahead of it from half a year before until `at`."""
+    wall = at + by
+    day = wall.timetuple().tm_yday - 1
+    ahead = f"{by // timedelta(hours=1)}:{by // timedelta(minutes=1) % 60:02}"
+    return f"LATE0EARLY-{ahead},{(day + 182) % 365}/0,{day}/{wall:%H:%M:%S}"
+
+
+@pytest.mark.parametrize("by_minutes", [30, 60, 120])
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_a_transaction_of_the_hour_that_comes_twice_is_no_younger_than_it_is(is_set_back: bool,
+                                                                             by_minutes: int) -> None:
+    """Now is in the middle of the time that comes twice: before the clocks are set back, or behind."""
+    shift = timedelta(minutes=by_minutes)
+    zone = zone_that_is_set_back(datetime.now(UTC) + (-shift / 2 if is_set_back else shift / 2), by=shift)
+    with mariadb.running("tell-nobody", zone=zone) as server:
+        for engine in with_empty_tables(mariadb.engine_of(server)):
+            with engine.connect() as late, late.begin():
+                began_ms = time.time() * 1000
+                place(late, "late")
+                deadline = time.monotonic() + 60
+                while True:
+                    with engine.connect() as connection:
+                        found = settled(connection, tables.stubs)
+                    if found.is_held_back:
+                        break
+                    assert time.monotonic() < deadline
+    assert found.unseen == ""
+    earlier_ms = by_minutes * 60_000 if is_set_back else 0
+    assert abs(found.time_ms + earlier_ms - began_ms) < 60_000
