@@ -44,7 +44,7 @@ def checked(store: FileMessageStore) -> None:
 def test_queues_that_rest_are_checked_told_and_built_anew(tmp_path: Path, harmed: int, monkeypatch: pytest.MonkeyPatch,
                                                           caplog: pytest.LogCaptureFixture) -> None:
     store = resting_store(tmp_path, harmed, monkeypatch)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, deep_check_loop.__name__):
         checked(store)
     done = caplog.records[harmed]
     assert f"of 12 queues that were not used yet, {harmed} do not agree with the log" in done.message
