@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -14,6 +16,9 @@ from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig, is_internal
 
+DEFAULT_QUEUES = 4
+QUEUES = click.IntRange(1, 65535)
+_MASTER_ID = 0
 _TAIL_SUSPEND_MS = 10_000
 
 
@@ -43,28 +48,66 @@ async def list_topics(admin: Admin, cluster: str | None, show_all: bool, json_ou
 
 @topic.command()
 @click.argument("name")
-@click.option("-q", "--queues", type=click.IntRange(1, 65535), default=4, show_default=True,
-              help="Queues to write to and read from.")
-@click.option("--perm", type=click.Choice(["2", "4", "6"]), default="6", show_default=True,
-              help="2: write, 4: read, 6: both.")
-@click.option("--order", is_flag=True, help="The topic is for ordered messages.")
+@click.option("-q", "--queues", type=QUEUES, help="Queues to write to and read from.  [of a new topic: 4]")
+@click.option("--write-queues", type=QUEUES, help="Queues to write to, while consumers empty the others.")
+@click.option("--perm", type=click.Choice(["2", "4", "6"]), help="2: write, 4: read, 6: both.  [of a new topic: 6]")
+@click.option("--order/--no-order", default=None, help="The topic is for ordered messages.  [of a new topic: no]")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Such as message.type=FIFO.")
 @click.option("--cluster", help="Only on brokers of this cluster.")
 @click.option("--broker", "broker_address", type=Address(), metavar="HOST:PORT", help="Only on this broker.")
+@click.option("--force", is_flag=True, help="Take queues away that have messages.")
 @with_admin
-async def create(admin: Admin, name: str, queues: int, perm: str, order: bool, attributes: tuple[str, ...],
-                 cluster: str | None, broker_address: str | None) -> None:
-    """Create topic NAME, or change it if it exists."""
+async def create(admin: Admin, name: str, queues: int | None, write_queues: int | None, perm: str | None,
+                 order: bool | None, attributes: tuple[str, ...], cluster: str | None, broker_address: str | None,
+                 force: bool) -> None:
+    """Create topic NAME, or change it if it exists: what is not named stays as it is on each broker."""
+    named: dict[str, Any] = {"attributes": _pairs(attributes)}
+    if queues is not None:
+        named |= {"read_queue_nums": queues, "write_queue_nums": queues}
+    if write_queues is not None:
+        named["write_queue_nums"] = write_queues
+    if perm is not None:
+        named["perm"] = int(perm)
+    if order is not None:
+        named["order"] = order
+    new = TopicConfig(topic_name=name, read_queue_nums=DEFAULT_QUEUES, write_queue_nums=DEFAULT_QUEUES)
+    addresses = [broker_address] if broker_address else await admin.master_addresses(cluster)
+    before = {address: (await admin.topic_configs(address)).get(name) for address in addresses}
+    after = {address: replace(current or new, **named) for address, current in before.items()}
+    fewer = {address: config.read_queue_nums for address, config in after.items()
+             if (current := before[address]) is not None and config.read_queue_nums < current.read_queue_nums}
+    hidden = await _messages_behind(admin, name, fewer) if fewer else 0
+    if hidden and not force:
+        raise click.ClickException(
+            f"{counted(hidden, 'message')} of topic {name} would be in queues that nobody reads: lower --write-queues "
+            "first and let consumers empty the others, or say --force to leave them there")
+    for address, config in after.items():
+        await admin.create_topic(config, broker_address=address)
+    if not after:
+        await admin.create_topic(new, cluster=cluster)      # says what is missing
+    shown = {(config.read_queue_nums, config.write_queue_nums) for config in after.values()}
+    for address, config in after.items() if len(shown) > 1 else [("each broker", next(iter(after.values())))]:
+        reads, writes = config.read_queue_nums, config.write_queue_nums
+        to_write = "" if reads == writes else f", {writes} to write to,"
+        click.echo(f"topic {name} has {counted(reads, 'queue')}{to_write} on {address}")
+
+
+def _pairs(attributes: tuple[str, ...]) -> dict[str, str]:
     pairs = {}
     for attribute in attributes:
         key, separator, value = attribute.partition("=")
         if not separator:
             raise click.BadParameter(f"{attribute!r} is not NAME=VALUE", param_hint="--attribute")
         pairs[key] = value
-    config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=int(perm), order=order,
-                         attributes=pairs)
-    await admin.create_topic(config, cluster=cluster, broker_address=broker_address)
-    click.echo(f"topic {name} has {counted(queues, 'queue')} on each broker")
+    return pairs
+
+
+async def _messages_behind(admin: Admin, name: str, queues_left: Mapping[str, int]) -> int:
+    """In queues of these brokers, by address, that have no place in as many as are left."""
+    masters = {broker.broker_name: broker.broker_addrs.get(_MASTER_ID, "")
+               for broker in (await admin.topic_route(name)).broker_datas}
+    return sum(offset.max_offset - offset.min_offset for queue, offset in (await admin.topic_stats(name)).items()
+               if queue.queue_id >= queues_left.get(masters.get(queue.broker_name, ""), queue.queue_id + 1))
 
 
 @topic.command()

@@ -5,6 +5,7 @@ import re
 
 from regulus.cli.message import message
 from regulus.cli.topic import topic
+from regulus.client.sync import Admin
 
 
 def test_topics_are_created_listed_shown_and_deleted(run):
@@ -16,6 +17,40 @@ def test_topics_are_created_listed_shown_and_deleted(run):
     run(topic, "delete", "Orders", "--yes")
     assert "Orders" not in run(topic, "list").splitlines()
     assert "no broker serves topic 'Orders'" in run(topic, "route", "Orders", fails=True)
+
+
+def settings(run, name):
+    (row,) = json.loads(run(topic, "route", name, "--json"))["queueDatas"]
+    return row["readQueueNums"], row["writeQueueNums"], row["perm"]
+
+
+def test_what_is_not_named_stays_as_it_is(run, regulus_server):
+    run(topic, "create", "Orders", "-q", "16", "--perm", "4", "--order")
+    run(topic, "create", "Orders", "--attribute", "message.type=FIFO")
+    assert settings(run, "Orders") == (16, 16, 4)
+    run(topic, "create", "Orders", "--perm", "6")
+    with Admin(regulus_server.name_server_address) as admin:
+        config = admin.topic_configs(regulus_server.address)["Orders"]
+    assert (config.read_queue_nums, config.perm, config.order) == (16, 6, True)
+    assert config.attributes == {"message.type": "FIFO"}
+    run(topic, "create", "Orders", "--no-order")
+    with Admin(regulus_server.name_server_address) as admin:
+        config = admin.topic_configs(regulus_server.address)["Orders"]
+    assert (config.read_queue_nums, config.order, config.attributes) == (16, False, {"message.type": "FIFO"})
+
+
+def test_queues_that_have_messages_are_taken_away_by_force_alone(run):
+    run(topic, "create", "Orders", "-q", "8")
+    run(message, "send", "Orders", "here", "--queue", "broker-a/7", "-c", "3")
+    refused = run(topic, "create", "Orders", "-q", "7", fails=True)
+    assert "3 messages of topic Orders would be in queues that nobody reads" in refused
+    assert settings(run, "Orders") == (8, 8, 6)
+    assert "8 queues, 7 to write to, on each broker" in run(topic, "create", "Orders", "--write-queues", "7")
+    assert settings(run, "Orders") == (8, 7, 6)
+    run(topic, "create", "Orders", "-q", "7", "--force")
+    assert settings(run, "Orders") == (7, 7, 6)
+    run(topic, "create", "Orders", "-q", "5")       # nothing lies behind it
+    assert settings(run, "Orders") == (5, 5, 6)
 
 
 def test_tail_shows_what_is_there_by_tag_and_count(run):
