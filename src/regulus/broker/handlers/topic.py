@@ -14,7 +14,7 @@ from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.model.topics import QUEUE_NUMS_MAX, TopicConfig, name_fault
+from regulus.model.topics import QUEUE_NUMS_MAX, SYSTEM_TOPICS, TopicConfig, name_fault
 from regulus.wire import receipt_handle
 from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
 from regulus.wire.codes import ResponseCode
@@ -132,7 +132,7 @@ def handle_get_topic_config(request: RemotingCommand, peer: Peer, broker: Broker
 
 def handle_get_system_topic_list_from_broker(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                              now_ms: int) -> Outcome:
-    return succeed(request, body=TopicList(topic_list=sorted(broker.topics.system)).encode())
+    return succeed(request, body=TopicList(topic_list=sorted(broker.topics.system | SYSTEM_TOPICS)).encode())
 
 
 def handle_clean_unused_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

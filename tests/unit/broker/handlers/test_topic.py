@@ -113,7 +113,7 @@ def test_one_topic_as_it_is_set(rig):
 
 def test_system_topics(rig):
     topics = json.loads(rig.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)["topicList"]
-    assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster", "broker-a"} <= set(topics)
+    assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster", "broker-a", "RMQ_SYS_TRACE_TOPIC"} <= set(topics)
 
 
 def test_queues_without_a_topic_are_cleaned(rig):
