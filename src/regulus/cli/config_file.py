@@ -1,11 +1,12 @@
 """Configuration files: RocketMQ's own `.conf` (Java properties) and TOML, into typed config dataclasses.
 
-A key of RocketMQ's own threads, caches and intervals is accepted, and named in one warning. One that promises what is
-not served is refused with what to do instead, and any other unknown key with the nearest known one: either would
-otherwise be a setting that silently does not hold.
+A key of RocketMQ's own threads, caches and intervals is accepted, and named in one warning, as is one that another
+command takes: one file may serve all of them. One that promises what is not served is refused with what to do instead,
+and any other unknown key with the nearest known one: either would otherwise be a setting that silently does not hold.
 """
 
 import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,22 +20,26 @@ from regulus.wire.config_text import config_key, field_name, parse_lines, with_v
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_NO_OTHERS: Mapping[str, "Collection[type[DataclassInstance]]"] = {}
 _TOML_SUFFIXES = frozenset({".toml"})
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfigs:
-    """`configs` in the order of their defaults; `ignored`: RocketMQ's keys that change nothing here."""
+    """`configs` in the order of their defaults; `ignored`: RocketMQ's keys that change nothing here; `elsewhere`: keys
+    by the command that takes them."""
 
     configs: tuple[Any, ...]
     ignored: tuple[str, ...]
+    elsewhere: Mapping[str, Sequence[str]]
 
     @property
     def warning(self) -> str | None:
         """One line that names what was ignored."""
-        if not self.ignored:
-            return None
-        return f"these keys of RocketMQ have no effect here: {', '.join(self.ignored)}"
+        told = [f"these keys of RocketMQ have no effect here: {', '.join(self.ignored)}"] if self.ignored else []
+        told += [f"these keys are for {command} and have no effect on this command: {', '.join(sorted(keys))}"
+                 for command, keys in sorted(self.elsewhere.items())]
+        return "; ".join(told) or None
 
 
 def read_values(path: Path) -> dict[str, str]:
@@ -70,15 +75,22 @@ def load(path: Path, *defaults: "DataclassInstance") -> LoadedConfigs:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def apply(values: dict[str, str], *defaults: "DataclassInstance") -> LoadedConfigs:
-    """The defaults with `values` set. A key that several configs have is set in each of them."""
+def apply(values: dict[str, str], *defaults: "DataclassInstance",
+          others: Mapping[str, "Collection[type[DataclassInstance]]"] = _NO_OTHERS) -> LoadedConfigs:
+    """The defaults with `values` set. A key that several configs have is set in each of them. `others`: commands with
+    the configs that they take."""
     known = [{item.name for item in fields(config) if item.init} for config in defaults]
     names = set[str]().union(*known)
     ignored = []
+    elsewhere: dict[str, list[str]] = {}
     for key, text in values.items():
         if field_name(key) not in names:
+            command = _who_takes(field_name(key), others)
+            if command:
+                elsewhere.setdefault(command, []).append(key)
+                continue
             if key not in ROCKETMQ_KEYS:
-                raise ConfigError(_unknown_key(key, names))
+                raise ConfigError(_unknown_key(key, names.union(*map(_taken, others.values()))))
             fault = setting_fault(key, text)
             if fault is not None:
                 raise ConfigError(fault)
@@ -86,7 +98,15 @@ def apply(values: dict[str, str], *defaults: "DataclassInstance") -> LoadedConfi
                 ignored.append(key)
     configs = tuple(with_values(config, {key: text for key, text in values.items() if field_name(key) in its_names})
                     for config, its_names in zip(defaults, known, strict=True))
-    return LoadedConfigs(configs, tuple(sorted(ignored)))
+    return LoadedConfigs(configs, tuple(sorted(ignored)), elsewhere)
+
+
+def _who_takes(name: str, others: Mapping[str, "Collection[type[DataclassInstance]]"]) -> str:
+    return next((command for command, classes in others.items() if name in _taken(classes)), "")
+
+
+def _taken(classes: "Collection[type[DataclassInstance]]") -> set[str]:
+    return {item.name for each in classes for item in fields(each) if item.init}
 
 
 def _unknown_key(key: str, names: set[str]) -> str:

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from regulus.broker.config import BrokerConfig
 from regulus.cli.config_file import LoadedConfigs, apply, read_values
 from regulus.cli.interrupts import end_at_an_interrupt
 from regulus.cli.options import LocalPath
 from regulus.errors import ConfigError, RegulusError
+from regulus.nameserver.config import NamesrvConfig
+from regulus.proxy.config import ProxyConfig
 from regulus.server import logging_setup
+from regulus.store.config import MessageStoreConfig
 from regulus.transport import event_loop
 
 if TYPE_CHECKING:
@@ -31,6 +35,10 @@ _COLLECT_AFTER_ALLOCATIONS = 50_000
 # loop would make each flush and each piece of room ahead of the writer wait for tens of ms.
 _SWITCH_INTERVAL_S = 0.0005
 
+
+_TAKEN_BY: "dict[str, tuple[type[DataclassInstance], ...]]" = {
+    "regulus broker": (BrokerConfig, MessageStoreConfig), "regulus nameserver": (NamesrvConfig,),
+    "regulus proxy": (ProxyConfig,)}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -70,7 +78,7 @@ def load_configs(config_path: Path | None, options: dict[str, str | None],
         values = read_values(Path(tls_path)) | values
     given = {key: text for key, text in options.items() if text is not None}
     try:
-        return apply({**values, **given}, *defaults)
+        return apply({**values, **given}, *defaults, others=_TAKEN_BY)
     except ConfigError as error:
         raise ConfigError(f"{config_path}: {error}" if config_path is not None else str(error)) from error
 

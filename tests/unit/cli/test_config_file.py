@@ -8,10 +8,12 @@ import pytest
 from regulus.broker.config import BrokerConfig
 from regulus.cli.config_file import LoadedConfigs, apply, load
 from regulus.cli.rocketmq_keys import ROCKETMQ_KEYS
+from regulus.cli.serve import load_configs
 from regulus.errors import ConfigError
 from regulus.model.fixed_settings import FIXED_SETTINGS
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
+from regulus.proxy.config import ProxyConfig
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.wire.config_text import config_key, config_values
@@ -144,6 +146,22 @@ def test_comments_may_be_in_any_encoding_and_values_in_one(tmp_path: Path) -> No
     path.write_bytes(comment + "storePathRootDir=/\u96c6".encode("gbk"))
     with pytest.raises(ConfigError, match=r"not UTF-8 in storePathRootDir=.*write it in UTF-8, or as \\uXXXX"):
         load(path, MessageStoreConfig())
+
+
+def test_one_file_serves_all_commands_and_each_is_told_what_is_not_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "all.conf"
+    path.write_text("brokerName=b1\ngrpcServerPort=8081\nkvConfigPath=/kv.json\nnamesrvAddr=127.0.0.1:9876\n")
+    of_broker = load_configs(path, {}, BrokerConfig(), MessageStoreConfig(), TransportConfig())
+    assert of_broker.configs[0].broker_name == "b1"
+    assert of_broker.warning == (
+        "these keys are for regulus nameserver and have no effect on this command: kvConfigPath; "
+        "these keys are for regulus proxy and have no effect on this command: grpcServerPort")
+    of_proxy = load_configs(path, {}, ProxyConfig(), TransportConfig())
+    assert of_proxy.configs[0].grpc_server_port == 8081
+    assert "for regulus broker and have no effect on this command: brokerName" in str(of_proxy.warning)
+    path.write_text("grpcServrPort=8081\n")
+    with pytest.raises(ConfigError, match="did you mean grpcServerPort"):
+        load_configs(path, {}, BrokerConfig(), MessageStoreConfig(), TransportConfig())
 
 
 def test_each_setting_is_in_the_operators_page():
