@@ -106,10 +106,12 @@ class TopicRoute:
 
 
 class RouteTable:
-    """`happenings` has which brokers came and went, and which routes others than a first registration changed."""
+    """`happenings` has which brokers came and went, and which routes others than a first registration changed; `faults`
+    has which two of them are of one name and id, each time that one of both registers."""
 
     def __init__(self) -> None:
         self.happenings = Happenings()
+        self.faults = Happenings()
         self.topics: dict[str, dict[str, QueueRow]] = {}
         self.brokers: dict[str, BrokerRow] = {}
         self.clusters: dict[str, set[str]] = {}
@@ -136,21 +138,30 @@ class RouteTable:
         row.zone_name = registration.zone_name
         min_changed = bool(row.broker_addrs) and registration.broker_id < min(row.broker_addrs)
         _forget_other_ids(row, registration)
+        holder = row.broker_addrs.get(registration.broker_id)
         if self._is_outdated(row, registration):
+            self._note_twins(row, registration, holder, "is not taken")
             self._take_live((registration.cluster_name, registration.broker_addr))
             return Registered(accepted=True)
-        holder = row.broker_addrs.get(registration.broker_id)
         first = first or not holder
         is_new = holder != registration.broker_addr
         row.broker_addrs[registration.broker_id] = registration.broker_addr
         self._take_topics(row, registration, first, delete_missing_topics)
         self._note_broker(row, registration, is_new)
-        if is_new and (registration.cluster_name, holder) in self._live:
-            self.happenings.note("brokers in the place of others", f"{self._described(row, registration.broker_addr)} "
-                                 f"where {holder} is registered: it has moved, or two have one name and id")
+        if is_new:
+            self._note_twins(row, registration, holder, "took its place")
         self._enter_live(registration, steady_ms)
         master_addr, ha_server_addr = self._master_of(row, registration)
         return Registered(True, master_addr, ha_server_addr, min_changed)
+
+    def _note_twins(self, row: BrokerRow, registration: Registration, holder: str | None, what: str) -> None:
+        """Of two clusters, too: a route has no word for these, so that one broker's messages are found no more."""
+        places = [f"{holder} in cluster {cluster}" for cluster in self.clusters if (cluster, holder) in self._live]
+        if places:
+            self.faults.note("brokers of one name and id, of which clients find one alone",
+                             f"{row.broker_name} (id {registration.broker_id}) at {registration.broker_addr} in "
+                             f"cluster {registration.cluster_name} {what} where {places[0]} is registered: it has "
+                             "moved, or one of both needs another name")
 
     def _note_broker(self, row: BrokerRow, registration: Registration, is_new: bool) -> None:
         """A broker that comes, which may tell the rest of its topics in requests that follow."""

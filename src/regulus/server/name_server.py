@@ -103,7 +103,8 @@ class NameServer:
         self._listener = make_listener([bound], self._requests, self._transport_config, watchdog, self._unfinished)
         if self._keeper is not None:
             await self._keeper.start()
-        self._events = EventLog([self.state.routes.happenings], [self._door.happenings] if self._door else [])
+        self._events = EventLog([self.state.routes.happenings],
+                                [self.state.routes.faults, *([self._door.happenings] if self._door else [])])
         self._ticks = TickLoop(watchdog.watched("tick of the name server", self._tick), self._tell_time,
                                _TICK_MAX_MS)
         self._ticks.start()

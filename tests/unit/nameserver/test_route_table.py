@@ -188,19 +188,38 @@ def test_a_broker_that_comes_is_noted_and_one_that_stays_is_not() -> None:
         "brokers registered over another connection": "broker-a at 10.0.0.1:10911 (id 0, 2 topics so far)"}
 
 
-def test_two_brokers_of_one_name_and_id_are_noted_each_time_that_one_takes_the_other_s_place() -> None:
+def twins(table: RouteTable) -> list[str]:
+    return [str(names) for kind, names in table.faults.take().items() if kind.startswith("brokers of one name and id")]
+
+
+@pytest.mark.parametrize("cluster", ["C", "Other"])
+def test_two_brokers_of_one_name_and_id_are_a_fault_each_time_that_one_takes_the_other_s_place(cluster: str) -> None:
     table = RouteTable()
-    table.register(registration(), 0)
-    happened(table)
-    place = ("broker-a at 10.0.0.2:10911 (id 0, 2 topics) where 10.0.0.1:10911 is registered: it has moved, or two "
-             "have one name and id")
-    table.register(registration(address="10.0.0.2:10911", channel=2), 0)
-    assert happened(table)["brokers in the place of others"] == place
-    table.register(registration(), 0)
-    assert happened(table)["brokers in the place of others"].startswith("broker-a at 10.0.0.1:10911")
-    table.unregister("DefaultCluster", "broker-a", "10.0.0.1:10911", 0)
-    table.register(registration(address="10.0.0.2:10911", channel=2), 0)
-    assert "brokers in the place of others" not in happened(table)
+    one = registration()
+    other = replace(registration(address="10.0.0.2:10911", channel=2), cluster_name=cluster)
+    table.register(one, 0)
+    assert twins(table) == []
+    for comes, stays in ((other, one), (one, other), (other, one)):
+        table.register(comes, 0)
+        [told] = twins(table)
+        assert told == (
+            f"broker-a (id 0) at {comes.broker_addr} in cluster {comes.cluster_name} took its place where "
+            f"{stays.broker_addr} in cluster {stays.cluster_name} is registered: it has moved, or one of both needs "
+            "another name")
+        table.register(comes, 0)
+        assert twins(table) == []
+    table.unregister(cluster, "broker-a", "10.0.0.2:10911", 0)
+    table.register(one, 0)
+    assert twins(table) == []
+
+
+def test_a_broker_that_is_behind_the_one_of_its_name_is_a_fault_each_time_that_it_comes() -> None:
+    table = RouteTable()
+    table.register(registration(state_version=2), 0)
+    for _ in range(2):
+        table.register(registration(address="10.0.0.2:10911", channel=2), 0)
+        [told] = twins(table)
+        assert "10.0.0.2:10911 in cluster C is not taken where 10.0.0.1:10911" in told
 
 
 def test_why_a_broker_goes_is_noted() -> None:
