@@ -171,9 +171,9 @@ def _environment(directory: Path, requirements: Path) -> None:
          {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
 
 
-def proxy_libraries() -> Path:
-    """Directory with the jars of RocketMQ's proxy of 5.3.3, which come before those of its broker."""
-    return java_libraries("proxy-5.3.3")
+def proxy_libraries(version: str = "5.3.3") -> Path:
+    """Directory with the jars of RocketMQ's proxy, which come before those of its broker."""
+    return java_libraries(f"proxy-{version}")
 
 
 def clients5_java() -> str:
