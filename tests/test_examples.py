@@ -13,7 +13,7 @@ from tests.unit.client.ladder import server_with_ladder
 
 CLIENT_EXAMPLES = ("commit_and_apply_once", "keep_failed_sends", "keep_order", "look_around", "many_sends",
                    "receive_for_a_time", "remind_and_recall", "retry_and_dead_letter", "send_and_consume",
-                   "transaction", "without_asyncio")
+                   "transaction", "urgent_first", "without_asyncio")
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -34,6 +34,11 @@ def said(name, tmp_path, capsys):
 @pytest.mark.parametrize("name", CLIENT_EXAMPLES)
 def test_the_example_runs_to_its_end(name, tmp_path, capsys):
     assert said(name, tmp_path, capsys)
+
+
+def test_what_is_urgent_is_received_first(tmp_path, capsys):
+    assert said("urgent_first", tmp_path, capsys).splitlines() == [
+        "3 a heart attack", "1 a cough", "1 a sore throat", "0 a prescription"]
 
 
 def test_the_example_that_is_killed_runs_to_its_end(regulus_server):

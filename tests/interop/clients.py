@@ -184,6 +184,7 @@ def _java(version: str) -> Client:
 
 
 JAVA = {version: _java(version) for version in toolchain.JAVA_VERSIONS}
+NEWEST_JAVA = _java(toolchain.NEWEST_JAVA)
 GO = Client("go", lambda home, arguments: [str(toolchain.go_program()), *arguments],
             ("sync", "async", "oneway", "batch"))
 NODE = Client("node", lambda home, arguments: [toolchain.tool("node"), str(toolchain.node_program()), *arguments],

@@ -148,13 +148,14 @@ class RealRocketMQ:
 
 
 class RealProxy:
-    """RocketMQ's own front for gRPC clients, 5.3.3, beside a name server and broker, or with a broker in itself."""
+    """RocketMQ's own front for gRPC clients, beside a name server and broker, or with a broker in itself."""
 
-    def __init__(self, run: Path, name_server: str, *, broker: Mapping[str, str] | None = None,
+    def __init__(self, run: Path, name_server: str, *, broker: Mapping[str, str] | None = None, version: str = "5.3.3",
                  java_options: Sequence[str] = SMALL_HEAP, **overrides: str) -> None:
         """`broker`: the configuration of a broker in the same process (local mode); None: cluster mode.
         `overrides` are keys of RocketMQ's ProxyConfig."""
         self.home = run
+        self.version = version
         self.port, self._remoting_port = free_ports(2)
         self.endpoint = f"127.0.0.1:{self.port}"
         self._name_server = name_server
@@ -177,9 +178,9 @@ class RealProxy:
         arguments = ["-n", self._name_server, "-pc", str(conf)]
         if self._broker:
             arguments += ["-bc", str(write_properties(self.home / "broker.conf", self._broker))]
-        command = java_command("5.3.3", self.home, "org.apache.rocketmq.proxy.ProxyStartup", arguments,
-                               self._java_options, also=[proxy_libraries()])
-        self._process = ChildProcess("ProxyStartup 5.3.3", command, self.home / "ProxyStartup.log",
+        command = java_command(self.version, self.home, "org.apache.rocketmq.proxy.ProxyStartup", arguments,
+                               self._java_options, also=[proxy_libraries(self.version)])
+        self._process = ChildProcess(f"ProxyStartup {self.version}", command, self.home / "ProxyStartup.log",
                                      {**os.environ, "ROCKETMQ_HOME": str(self.home)}, self.home)
         await_port(self.endpoint, self._process.check_alive)
 

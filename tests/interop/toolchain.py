@@ -24,6 +24,8 @@ MAKE_TIMEOUT_S = 300        # of each tool
 COMPILE_TIMEOUT_S = 1200    # of Go and Rust, which compile all that a program needs, the first time: 250 crates
 
 JAVA_VERSIONS = ("4.9.8", "5.3.3")
+NEWEST_JAVA = "5.5.1"
+"""Of what the others do not have."""
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _MENDS = {
     "java": "install a JDK 17 (Debian: apt install openjdk-17-jdk-headless)",
@@ -171,9 +173,9 @@ def _environment(directory: Path, requirements: Path) -> None:
          {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
 
 
-def proxy_libraries() -> Path:
-    """Directory with the jars of RocketMQ's proxy of 5.3.3, which come before those of its broker."""
-    return java_libraries("proxy-5.3.3")
+def proxy_libraries(version: str = "5.3.3") -> Path:
+    """Directory with the jars of RocketMQ's proxy, which come before those of its broker."""
+    return java_libraries(f"proxy-{version}")
 
 
 def clients5_java() -> str:
@@ -333,8 +335,10 @@ def make_clients5() -> None:
 def make_everything() -> None:
     """All that the tests need. Raises ToolMissing before anything is downloaded, MakeFailed."""
     check_tools()
-    for version in JAVA_VERSIONS:
+    for version in (*JAVA_VERSIONS, NEWEST_JAVA):
         java_classpath(version)
+    proxy_libraries(NEWEST_JAVA)
+    clients5_java()
     go_program()
     node_program()
     native_python()

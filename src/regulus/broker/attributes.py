@@ -46,16 +46,33 @@ TOPIC_ATTRIBUTES = {
     "cleanup.policy": _one_of(
         False, "DELETE", "COMPACTION", served="DELETE",
         instead="leave cleanup.policy away, and let consumers keep the newest message of each key"),
-    "message.type": _one_of(True, "UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+    "message.type": _one_of(True, "UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED"),
     "reserve.time": Attribute(True, _minutes, "minutes, or -1", "-1",
                               "leave reserve.time away, and set fileReservedTime, which holds for all topics"),
 }
-"""`message.type` is for proxies, which read it from the route; brokers, RocketMQ's too, take any message."""
+"""`message.type` is for proxies, which read it from the route; brokers, RocketMQ's too, take any message. Of PRIORITY
+they pop the last queues first."""
+
+
+def _percent(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 100
+
 
 GROUP_ATTRIBUTES = {
-    "priority.factor": Attribute(True, lambda text: text.isascii() and text.isdigit() and int(text) <= 100, "0 to 100",
-                                 "100", "leave priority.factor away: it is for POP, and consumers pull here"),
+    "priority.factor": Attribute(True, _percent, "0 to 100"),
 }
+
+
+def is_popped_by_priority(attributes: Mapping[str, str]) -> bool:
+    """Whether a topic with these attributes is."""
+    return attributes.get("message.type") == "PRIORITY"
+
+
+def priority_factor(attributes: Mapping[str, str]) -> int:
+    """In percent: so many pops of a group with these attributes go by priority where the topic does. All, where a
+    document has a factor that is none."""
+    text = attributes.get("priority.factor", "")
+    return int(text) if _percent(text) else 100
 
 
 def parse_changes(text: str) -> dict[str, str]:

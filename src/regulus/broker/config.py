@@ -84,6 +84,8 @@ class BrokerConfig(StoreRules):
     # popping
     pop_from_retry_probability: int = 20
     """In percent: so many pops look for messages to be tried again before all others, the rest behind them."""
+    pop_from_retry_probability_for_priority: int = 0
+    """The same of pops by priority: with 0 what is to be tried again waits for all others."""
     enable_retry_topic_v2: bool = False
     """Whether messages to be tried again go to `%RETRY%group+topic`; those in `%RETRY%group_topic` are read anyway."""
 

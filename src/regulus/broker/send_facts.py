@@ -14,7 +14,7 @@ from regulus.wire.straight_batch import StraightBatchReader
 
 NEVER_IN_BATCH = names.TIMER_PROPERTIES | {
     names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQUE_KEY}
-UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK}
+UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK, names.PRIORITY}
 """They change where a message goes, or whether it is taken."""
 UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
     names.SEQUENCE, names.SINK_DIGEST, names.REAL_TOPIC, names.REAL_QUEUE_ID})

@@ -43,11 +43,16 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
               help="How often a message is tried again before it is a dead letter.")
 @click.option("--in-order", is_flag=True,
               help="Who pops, as RocketMQ 5 clients do, gets the messages of a queue one after another.")
+@click.option("--priority-factor", type=click.IntRange(0, 100),
+              help="So many pops in a hundred take messages by priority, where the topic has any; else all do.")
 @click.option("--cluster", help="Only on brokers of this cluster.")
 @with_admin
-async def create(admin: Admin, name: str, retry_max_times: int, in_order: bool, cluster: str | None) -> None:
+async def create(admin: Admin, name: str, retry_max_times: int, in_order: bool, priority_factor: int | None,
+                 cluster: str | None) -> None:
     """Create group NAME, or change it if it exists. Brokers create groups by themselves when they first consume."""
-    config = SubscriptionGroupConfig(group_name=name, retry_max_times=retry_max_times, consume_message_orderly=in_order)
+    config = SubscriptionGroupConfig(
+        group_name=name, retry_max_times=retry_max_times, consume_message_orderly=in_order,
+        attributes={} if priority_factor is None else {"priority.factor": str(priority_factor)})
     await admin.create_group(config, cluster=cluster)
     click.echo(f"group {name} tries a message again {counted(retry_max_times, 'time')}"
                f"{', and pops in order' if in_order else ''}")

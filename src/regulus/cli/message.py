@@ -21,6 +21,7 @@ from regulus.errors import ClientError, NoRoute
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.model.message_properties import DELAY_TIME_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS
+from regulus.model.priority import PRIORITY_MAX
 from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
@@ -61,13 +62,15 @@ async def _producer(server: Server) -> AsyncIterator[Producer]:
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
 @click.option("--delay", type=Duration(), help="Deliver it so long after it was sent: 500ms, 90s, 5m, 36h, 3d.")
 @click.option("--deliver-at", type=ComingMoment(), help="Deliver it at this time: 2027-01-31T09:00, or ms since 1970.")
+@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX),
+              help="The greater the sooner, in a topic of message.type=PRIORITY that is consumed by POP.")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="Send to this queue.")
 @click.option("-c", "--count", type=COUNT, default=1, show_default=True,
               help="Send the message this many times.")
 @with_server
 def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: tuple[str, ...],
          properties: tuple[str, ...], delay_level: int, delay: int | None, deliver_at: int | None,
-         queue_text: str | None, count: int) -> None:
+         priority: int | None, queue_text: str | None, count: int) -> None:
     """Send BODY to TOPIC; without BODY, what comes on standard input."""
     if body is not None and path is not None:
         raise click.UsageError("give BODY or --file, not both")
@@ -86,6 +89,10 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
         named[TIMER_DELAY_MS] = str(delay)
     if deliver_at is not None:
         named[TIMER_DELIVER_MS] = str(deliver_at)
+    if priority is not None and (delay is not None or deliver_at is not None or delay_level):
+        raise click.UsageError("give --priority or a delay, not both: a broker keeps the delay alone")
+    if priority is not None and queue_text:
+        raise click.UsageError("give --priority or --queue, not both: the priority chooses the queue")
     queue = parse_queue(topic, queue_text) if queue_text else None
 
     async def run() -> None:
@@ -93,7 +100,8 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
             if queue is not None and queue not in await producer.fetch_publish_message_queues(topic):
                 raise NoRoute(f"topic {topic} has no queue {queue_text} to write to")
             for _ in range(count):
-                result = await producer.send(Message(topic, content, tag, " ".join(keys), named), queue=queue)
+                message = Message(topic, content, tag, " ".join(keys), named, priority=priority)
+                result = await producer.send(message, queue=queue)
                 place = result.message_queue
                 click.echo(f"{result.send_status}  {result.message_id}  {place.broker_name}/{place.queue_id} "
                            f"offset {result.queue_offset}"

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from regulus.client.client_instance import RequestHandler, now_ms
 from regulus.client.config import ProducerConfig
-from regulus.client.core.message_check import check_message, check_topic
+from regulus.client.core.message_check import check_message, check_priority_alone, check_topic
 from regulus.client.core.resend import SendBudget
 from regulus.client.failed_sends import OnSendFailed
 from regulus.client.foreign_calls import call_anywhere
@@ -195,6 +195,7 @@ class TransactionProducer(Producer):
         keys.give(message, now_ms())
         properties = {**message.properties, names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
         properties.pop(names.DELAY_TIME_LEVEL, None)
+        check_priority_alone(properties)
         if immunity_s is not None:
             if immunity_s < 0:
                 raise MessageIllegal(f"immunity_s is {immunity_s}; it must be 0 or more")

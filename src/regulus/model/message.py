@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
+from regulus.model import priority as priorities
 
 STRAIGHT_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
 """Bytes of properties that a StraightMessage has room for; one with a longer property string goes the other way."""
@@ -21,9 +22,11 @@ class Message:
 
     def __init__(self, topic: str, body: bytes, tags: str = "", keys: str | Iterable[str] = "",
                  properties: dict[str, str] | None = None, flag: int = 0, *, delay: timedelta | None = None,
-                 deliver_at: datetime | None = None) -> None:
+                 deliver_at: datetime | None = None, priority: int | None = None) -> None:
         """It is delivered at once, or after `delay` from the send on, or at the moment `deliver_at`, which has a time
-        zone. Raises MessageIllegal for a body that is not bytes, keys that are no text, and no such time."""
+        zone. `priority` is 0 or more, and the greater the sooner, in a topic of `message.type=PRIORITY` that is
+        consumed by POP. Raises MessageIllegal for a body that is not bytes, keys that are no text, no such time, and no
+        such priority."""
         if body is not None and not isinstance(body, bytes):
             raise MessageIllegal(body_type_fault(body))
         self.topic = topic
@@ -36,6 +39,8 @@ class Message:
             self.properties[names.KEYS] = keys if isinstance(keys, str) else _joined(keys)
         if delay is not None or deliver_at is not None:
             self.properties.update(_timer(delay, deliver_at))
+        if priority is not None:
+            self.properties[names.PRIORITY] = _priority_text(priority)
 
     @property
     def tags(self) -> str:
@@ -45,6 +50,12 @@ class Message:
     def keys(self) -> str:
         """Space-separated, as RocketMQ keeps them."""
         return self.properties.get(names.KEYS, "")
+
+    @property
+    def priority(self) -> int | None:
+        """None: it has none."""
+        number = priorities.of(self.properties)
+        return None if number == priorities.NONE else number
 
     @property
     def message_id(self) -> str:
@@ -65,6 +76,12 @@ def _joined(keys: Iterable[str]) -> str:
         return " ".join(keys)
     except TypeError:
         raise MessageIllegal(f"keys is {keys!r}; give a text, or a list of texts") from None
+
+
+def _priority_text(priority: int) -> str:
+    if not isinstance(priority, int) or not 0 <= priority <= priorities.PRIORITY_MAX:
+        raise MessageIllegal(f"priority is {priority!r}; give a whole number from 0 to {priorities.PRIORITY_MAX}")
+    return str(int(priority))
 
 
 def _timer(delay: timedelta | None, deliver_at: datetime | None) -> dict[str, str]:

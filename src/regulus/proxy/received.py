@@ -5,7 +5,7 @@ from typing import Any
 
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
-from regulus.model import sys_flag
+from regulus.model import priority, sys_flag
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_address, host_text, offset_message_id
 from regulus.proxy import topic_types
@@ -75,6 +75,9 @@ def _set_marks(system: Any, properties: dict[str, str]) -> None:
     system.keys.extend([_valid(key) for key in properties.get(names.KEYS, "").split(" ") if key])
     if group := properties.get(names.SHARDING_KEY):
         system.message_group = _valid(group)
+    number = priority.of(properties)
+    if number != priority.NONE:
+        system.priority = number
     if context := properties.get(TRACE_CONTEXT):
         system.trace_context = _valid(context)
     at_ms = properties.get(names.TIMER_DELIVER_MS, "")

@@ -28,7 +28,7 @@ MESSAGES_MAX = 256
 KEYS_MAX = 128
 BORN_HOST, BORN_TIMESTAMP = "__BORNHOST", "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
-PRIORITY, LITE_TOPIC = "_SYS_MSG_PRIORITY_", "__LITE_TOPIC"
+LITE_TOPIC = "__LITE_TOPIC"
 RESERVED = frozenset(re.findall(r"\S+",
     "TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET "
     "BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME UNIQ_KEY MAX_RECONSUME_TIMES "
@@ -36,9 +36,9 @@ RESERVED = frozenset(re.findall(r"\S+",
     "INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE "
     "INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS "
     "TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC "
-    "DLQ_ORIGIN_MESSAGE_ID __CRC32#")) | {names.SINK, names.SINK_DIGEST, names.SET_BACKS}
+    "DLQ_ORIGIN_MESSAGE_ID __CRC32# _SYS_MSG_PRIORITY_")) | {names.SINK, names.SINK_DIGEST, names.SET_BACKS}
 HIDDEN = RESERVED | {names.SHARDING_KEY, TRACE_CONTEXT, names.CHECK_IMMUNITY_TIME, names.TRANSACTION_ID,
-                     names.TRANSACTION_CHECK_TIMES, PRIORITY, LITE_TOPIC}
+                     names.TRANSACTION_CHECK_TIMES, LITE_TOPIC}
 """Names of properties that no application wrote; a consumer does not see them among its own."""
 
 
@@ -75,6 +75,7 @@ def _sendable(message: Any, topic: str, config: ProxyConfig, peer_host: str, now
     stored = dict(message.user_properties)
     _set_marks(stored, system, topic)
     _set_times(stored, system, config, now_ms)
+    _set_priority(stored, system)
     _set_group(stored, system, config)
     _set_origin(stored, system, peer_host)
     is_half = system.message_type == MessageType.TRANSACTION
@@ -176,6 +177,14 @@ def _set_times(stored: dict[str, str], system: Any, config: ProxyConfig, now_ms:
                                                           f"{config.max_delay_time_mills} ms are the most "
                                                           "(maxDelayTimeMills)")
         stored[names.TIMER_DELIVER_MS] = str(max(0, at_ms))
+
+
+def _set_priority(stored: dict[str, str], system: Any) -> None:
+    if not system.HasField("priority"):
+        return
+    if system.priority < 0:
+        raise CallRefused(Code.BAD_REQUEST, f"the priority is {system.priority}; 0 and more are possible")
+    stored[names.PRIORITY] = str(system.priority)
 
 
 def _set_group(stored: dict[str, str], system: Any, config: ProxyConfig) -> None:

@@ -11,7 +11,8 @@ ATTRIBUTE = "message.type"
 UNSPECIFIED, MIXED = "UNSPECIFIED", "MIXED"
 _MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 _OF_NAME = {"NORMAL": (MessageType.NORMAL,), "FIFO": (MessageType.FIFO,), "DELAY": (MessageType.DELAY,),
-            "TRANSACTION": (MessageType.TRANSACTION,), MIXED: _MIXED, UNSPECIFIED: ()}
+            "TRANSACTION": (MessageType.TRANSACTION,), "PRIORITY": (MessageType.PRIORITY,), MIXED: _MIXED,
+            UNSPECIFIED: ()}
 _DELAYS = (names.DELAY_TIME_LEVEL, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 
 
@@ -30,14 +31,19 @@ def type_of(properties: Mapping[str, str]) -> MessageType:
         return MessageType.TRANSACTION
     if any(name in properties for name in _DELAYS):
         return MessageType.DELAY
-    return MessageType.FIFO if names.SHARDING_KEY in properties else MessageType.NORMAL
+    if names.SHARDING_KEY in properties:
+        return MessageType.FIFO
+    return MessageType.PRIORITY if names.PRIORITY in properties else MessageType.NORMAL
 
 
 def check(topic: str, taken: tuple[MessageType, ...], kind: MessageType) -> None:
     """Raises CallRefused MESSAGE_PROPERTY_CONFLICT_WITH_TYPE. Retry and dead-letter topics take everything."""
-    if kind in taken or is_retry_topic(topic) or is_dlq_topic(topic):
+    is_mixed = taken == _MIXED      # takes more than clients are told, as RocketMQ's proxy does
+    if kind in taken or (is_mixed and kind is MessageType.PRIORITY) or is_retry_topic(topic) or is_dlq_topic(topic):
         return
     known = ", ".join(each.name for each in taken) or "none"
+    # What a MIXED topic takes with a priority it does not hand out by it.
+    or_mixed = "" if kind is MessageType.PRIORITY else f", or {MIXED}"
     raise CallRefused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                       f"topic {topic} takes messages of type {known}, and this one is {kind.name}: use a topic with "
-                      f"message.type={kind.name}, or {MIXED}")
+                      f"message.type={kind.name}{or_mixed}")

@@ -115,8 +115,20 @@ public final class RocketMQDriver {
             setTimer(message, option("timer"),
                 Long.parseLong(option("timer-value")) + index * Long.parseLong(option("timer-step", "0")));
         }
+        if (options.containsKey("priorities")) {
+            setPriority(message, Integer.parseInt(option("priorities").split(",")[index]));
+        }
         message.putUserProperty("index", String.valueOf(index));
         return message;
+    }
+
+    /** Which a client has since 5.4. */
+    private static void setPriority(Message message, int priority) {
+        try {
+            Message.class.getMethod("setPriority", int.class).invoke(message, priority);
+        } catch (ReflectiveOperationException problem) {
+            throw new IllegalStateException(problem);
+        }
     }
 
     /** By one of setDelayTimeSec, setDelayTimeMs and setDeliverTimeMs (of a time from now on), which 4.x does not have. */
@@ -299,6 +311,10 @@ public final class RocketMQDriver {
         consumer.setMaxReconsumeTimes(Integer.parseInt(option("max-reconsume", "16")));
         consumer.setMqClientApiTimeout(10000);
         consumer.setAwaitTerminationMillisWhenShutdown(3000);
+        if (options.containsKey("threads")) {
+            consumer.setConsumeThreadMin(Integer.parseInt(option("threads")));
+            consumer.setConsumeThreadMax(Integer.parseInt(option("threads")));
+        }
         if (options.containsKey("broadcast")) {
             consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));
         }

@@ -2,7 +2,15 @@
 
 import pytest
 
-from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, altered, parse_changes, unserved_in
+from regulus.broker.attributes import (
+    GROUP_ATTRIBUTES,
+    TOPIC_ATTRIBUTES,
+    altered,
+    is_popped_by_priority,
+    parse_changes,
+    priority_factor,
+    unserved_in,
+)
 from regulus.errors import HeaderError
 
 
@@ -41,7 +49,7 @@ def test_what_may_not_be_is_refused(current, changes):
 
 
 @pytest.mark.parametrize(("known", "key", "value", "legal"), [
-    (TOPIC_ATTRIBUTES, "message.type", "LOUD", "UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION or MIXED"),
+    (TOPIC_ATTRIBUTES, "message.type", "LOUD", "UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY or MIXED"),
     (TOPIC_ATTRIBUTES, "queue.type", "LOUD", "SimpleCQ or BatchCQ"),
     (TOPIC_ATTRIBUTES, "reserve.time", "-2", "minutes, or -1"),
     (GROUP_ATTRIBUTES, "priority.factor", "101", "0 to 100")])
@@ -51,13 +59,29 @@ def test_a_value_that_is_none_is_refused_with_those_that_are(known, key, value, 
 
 
 def test_groups_have_attributes_of_their_own():
-    assert altered(GROUP_ATTRIBUTES, {}, {"+priority.factor": "100"}) == {"priority.factor": "100"}
-    with pytest.raises(HeaderError):
-        altered(GROUP_ATTRIBUTES, {}, {"+priority.factor": "101"})
+    for factor in ("0", "50", "100"):
+        assert altered(GROUP_ATTRIBUTES, {}, {"+priority.factor": factor}) == {"priority.factor": factor}
+    for factor in ("101", "-1", "", "many", "1000", "\u0663", "1" * 5000):
+        with pytest.raises(HeaderError):
+            altered(GROUP_ATTRIBUTES, {}, {"+priority.factor": factor})
+
+
+@pytest.mark.parametrize(("kind", "is_popped_so"), [
+    ({"message.type": "PRIORITY"}, True), ({"message.type": "MIXED"}, False), ({"message.type": "NORMAL"}, False),
+    ({}, False)])
+def test_only_a_topic_of_priorities_is_popped_by_them(kind, is_popped_so):
+    assert is_popped_by_priority(kind) is is_popped_so
+
+
+@pytest.mark.parametrize(("attributes", "factor"), [
+    ({}, 100), ({"priority.factor": "0"}, 0), ({"priority.factor": "30"}, 30), ({"priority.factor": "many"}, 100),
+    ({"priority.factor": "101"}, 100)])
+def test_a_group_without_a_factor_or_with_none_that_counts_pops_by_priority_alone(attributes, factor):
+    assert priority_factor(attributes) == factor
 
 
 UNSERVED = [(TOPIC_ATTRIBUTES, "queue.type", "BatchCQ"), (TOPIC_ATTRIBUTES, "cleanup.policy", "COMPACTION"),
-            (TOPIC_ATTRIBUTES, "reserve.time", "60"), (GROUP_ATTRIBUTES, "priority.factor", "50")]
+            (TOPIC_ATTRIBUTES, "reserve.time", "60")]
 
 
 @pytest.mark.parametrize(("known", "key", "value"), UNSERVED)

@@ -46,6 +46,15 @@ def test_a_group_is_made_that_pops_in_order(run, regulus_server):
         assert groups["billing"]["consumeMessageOrderly"] is in_order
 
 
+def test_a_group_is_made_that_pops_by_priority_in_part(run, regulus_server):
+    document = Path(regulus_server.store_path) / "config" / "subscriptionGroup.json"
+    for options, attributes in (([], {}), (["--priority-factor", "90"], {"priority.factor": "90"}),
+                                (["--priority-factor", "0"], {"priority.factor": "0"})):
+        run(group, "create", "billing", *options)
+        groups = json.loads(document.read_text())["subscriptionGroupTable"]
+        assert groups["billing"]["attributes"] == attributes
+
+
 def test_a_member_shows_its_blocked_queues(run, regulus_server):
     run(topic, "create", "Orders", "-q", "1")
     run(bench, "producer", "--topic", "Orders", "-c", "1", "-f", "1")

@@ -110,7 +110,19 @@ def test_a_recall_that_is_not_allowed_says_by_what_it_would_be(run):
     assert "recallMessageEnable=false" in refusal
 
 
+def test_a_priority_chooses_the_queue(run):
+    run(topic, "create", "Orders", "-q", "8", "--attribute", "message.type=PRIORITY")
+    for priority, queue_id in (("0", 0), ("3", 3), ("9", 7)):
+        sent = run(message, "send", "Orders", "hello", "--priority", priority)
+        assert f"/{queue_id} offset 0" in sent
+        assert f"_SYS_MSG_PRIORITY_ = {priority}" in run(message, "view", sent.split()[1], "--topic", "Orders")
+
+
 @pytest.mark.parametrize(("options", "told"), [
+    (("--priority", "3", "--delay", "5s"), "give --priority or a delay, not both"),
+    (("--priority", "0", "--delay-level", "1"), "give --priority or a delay, not both"),
+    (("--priority", "3", "--queue", "broker-a/1"), "give --priority or --queue, not both"),
+    (("--priority", "-1"), "is not in the range 0<=x<=2147483647"),
     (("--delay", "5s", "--deliver-at", "2090-01-01"), "give one of --delay, --deliver-at and --delay-level"),
     (("--delay", "5s", "--delay-level", "1"), "give one of --delay, --deliver-at and --delay-level"),
     (("--deliver-at", "30m"), "write 2027-01-31T09:00 or ms since 1970 here, or --delay 30m"),

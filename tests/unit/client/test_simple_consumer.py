@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from regulus import Message, Producer
-from regulus.client import remoting_receiver
+from regulus.client import remoting_receiver, sync
 from regulus.client.config import ConsumeFromWhere, SimpleConsumerConfig
 from regulus.client.simple_consumer import SimpleConsumer
 from regulus.errors import (
@@ -268,3 +268,28 @@ async def test_a_receive_that_is_given_up_takes_nothing_from_others(broker: Both
             while not (found := await consumer.receive(1, 600_000, await_duration_ms=5_000)):
                 pass
         assert [(each.body, each.reconsume_times) for each in found] == [(b"tea", 0)]
+
+
+@pytest.mark.parametrize("sender", PROTOCOLS)
+async def test_what_is_more_urgent_is_received_first(broker: BothProtocols, protocol: str, sender: str) -> None:
+    await broker.create_topic("urgent", "PRIORITY", queues=8)
+    async with Producer(broker.address(sender), "senders") as producer:
+        for number in (3, 0, 9, 5, 1, 8, 2, 7, 4, 6):
+            await producer.send(Message("urgent", str(number).encode(), priority=number))
+    async with SimpleConsumer(broker.address(protocol), "kitchen", {"urgent": "*"}, FROM_FIRST) as consumer:
+        received = [await consumer.receive(1, 10_000) for _ in range(10)]
+    assert [message.body for (message,) in received] == [b"9", b"8", b"7", b"6", b"5", b"4", b"3", b"2", b"1", b"0"]
+    assert [message.priority for (message,) in received] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+async def test_blocking_clients_send_and_receive_by_priority_too(broker: BothProtocols, protocol: str) -> None:
+    await broker.create_topic("urgent", "PRIORITY", queues=4)
+
+    def work() -> list[int | None]:
+        with (sync.Producer(broker.address(protocol), "senders") as producer,
+              sync.SimpleConsumer(broker.address(protocol), "kitchen", {"urgent": "*"}, FROM_FIRST) as consumer):
+            for number in (1, 3, 0, 2):
+                producer.send(Message("urgent", b"tea", priority=number))
+            return [message.priority for _ in range(4) for message in consumer.receive(1, 10_000)]
+
+    assert await asyncio.to_thread(work) == [3, 2, 1, 0]

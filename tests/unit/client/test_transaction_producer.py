@@ -438,3 +438,9 @@ def test_the_blocking_form(server):
         assert asked.wait(60)
         asyncio.run(ended(server))
     assert asyncio.run(visible(server)) == [b"a", b"c", b"d"]
+
+
+async def test_a_transaction_with_a_priority_is_refused_before_anything_is_sent(server):
+    async with TransactionProducer(server.name_server_address, "P", says_unknown) as producer:
+        with pytest.raises(MessageIllegal, match="a priority and TRAN_MSG"):
+            await producer.send_half(Message("T", b"x", priority=3))

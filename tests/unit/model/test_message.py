@@ -58,3 +58,16 @@ def test_a_straight_message_begins_empty_with_room_for_the_longest_properties():
     message = StraightMessage()
     assert (message.topic, message.body, message.properties, message.text_size) == ("", b"", {}, 0)
     assert len(message.text) == STRAIGHT_TEXT_SIZE_MAX
+
+
+def test_a_priority_is_a_property():
+    assert Message("orders", b"x", priority=0).properties == {names.PRIORITY: "0"}
+    assert [Message("orders", b"x", priority=each).priority for each in (0, 9, 2147483647)] == [0, 9, 2147483647]
+    assert Message("orders", b"x").priority is None
+    assert MessageExt("orders", b"x", {names.PRIORITY: "abc"}).priority is None
+
+
+@pytest.mark.parametrize("priority", [-1, 2147483648, "3", 1.0])
+def test_a_priority_that_is_none_is_refused(priority):
+    with pytest.raises(MessageIllegal, match=r"priority is .*; give a whole number from 0 to 2147483647"):
+        Message("orders", b"x", priority=priority)

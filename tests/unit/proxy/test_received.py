@@ -36,6 +36,14 @@ def test_what_stands_where() -> None:
     assert system.trace_context == "c"
 
 
+@pytest.mark.parametrize(("text", "has", "number"), [("0", True, 0), ("9", True, 9), ("abc", False, 0)])
+def test_a_priority_has_a_field_of_its_own(text: str, has: bool, number: int) -> None:
+    made = to_message(stored(_SYS_MSG_PRIORITY_=text), "Orders", SIZE_MAX)
+    system = made.system_properties
+    assert (system.HasField("priority"), system.priority, system.message_type) == (has, number, 6)
+    assert dict(made.user_properties) == {}
+
+
 def test_only_of_a_sinks_message_its_place_is_hidden() -> None:
     made = to_message(stored(SEQ="7", color="red"), "Orders", SIZE_MAX)
     assert dict(made.user_properties) == {"SEQ": "7", "color": "red"}

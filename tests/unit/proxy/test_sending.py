@@ -60,6 +60,25 @@ def test_a_half_message_is_marked_and_may_say_when_it_is_asked_for() -> None:
         assert refusal(made) == 40000
 
 
+@pytest.mark.parametrize("number", [0, 9, 2147483647])
+def test_a_priority_is_a_property_and_makes_the_kind(number: int) -> None:
+    (sendable,) = sendables(message(priority=number))
+    assert (sendable.message.properties["_SYS_MSG_PRIORITY_"], sendable.kind) == (str(number), 6)
+    assert not sending.may_share_a_batch([sendable, sendable])
+
+
+@pytest.mark.parametrize(("system", "kind"), [({"message_group": "g"}, 2), ({"message_type": 4}, 4)])
+def test_what_else_a_message_is_counts_more_than_its_priority(system: dict[str, Any], kind: int) -> None:
+    assert sendables(message(priority=3, **system))[0].kind == kind
+
+
+def test_a_priority_below_0_and_one_by_the_name_of_the_system_are_refused() -> None:
+    assert refusal(message(priority=-1)) == 40000
+    made = message()
+    made.user_properties["_SYS_MSG_PRIORITY_"] = "3"
+    assert refusal(made) == 40007
+
+
 def test_a_delayed_message_has_its_time_which_is_at_most_a_day_away() -> None:
     made = message()
     made.system_properties.delivery_timestamp.FromMilliseconds(NOW_MS + 86_400_000)

@@ -2,13 +2,15 @@
 
 What is handed out is noted in the log before the answer leaves (`pop_flights`), and the group's offset is behind it
 from then on. What is not acknowledged in time comes to the group's retry topic of this topic, from which pops take it,
-too: one in five before all others, the others where there is room.
+too: one in five before all others, the others where there is room. A topic of messages with a priority is popped from
+its last queue on.
 
 Source: PopMessageProcessor.
 """
 
 from collections.abc import Iterator
 
+from regulus.broker.attributes import is_popped_by_priority, priority_factor
 from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import PoppedRetries, expression_filter, not_served
@@ -219,16 +221,18 @@ class _Pop:
         self._offsets: list[str] = []
         self._counts: list[str] = []
         self._handed: list[tuple[CheckpointKey, list[int]]] = []
+        is_by_priority = is_popped_by_priority(self.topic.attributes) and self._goes_by_priority()
         chance = broker.chance.below(100)
         if header.order:
             self._revive_queue_id = ORDER_REVIVE_QUEUE_ID
-            self._pop_topic(chance)
+            self._pop_topic(chance, is_by_priority=False)
         else:
             self._revive_queue_id = broker.next_revive_queue()
-            retries_first = chance < broker.config.pop_from_retry_probability
+            retries_first = chance < (broker.config.pop_from_retry_probability_for_priority if is_by_priority
+                                      else broker.config.pop_from_retry_probability)
             if retries_first:
                 self._pop_retries()
-            self._pop_topic(chance)
+            self._pop_topic(chance, is_by_priority=is_by_priority)
             if not retries_first:
                 self._pop_retries()
         if not self._buffers:
@@ -246,12 +250,24 @@ class _Pop:
         for key, offsets in self._handed:
             self._broker.give_back(key, offsets, self._revive_queue_id, self._header.invisible_time, now_ms)
 
-    def _pop_topic(self, chance: int) -> None:
+    def _goes_by_priority(self) -> bool:
+        """By a throw of its own: were it the one that chooses the queue, the pops that do not go by priority would all
+        begin at the same few queues, and the others starve."""
+        if self._header.order:
+            return False
+        group = self._broker.subscription_groups.get(self._header.consumer_group)
+        return group is not None and self._broker.chance.below(100) < priority_factor(group.attributes)
+
+    def _pop_topic(self, chance: int, *, is_by_priority: bool) -> None:
+        name, queues = self.topic.topic_name, self.topic.read_queue_nums
         if self._header.queue_id >= 0:
-            self._pop_queue(self.topic.topic_name, self._header.queue_id, is_retry=False)
-            return
-        for step in range(self.topic.read_queue_nums):
-            self._pop_queue(self.topic.topic_name, (chance + step) % self.topic.read_queue_nums, is_retry=False)
+            self._pop_queue(name, self._header.queue_id, is_retry=False)
+        elif is_by_priority:
+            for queue_id in range(queues - 1, -1, -1):
+                self._pop_queue(name, queue_id, is_retry=False)
+        else:
+            for step in range(queues):
+                self._pop_queue(name, (chance + step) % queues, is_retry=False)
 
     def _pop_retries(self) -> None:
         """Of one retry topic: an answer can tell of one alone."""

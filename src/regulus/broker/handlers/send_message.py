@@ -18,7 +18,7 @@ from regulus.broker.send_facts import NEVER_IN_BATCH, UNUSUAL_PROPERTIES, SendFa
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
 from regulus.model import message_properties as names
-from regulus.model import sys_flag, topics
+from regulus.model import priority, sys_flag, topics
 from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
@@ -41,6 +41,7 @@ MARKED_IN_BATCH = ("a message of a batch has no SINK: a sink's rows are sent one
 _NEVER_IN_BATCH = NEVER_IN_BATCH
 _UNUSUAL_PROPERTIES = UNUSUAL_PROPERTIES
 _TIMER_TOPIC = topics.TIMER_TOPIC
+_PRIORITY = names.PRIORITY
 _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
 _TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
@@ -121,6 +122,8 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
         return refuse_size(request, facts, len(body))
     properties = header.properties
     is_unusual = not _UNUSUAL_PROPERTIES.isdisjoint(properties)
+    if is_unusual and _PRIORITY in properties and not topic.is_retry:
+        queue_id = _queue_of_priority(properties, topic, queue_id)
     unique_key = properties.get(_UNIQUE_KEY)
     if unique_key is None:
         unique_key = properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
@@ -276,6 +279,18 @@ def _refuse_unknown_group(request: RemotingCommand, name: str, broker: BrokerSta
         return refuse_send(request, broker.send_facts, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                            f"subscription group not exist, {group}")
     return None
+
+
+def _queue_of_priority(properties: dict[str, str], topic: TopicFacts, queue_id: int) -> int:
+    """The queue of the message's priority, whatever its sender asked for and the topic is made for; without one, which
+    a message that is delayed, transactional or ordered loses here, the queue that was asked for."""
+    number = priority.of(properties)
+    if number == priority.NONE:
+        return queue_id
+    if priority.rival(properties):
+        del properties[_PRIORITY]
+        return queue_id
+    return priority.queue_of(number, topic.write_queue_nums)
 
 
 def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFacts, now_ms: int) -> Reply | None:

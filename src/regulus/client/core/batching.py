@@ -85,6 +85,8 @@ def _alone_fault(message: Message) -> str | None:
         return f"a batch cannot go to the retry topic {message.topic!r}"
     if names.DELAY_TIME_LEVEL in properties or any(name in properties for name in names.TIMER_PROPERTIES):
         return "a message with a delay cannot be in a batch"
+    if names.PRIORITY in properties:
+        return "a message with a priority cannot be in a batch: its priority chooses its queue, and a batch has one"
     if properties.get(names.TRANSACTION_PREPARED) == "true" or names.PRODUCER_GROUP in properties:
         return "a transactional message cannot be in a batch"
     return None

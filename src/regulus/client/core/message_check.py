@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from regulus.errors import ConfigError, MessageIllegal
 from regulus.model import message_properties as names
+from regulus.model import priority
 from regulus.model.message import Message, body_type_fault
 from regulus.model.message_properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TIMER_PROPERTIES
 from regulus.model.topics import is_retry_topic, is_sendable, name_fault
@@ -28,6 +29,8 @@ def check_message(message: Message, body_size_max: int) -> None:
         _check_properties(message.properties, message.topic)
         _check_delay_level(message)
         _check_timer(message)
+        if names.PRIORITY in message.properties:
+            _check_priority(message)
 
 
 def _check_properties(properties: dict[str, str], topic: str) -> None:
@@ -61,6 +64,25 @@ def _check_timer(message: Message) -> None:
     for name in timers:
         if not TIMER_NUMBER.fullmatch(properties[name]):
             raise MessageIllegal(f"{name} is {properties[name]!r}; give a whole number, as a text")
+
+
+def _check_priority(message: Message) -> None:
+    """A broker takes what is no number for no priority, and takes away one that does not count."""
+    properties = message.properties
+    if is_retry_topic(message.topic):
+        return
+    if priority.of(properties) == priority.NONE:
+        raise MessageIllegal(f"{names.PRIORITY} is {properties[names.PRIORITY]!r}; give a whole number from 0 to "
+                             f"{priority.PRIORITY_MAX}, as a text")
+    check_priority_alone(properties)
+
+
+def check_priority_alone(properties: dict[str, str]) -> None:
+    """Raises MessageIllegal for a priority that would not count beside what else the message is."""
+    rival = priority.rival(properties)
+    if rival and names.PRIORITY in properties:
+        raise MessageIllegal(f"the message has a priority and {rival}: what is delayed, transactional or ordered has "
+                             "no priority at a broker; give one of them")
 
 
 @lru_cache(maxsize=1024)

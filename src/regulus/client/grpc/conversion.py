@@ -11,7 +11,7 @@ from regulus.client.client_instance import now_ms
 from regulus.client.received_message import ReceivedMessage
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
-from regulus.model import sys_flag
+from regulus.model import priority, sys_flag
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.wire import compression
@@ -21,7 +21,7 @@ from regulus.wire.grpc.times import get_ms, set_ms
 
 _SYSTEM = frozenset((names.KEYS, names.TAGS, names.UNIQUE_KEY, names.SHARDING_KEY, names.TIMER_DELAY_MS,
                      names.TIMER_DELAY_SEC, names.TIMER_DELIVER_MS, names.TRANSACTION_PREPARED, names.PRODUCER_GROUP,
-                     names.CHECK_IMMUNITY_TIME, names.WAIT_STORE_MSG_OK))
+                     names.CHECK_IMMUNITY_TIME, names.WAIT_STORE_MSG_OK, names.PRIORITY))
 BORN_HOST, TRACE_CONTEXT = "__BORNHOST", "TRACE_CONTEXT"
 _DIGESTS = {DigestType.CRC32: lambda body: f"{zlib.crc32(body):X}",
             DigestType.MD5: lambda body: hashlib.md5(body, usedforsecurity=False).hexdigest().upper(),
@@ -66,6 +66,10 @@ def _set_kind(system: Any, properties: dict[str, str], now: int) -> MessageType:
     if at_ms is not None:
         set_ms(system.delivery_timestamp, max(0, at_ms))
         kind = MessageType.DELAY
+    number = priority.of(properties)
+    if number != priority.NONE:
+        system.priority = number
+        kind = MessageType.PRIORITY
     return kind
 
 
@@ -92,6 +96,8 @@ def message_of(told: Any) -> tuple[MessageExt, str]:
         properties[names.SHARDING_KEY] = system.message_group
     if system.HasField("delivery_timestamp"):
         properties[names.TIMER_DELIVER_MS] = str(get_ms(system.delivery_timestamp))
+    if system.HasField("priority"):
+        properties[names.PRIORITY] = str(system.priority)
     if system.HasField("trace_context"):
         properties[TRACE_CONTEXT] = system.trace_context
     if system.born_host:

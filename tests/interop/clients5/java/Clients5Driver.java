@@ -107,6 +107,9 @@ public final class Clients5Driver {
             String[] groups = options.get("message-groups").split(",");
             builder.setMessageGroup(groups[index % groups.length]);
         }
+        if (options.get("kind").equals("priority")) {
+            builder.setPriority(Integer.parseInt(options.get("priorities").split(",")[index]));
+        }
         if (due > 0) {
             builder.setDeliveryTimestamp(due);
         }
@@ -153,7 +156,7 @@ public final class Clients5Driver {
         say("started");
         Duration invisible = Duration.ofMillis(Long.parseLong(option("invisible-ms", "30000")));
         while (ended.getCount() > 0) {
-            for (MessageView got : consumer.receive(16, invisible)) {
+            for (MessageView got : consumer.receive(Integer.parseInt(option("at-once", "16")), invisible)) {
                 sayMessage(got);
                 if (options.containsKey("change-ms") && got.getDeliveryAttempt() == 1) {
                     consumer.changeInvisibleDuration(got, Duration.ofMillis(Long.parseLong(options.get("change-ms"))));
@@ -188,6 +191,7 @@ public final class Clients5Driver {
         say("message", "body", quoted(text(got)), "id", quoted(got.getMessageId().toString()),
             "tag", got.getTag().map(Clients5Driver::quoted).orElse("null"),
             "group", got.getMessageGroup().map(Clients5Driver::quoted).orElse("null"),
+            "priority", got.getPriority().map(String::valueOf).orElse("null"),
             "attempt", String.valueOf(got.getDeliveryAttempt()));
     }
 

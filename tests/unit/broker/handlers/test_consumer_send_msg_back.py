@@ -161,3 +161,14 @@ def test_with_access_control_a_retry_is_of_its_first_topic_and_of_its_retry_topi
     for topic, code in (("TopicB", ResponseCode.NO_PERMISSION), ("TopicA", ResponseCode.SUCCESS),
                         ("%RETRY%CG", ResponseCode.SUCCESS)):
         assert rig.send_back(retry.physical_offset, origin_topic=topic).code == code
+
+
+def test_what_is_tried_again_and_what_is_a_dead_letter_keeps_its_priority(rig):
+    rig.send(body=b"urgent", properties={"UNIQ_KEY": "K2", "_SYS_MSG_PRIORITY_": "1"})
+    (failed,) = (each for each in rig.stored("TopicA", 1) if each.body == b"urgent")
+    rig.send_back(failed.physical_offset)
+    rig.run(10_000)
+    (retry,) = rig.stored("%RETRY%CG")
+    rig.send_back(retry.physical_offset, max_reconsume_times=1)
+    (dead,) = rig.stored("%DLQ%CG")
+    assert [each.properties["_SYS_MSG_PRIORITY_"] for each in (retry, dead)] == ["1", "1"]

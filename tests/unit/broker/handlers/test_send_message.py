@@ -380,3 +380,98 @@ def test_sends_are_counted_by_topic(rig):
     facts = rig.broker.topics.facts["TopicA"]
     assert facts.put_nums == 3
     assert facts.put_size == rig.store.commit_log_max_offset()
+
+
+# --- messages with a priority ----------------------------------------------------------------------------------------
+
+PRIORITY = "_SYS_MSG_PRIORITY_"
+
+
+def put_topic(rig, **fields):
+    rig.broker.topics.put(TopicConfig(topic_name="T", **{"read_queue_nums": 8, "write_queue_nums": 8, **fields}),
+                          rig.now_ms)
+
+
+def sent_to(rig, properties, **fields):
+    """The queue that the answer names, in which the message is stored, and its properties there."""
+    answer = SendMessageResponse.decode(rig.send("T", properties={"UNIQ_KEY": "K", **properties}, **fields))
+    (message,) = rig.stored("T", answer.queue_id)
+    assert message.queue_offset == answer.queue_offset
+    return answer.queue_id, message.properties
+
+
+@pytest.mark.parametrize("attributes", [{}, {"message.type": "PRIORITY"}, {"message.type": "FIFO"}])
+@pytest.mark.parametrize(("priority", "asked", "queue_id"), [
+    ("0", 5, 0), ("3", 5, 3), ("7", 5, 7), ("9", 5, 7), ("2147483647", 5, 7), ("3", -1, 3)])
+def test_a_priority_chooses_the_queue_in_any_topic(rig, attributes, priority, asked, queue_id):
+    put_topic(rig, attributes=attributes)
+    found, properties = sent_to(rig, {PRIORITY: priority}, queue_id=asked)
+    assert (found, properties[PRIORITY]) == (queue_id, priority)
+
+
+@pytest.mark.parametrize("priority", ["-1", "abc", "3000000000", " 2"])
+def test_what_is_no_priority_leaves_the_queue_and_the_property(rig, priority):
+    put_topic(rig)
+    queue_id, properties = sent_to(rig, {PRIORITY: priority}, queue_id=5)
+    assert (queue_id, properties[PRIORITY]) == (5, priority)
+
+
+def test_of_the_queues_of_a_topic_those_to_write_to_count(rig):
+    put_topic(rig, write_queue_nums=2)
+    assert sent_to(rig, {PRIORITY: "9"}, queue_id=0)[0] == 1
+
+
+def test_a_queue_that_the_topic_does_not_have_is_refused_all_the_same(rig):
+    put_topic(rig)
+    assert rig.send("T", properties={"UNIQ_KEY": "K", PRIORITY: "2"}, queue_id=8).code == \
+        ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize("rival", [{"TIMER_DELIVER_MS": "1"}, {"__SHARDINGKEY": "k"}])
+def test_beside_what_excludes_it_a_priority_is_taken_away(rig, rival):
+    put_topic(rig)
+    queue_id, properties = sent_to(rig, {PRIORITY: "2", **rival}, queue_id=5)
+    assert queue_id == 5
+    assert PRIORITY not in properties
+    assert rival.items() <= properties.items()
+
+
+def test_a_delayed_message_comes_to_the_queue_that_was_asked_for_without_its_priority(rig):
+    put_topic(rig)
+    rig.send("T", properties={"UNIQ_KEY": "K", PRIORITY: "2", "DELAY": "1"}, queue_id=5)
+    rig.run(1_000)
+    (message,) = rig.stored("T", 5)
+    assert PRIORITY not in message.properties
+
+
+def test_a_half_has_no_priority(rig):
+    put_topic(rig)
+    properties = {"UNIQ_KEY": "K", PRIORITY: "2", "TRAN_MSG": "true", "PGROUP": "P"}
+    rig.send("T", properties=properties, queue_id=5, sys_flag=4)
+    (half,) = rig.stored("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert half.properties["REAL_QID"] == "5"
+    assert PRIORITY not in half.properties
+
+
+def test_a_delay_level_of_0_is_no_delay_so_what_was_a_dead_letter_keeps_its_priority(rig):
+    put_topic(rig)
+    queue_id, properties = sent_to(rig, {PRIORITY: "2", "DELAY": "0"}, queue_id=5)
+    assert (queue_id, properties[PRIORITY]) == (2, "2")
+
+
+def test_a_retry_that_a_client_sends_itself_keeps_its_priority(rig):
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG"), rig.now_ms)
+    rig.send("%RETRY%CG", properties={"UNIQ_KEY": "K", PRIORITY: "6", "DELAY": "1", "RETRY_TOPIC": "T"},
+             reconsume_times=1)
+    rig.send("%RETRY%CG", properties={"UNIQ_KEY": "D", PRIORITY: "6", "DELAY": "1", "RETRY_TOPIC": "T"},
+             reconsume_times=17)
+    rig.run(1_000)
+    (retry,), (dead,) = rig.stored("%RETRY%CG"), rig.stored("%DLQ%CG")
+    assert (retry.properties[PRIORITY], dead.properties[PRIORITY]) == ("6", "6")
+
+
+def test_a_batch_stays_in_its_queue_and_keeps_the_priorities(rig):
+    put_topic(rig)
+    rig.send_batch([Message("T", b"a", properties={"UNIQ_KEY": "A", PRIORITY: "1"}),
+                    Message("T", b"b", properties={"UNIQ_KEY": "B", PRIORITY: "9"})], "T")
+    assert [each.properties[PRIORITY] for each in rig.stored("T", 0)] == ["1", "9"]

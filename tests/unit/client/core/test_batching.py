@@ -20,6 +20,7 @@ def message(topic="T", body=b"x", **properties):
     ([message(TIMER_DELAY_SEC="3")], "delay"),
     ([message("%RETRY%G")], "retry topic"),
     ([message(TRAN_MSG="true")], "transactional"),
+    ([message(_SYS_MSG_PRIORITY_="3")], "its priority chooses its queue"),
 ])
 def test_what_cannot_be_a_batch_is_refused_before_sending(messages, cause):
     with pytest.raises(MessageIllegal, match=cause):
@@ -48,7 +49,8 @@ def test_encoded_size_is_the_size_in_the_body():
 
 
 @pytest.mark.parametrize("alone", [
-    message(DELAY="1"), message("%RETRY%G"), message(PGROUP="G"), message(TRAN_MSG="true")])
+    message(DELAY="1"), message("%RETRY%G"), message(PGROUP="G"), message(TRAN_MSG="true"),
+    message(_SYS_MSG_PRIORITY_="0")])
 def test_what_cannot_be_in_a_batch_does_not_gather(alone):
     assert not may_gather(alone)
     assert may_gather(message())

@@ -83,3 +83,23 @@ def test_a_level_and_a_time_are_not_both_given():
     with pytest.raises(MessageIllegal, match="a delay level and TIMER_DELAY_MS, TIMER_DELIVER_MS; a broker"):
         check_message(Message("T", b"x", properties=both), LIMIT)
     check_message(Message("T", b"x", properties={"DELAY": "0", "TIMER_DELAY_MS": "5"}), LIMIT)
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "", "1.5", "2147483648"])
+def test_a_priority_that_is_none_is_refused(value):
+    properties = {"_SYS_MSG_PRIORITY_": value}
+    with pytest.raises(MessageIllegal, match="_SYS_MSG_PRIORITY_ is"):
+        check_message(Message("T", b"x", properties=properties), LIMIT)
+    check_message(Message("%RETRY%G", b"x", properties=properties), LIMIT)
+
+
+@pytest.mark.parametrize("rival", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "1"}, {"TIMER_DELIVER_MS": "1"},
+                                   {"__SHARDINGKEY": "k"}, {"TRAN_MSG": "true"}])
+def test_a_priority_that_would_not_count_is_refused(rival):
+    with pytest.raises(MessageIllegal, match=f"a priority and {next(iter(rival))}"):
+        check_message(Message("T", b"x", properties=rival, priority=3), LIMIT)
+    check_message(Message("%RETRY%G", b"x", properties=rival, priority=3), LIMIT)
+
+
+def test_a_priority_and_a_level_that_is_no_delay_pass():
+    check_message(Message("T", b"x", properties={"DELAY": "0"}, priority=3), LIMIT)

@@ -33,11 +33,22 @@ def test_what_a_message_says_of_itself_has_its_own_fields() -> None:
 
 @pytest.mark.parametrize(("properties", "kind"), [
     ({"__SHARDINGKEY": "table"}, MessageType.FIFO), ({"TIMER_DELAY_MS": "10"}, MessageType.DELAY),
-    ({"TRAN_MSG": "true"}, MessageType.TRANSACTION), ({}, MessageType.NORMAL)])
+    ({"TRAN_MSG": "true"}, MessageType.TRANSACTION), ({}, MessageType.NORMAL),
+    ({"_SYS_MSG_PRIORITY_": "0"}, MessageType.PRIORITY)])
 def test_its_kind_follows_from_what_it_asks_for(properties: dict[str, str], kind: MessageType) -> None:
     made = sent(Message("orders", b"tea", properties=properties))
     assert made.system_properties.message_type == kind
     assert not made.user_properties
+
+
+def test_a_priority_goes_in_a_field_of_its_own_and_comes_back() -> None:
+    for number in (0, 9):
+        made = sent(Message("orders", b"tea", priority=number))
+        assert (made.system_properties.HasField("priority"), made.system_properties.priority) == (True, number)
+        assert conversion.message_of(made)[0].priority == number
+    made = sent(Message("orders", b"tea"))
+    assert not made.system_properties.HasField("priority")
+    assert conversion.message_of(made)[0].priority is None
 
 
 def test_its_time_of_delivery_is_that_which_brokers_would_go_by() -> None:
