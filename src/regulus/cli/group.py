@@ -2,6 +2,8 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -39,23 +41,33 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
 
 @group.command()
 @click.argument("name")
-@click.option("--retry-max-times", type=LIMIT, default=16, show_default=True,
-              help="How often a message is tried again before it is a dead letter.")
-@click.option("--in-order", is_flag=True,
-              help="Who pops, as RocketMQ 5 clients do, gets the messages of a queue one after another.")
+@click.option("--retry-max-times", type=LIMIT,
+              help="How often a message is tried again before it is a dead letter.  [of a new group: 16]")
+@click.option("--in-order/--any-order", default=None, help="Who pops, as RocketMQ 5 clients do, gets the messages of a "
+              "queue one after another.  [of a new group: any order]")
 @click.option("--priority-factor", type=click.IntRange(0, 100),
               help="So many pops in a hundred take messages by priority, where the topic has any; else all do.")
 @click.option("--cluster", help="Only on brokers of this cluster.")
 @with_admin
-async def create(admin: Admin, name: str, retry_max_times: int, in_order: bool, priority_factor: int | None,
-                 cluster: str | None) -> None:
-    """Create group NAME, or change it if it exists. Brokers create groups by themselves when they first consume."""
-    config = SubscriptionGroupConfig(
-        group_name=name, retry_max_times=retry_max_times, consume_message_orderly=in_order,
-        attributes={} if priority_factor is None else {"priority.factor": str(priority_factor)})
-    await admin.create_group(config, cluster=cluster)
-    click.echo(f"group {name} tries a message again {counted(retry_max_times, 'time')}"
-               f"{', and pops in order' if in_order else ''}")
+async def create(admin: Admin, name: str, retry_max_times: int | None, in_order: bool | None,
+                 priority_factor: int | None, cluster: str | None) -> None:
+    """Create group NAME, or change it if it exists: what is not named stays as it is on each broker. Brokers create
+    groups by themselves when they first consume."""
+    named: dict[str, Any] = {
+        "attributes": {} if priority_factor is None else {"priority.factor": str(priority_factor)}}
+    if retry_max_times is not None:
+        named["retry_max_times"] = retry_max_times
+    if in_order is not None:
+        named["consume_message_orderly"] = in_order
+    told: dict[str, list[str]] = {}
+    for address in await admin.master_addresses(cluster):
+        current = (await admin.group_configs(address)).get(name) or SubscriptionGroupConfig(group_name=name)
+        config = replace(current, **named)
+        await admin.create_group(config, broker_address=address)
+        told.setdefault(f"group {name} tries a message again {counted(config.retry_max_times, 'time')}"
+                        f"{', and pops in order' if config.consume_message_orderly else ''}", []).append(address)
+    for settings, addresses in told.items():
+        click.echo(settings if len(told) == 1 else f"{settings}: at {', '.join(addresses)}")
 
 
 @group.command()

@@ -1,7 +1,7 @@
 """Administration of consumer groups: settings, members, progress, offsets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regulus.client.admin_base import answers_of
 from regulus.client.core.message_check import check_group
@@ -75,10 +75,12 @@ class GroupAdmin(TopicAdmin):
 
     async def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None,
                            broker_address: str | None = None) -> None:
-        """Create or change the group on one broker, on a cluster, or everywhere. Raises ConfigError for its name."""
+        """Create or change the group on one broker, on a cluster, or everywhere; attributes that are not named stay.
+        Raises ConfigError for its name."""
         check_group(config.group_name)
         addresses = [broker_address] if broker_address else await self.master_addresses(cluster)
-        body = encode_subscription_group_config(config)
+        body = encode_subscription_group_config(replace(
+            config, attributes={f"+{name}": value for name, value in config.attributes.items()}))
         for address in addresses:
             await self._request(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 

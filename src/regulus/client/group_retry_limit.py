@@ -106,7 +106,8 @@ async def set_group_retry_limit(instance: ClientInstance, group: str, retry_max_
     for address in addresses:
         known = await group_config(instance, group, address) or SubscriptionGroupConfig(group_name=group)
         if known.retry_max_times != retry_max_times:
-            body = encode_subscription_group_config(replace(known, retry_max_times=retry_max_times))
+            # Attributes are changes here; those that are not named stay.
+            body = encode_subscription_group_config(replace(known, retry_max_times=retry_max_times, attributes={}))
             await instance.request(address, RemotingCommand.request(
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
 

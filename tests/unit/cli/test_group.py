@@ -11,7 +11,7 @@ from regulus.cli.group import group
 from regulus.cli.topic import topic
 from regulus.client.config import ConsumeFromWhere, MessageRequestMode, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
-from regulus.client.sync import PushConsumer, SimpleConsumer
+from regulus.client.sync import Admin, PushConsumer, SimpleConsumer
 
 
 def test_a_group_shows_progress_and_is_reset_and_deleted(run):
@@ -37,22 +37,22 @@ def test_groups_are_those_of_brokers_whatever_retry_topics_there_are(run, regulu
     assert [each["group"] for each in json.loads(run(group, "list", "--json"))] == ["billing"]
 
 
-def test_a_group_is_made_that_pops_in_order(run, regulus_server):
+def test_of_a_group_what_is_not_named_stays_as_it_is(run, regulus_server):
     document = Path(regulus_server.store_path) / "config" / "subscriptionGroup.json"
-    for options, in_order in ((["--in-order"], True), ([], False)):
-        told = run(group, "create", "billing", *options)
-        assert ("pops in order" in told) == in_order
-        groups = json.loads(document.read_text())["subscriptionGroupTable"]
-        assert groups["billing"]["consumeMessageOrderly"] is in_order
-
-
-def test_a_group_is_made_that_pops_by_priority_in_part(run, regulus_server):
-    document = Path(regulus_server.store_path) / "config" / "subscriptionGroup.json"
-    for options, attributes in (([], {}), (["--priority-factor", "90"], {"priority.factor": "90"}),
-                                (["--priority-factor", "0"], {"priority.factor": "0"})):
-        run(group, "create", "billing", *options)
-        groups = json.loads(document.read_text())["subscriptionGroupTable"]
-        assert groups["billing"]["attributes"] == attributes
+    for options, told, in_order, retries, attributes in (
+            (["--in-order"], "16 times, and pops in order", True, 16, {}),
+            (["--retry-max-times", "3"], "3 times, and pops in order", True, 3, {}),
+            (["--priority-factor", "90"], "3 times, and pops in order", True, 3, {"priority.factor": "90"}),
+            (["--any-order"], "3 times", False, 3, {"priority.factor": "90"}),
+            (["--priority-factor", "0"], "3 times", False, 3, {"priority.factor": "0"})):
+        assert run(group, "create", "billing", *options) == f"group billing tries a message again {told}\n"
+        kept = json.loads(document.read_text())["subscriptionGroupTable"]["billing"]
+        assert (kept["consumeMessageOrderly"], kept["retryMaxTimes"], kept["attributes"]) == (
+            in_order, retries, attributes)
+    with Admin(regulus_server.name_server_address) as admin:
+        admin.set_retry_limit("billing", 5)
+    kept = json.loads(document.read_text())["subscriptionGroupTable"]["billing"]
+    assert (kept["retryMaxTimes"], kept["attributes"]) == (5, {"priority.factor": "0"})
 
 
 def test_a_member_shows_its_blocked_queues(run, regulus_server):
