@@ -51,6 +51,7 @@ COMPILED_MODULES = (
     "regulus.record.message_columns",
     "regulus.record.message_record",
     "regulus.record.named_properties",
+    "regulus.record.part_copy",
     "regulus.server.request_server",
     "regulus.store.commit_log",
     "regulus.store.consume_queue",
@@ -78,10 +79,8 @@ COMPILED_MODULES = (
     "regulus.wire.remoting_command",
 )
 
-# Bounds are checked everywhere: these modules read what strangers send, and it costs nothing that could be measured.
 _DIRECTIVES = {
     "language_level": 3,
-    "boundscheck": True,
     "wraparound": False,
     "cdivision": True,
     "infer_types": True,
@@ -89,6 +88,10 @@ _DIRECTIVES = {
     "initializedcheck": False,
 }
 
+
+_UNCHECKED = ("regulus.record.part_copy",)
+"""Bounds are checked in all others, for these modules read what strangers send. Whoever belongs here says what a check
+would cost, as measured, and looks at all its bounds before its loop."""
 
 # fwrapv: Java's hash wraps around; O2 with vectors is as fast here as O3 and compiles in half the time.
 _COMPILE_ARGS = "-O2 -ftree-vectorize -fvect-cost-model=dynamic -fwrapv -g0 -Wno-unreachable-code-fallthrough"
@@ -123,7 +126,7 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
         return []
     from Cython.Build import cythonize
 
-    compile_args = shlex.split(_compile_args())
+    compile_args = shlex.split(os.environ.get("REGULUS_COMPILE_ARGS", _COMPILE_ARGS))
     # Views, string and call helpers are compiled once, in a module of their own, and not once a module.
     sources = [
         Extension(
@@ -133,18 +136,20 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
         )
         for name in (*modules, _SHARED_UTILITY)
     ]
-    return list(
-        cythonize(
-            sources,
+    return [
+        extension
+        for is_checked in (True, False)
+        for extension in cythonize(
+            [source for source in sources if (source.name not in _UNCHECKED) == is_checked],
             build_dir=build_dir,
-            compiler_directives=_DIRECTIVES,
+            compiler_directives={**_DIRECTIVES, "boundscheck": is_checked},
             include_path=[str(SOURCE)],
             shared_utility_qualified_name=_SHARED_UTILITY,
             nthreads=os.cpu_count() or 1,
             quiet=True,
             show_all_warnings=False,
         )
-    )
+    ]
 
 
 def build(setup_arguments: dict[str, Any]) -> None:
@@ -207,8 +212,8 @@ def _fingerprints(modules: tuple[str, ...]) -> dict[str, str]:
     """By all that a module is compiled of: its own text, what others declare, the compilers and what they are told."""
     import Cython
 
-    told = (Cython.__version__, sys.version, _DIRECTIVES, _compile_args(), *map(os.environ.get, ("CC", "LDFLAGS")))
-    common = hashlib.sha256(repr(told).encode())
+    told = (Cython.__version__, sys.version, *map(os.environ.get, ("REGULUS_COMPILE_ARGS", "CC", "LDFLAGS")))
+    common = hashlib.sha256(repr(told).encode() + Path(__file__).read_bytes())
     for path in sorted(SOURCE.rglob("*.pxd")):
         common.update(repr(path.relative_to(SOURCE)).encode() + path.read_bytes())
     found = {}
@@ -254,10 +259,6 @@ def _copy_whole(source: Path, destination: Path) -> None:
 
 def _source_of(name: str) -> Path:
     return SOURCE / f"{name.replace('.', '/')}.py"
-
-
-def _compile_args() -> str:
-    return os.environ.get("REGULUS_COMPILE_ARGS", _COMPILE_ARGS)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@ cimport cython
 
 from regulus.model.message cimport MessageExt, StraightMessage
 from regulus.model.message_properties cimport format as format_properties, parse as parse_properties
-from regulus.record cimport big_endian, layout
+from regulus.record cimport big_endian, layout, part_copy
 
 cdef int _TOPIC_SIZE_V1_MAX
 cdef int _TOPIC_SIZE_MAX
@@ -47,7 +47,7 @@ cdef Py_ssize_t _put_topic(object buffer, unsigned char[::1] cells, Py_ssize_t p
 
 cdef Py_ssize_t _copy(object buffer, unsigned char[::1] cells, Py_ssize_t position, bytes data) except -1
 
-@cython.locals(size=Py_ssize_t, index=Py_ssize_t, source="const unsigned char*")
+@cython.locals(behind=Py_ssize_t)
 cdef Py_ssize_t _copy_part(object buffer, unsigned char[::1] cells, Py_ssize_t position, const unsigned char* data,
                            Py_ssize_t start, Py_ssize_t end) except -1
 

@@ -9,7 +9,7 @@ from regulus.model.message_properties import format as format_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
-from regulus.record import big_endian, layout
+from regulus.record import big_endian, layout, part_copy
 from regulus.record.byte_runs import Buffer, WritableBuffer
 from regulus.record.checksum import crc32
 
@@ -178,14 +178,11 @@ def _copy(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: by
 def _copy_part(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes | bytearray, start: int,
                end: int) -> int:
     """Write data[start:end]; the position behind it."""
-    size = end - start
-    if not _COMPILED:
-        buffer[position:position + size] = data[start:end]
-        return position + size
-    source = data
-    for index in range(size):
-        cells[position + index] = source[start + index]
-    return position + size
+    if _COMPILED:
+        return part_copy.copy_part(cells, position, data, start, end)
+    behind = position + end - start
+    buffer[position:behind] = data[start:end]
+    return behind
 
 
 def _size(message: MessageExt, body_size: int, topic_size: int, properties_size: int) -> int:

@@ -171,6 +171,16 @@ def test_what_is_no_record_is_corrupt(record):
         message_record.decode(record)
 
 
+@pytest.mark.parametrize("message", [known_straight_message(), known_message(properties={"KEYS": "\u00e4"})])
+def test_nothing_is_written_behind_the_end_of_a_buffer(message):
+    """Compiled, bytes are copied without a look at each bound."""
+    size = message_record.encode_into(bytearray(1000), 0, message)
+    whole = memoryview(bytearray(size + 8))
+    with pytest.raises((IndexError, ValueError)):
+        message_record.encode_into(whole[:size - 1], 0, message)
+    assert bytes(whole[size - 1:]) == bytes(9)
+
+
 def test_a_straight_message_becomes_the_same_record():
     same = known_message(properties={"TAGS": "TagA", "KEYS": "k1", "UNIQ_KEY": "C0"})
     message = known_straight_message()
