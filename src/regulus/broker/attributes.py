@@ -54,7 +54,7 @@ TOPIC_ATTRIBUTES = {
 
 GROUP_ATTRIBUTES = {
     "priority.factor": Attribute(True, lambda text: text.isascii() and text.isdigit() and int(text) <= 100, "0 to 100",
-                                 "100", "leave priority.factor away: it is for POP, and consumers pull here"),
+                                 "100", "leave priority.factor out: queues have no priorities here"),
 }
 
 

@@ -84,7 +84,7 @@ class ArchiveReport:
                 f"{self.bytes_written} bytes")
         for count, what in ((self.hidden, "hidden"), (self.rejected, "rejected"),
                             (self.lost_before, "bytes lost before the start"),
-                            (self.swept, "leftovers of a killed run removed")):
+                            (self.swept, "leftovers of earlier runs removed")):
             text += f", {count} {what}" if count else ""
         return text + (f"; the log ends at {self.log_end}: {self.stop_reason}" if self.stop_reason else "")
 

@@ -435,7 +435,7 @@ async def test_a_relay_without_its_table_does_not_start(engine, regulus_server):
 async def test_a_database_that_does_not_answer_at_the_start_is_one_sentence(loop):
     engine = create_engine("postgresql+psycopg://shop:open_sesame@127.0.0.1:1/shop")
     with pytest.raises(DatabaseUnanswered, match=r"postgresql\+psycopg://shop:\*\*\*@127.0.0.1:1/shop does not answer: "
-                                                 r".*; see whether it runs, and whether this is its address$") as told:
+                                                 r".*; check that it runs, and that this is its address$") as told:
         await loop(engine).start()
     assert "sesame" not in str(told.value)
 
