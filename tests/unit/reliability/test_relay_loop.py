@@ -24,7 +24,7 @@ from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.relay_loop import BlockingRelay, Relay
 from regulus.reliability.retry_policy import ResendPolicy
 
-from .conftest import empty
+from .conftest import with_empty_tables
 from .consumed import consumed_bodies, wait_until
 from .shop import count_stubs, make_due, orders, pass_all, place_orders, set_stub, stub
 
@@ -385,7 +385,7 @@ async def test_a_locked_database_is_a_line_and_no_death(tmp_path, regulus_server
     monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 1)
     address = f"sqlite:///{tmp_path / 'shop.sqlite'}"
     impatient = create_engine(f"{address}?timeout=0")
-    with contextmanager(empty)(address) as engine:
+    with contextmanager(with_empty_tables)(create_engine(address)) as engine:
         place_orders(engine, "1")
         async with rounds(engine, regulus_server) as first:
             assert await first.relay_due() == 1
