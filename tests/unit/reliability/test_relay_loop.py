@@ -7,11 +7,13 @@ import signal
 import sqlite3
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import create_engine, insert
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from regulus.client.config import ProducerConfig
 from regulus.client.producer import Producer
 from regulus.errors import DatabaseUnanswered, ReliabilityRefused
 from regulus.model.message import Message
@@ -472,3 +474,27 @@ async def test_new_stubs_without_end_keep_no_other_from_being_sent_again(engine,
         await wait_until(lambda: stub(engine, "again").queue_offset is not None)
         await wait_until(lambda: count_stubs(engine, send_count=1) > 3)
     assert stub(engine, "again").send_count == 2
+
+
+SHOP = ProducerConfig(access_key="relay-of-shop", secret_key="its-secret-key")
+SHOPS_ACCOUNT = """accounts:
+- accessKey: relay-of-shop
+  secretKey: its-secret-key
+  topicPerms:
+  - TBW102=PUB
+  - orders=PUB
+"""
+
+
+async def test_a_relay_signs_what_it_sends(engine, make_guarded_server):
+    server = make_guarded_server(SHOPS_ACCOUNT)
+    place_orders(engine, "1")
+    async with Relay(engine, server.name_server_address, producer_config=SHOP):
+        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+
+
+def test_a_relay_sends_once_for_each_claim_whatever_its_producer_was_told(engine):
+    relay = Relay(engine, "127.0.0.1:1", producer_config=replace(SHOP, retry_without_answer=True))
+    assert relay._producer.config == replace(SHOP, retry_without_answer=False)
+    blocking = BlockingRelay(engine, "127.0.0.1:1", producer_config=SHOP)
+    assert blocking._relay._producer.config == replace(SHOP, retry_without_answer=False)
