@@ -132,5 +132,5 @@ def test_what_a_user_without_process_may_not_see_is_said(server: mariadb.Server,
     auditing = create_engine(f"mysql+pymysql://{mariadb.USER}:{NEVER_USED}@127.0.0.1:{server.port}/shop")
     with auditing.connect() as connection:
         assert settled(connection, tables.stubs).unseen == (
-            "the transactions of others, which the privilege PROCESS shows")
+            "the transactions of others: GRANT PROCESS ON *.* TO this user shows them")
     auditing.dispose()

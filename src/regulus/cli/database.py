@@ -114,7 +114,9 @@ def _engine(address: str, option: str) -> "Engine":
         url, arguments = _typed(make_url(address), option)
         engine = create_engine(url, connect_args=arguments)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
-        raise click.UsageError(f"{option} names a driver that is not installed ({error})") from error
+        raise click.UsageError(f"{option} names a driver that is not installed ({error}); "
+                               "`pip install 'regulus-mq[sql]'` brings postgresql+psycopg:// and mysql+pymysql:// "
+                               "(MySQL and MariaDB)") from error
     except ArgumentError as error:
         raise click.UsageError(f"{option} is no address of a database; write "
                                "postgresql+psycopg://user:password@host/name or sqlite:///shop.sqlite") from error

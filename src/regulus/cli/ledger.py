@@ -84,7 +84,7 @@ def audit_all(connection: "Connection", since: int, until: int | None, kept_days
               json_output: bool) -> None:
     """Whether each commit has its one effect. Fails with 1 when one is lost, doubled, unmade or has no relay.
 
-    It goes no further than no transaction that is open can add to, and says so: the next one begins there.
+    It ends where no open transaction can still add a stub, and says where. Begin the next audit there.
     """
     from regulus.reliability.ledger import audit
 

@@ -99,8 +99,9 @@ def guarded(host: str, guard: str) -> str | None:
     """What an operator is told of a server that looks who asks, by the setting `guard`; None when it does not."""
     if not guard:
         return None
-    link = "" if is_loopback(host) else ", and who is on the way reads what is sent without TLS"
-    return f"requests must be signed by an account ({guard}){link}"
+    link = "" if is_loopback(host) else "; without TLS, anyone on the way can read them"
+    signer = "an account" if guard == "aclEnable" else "a user"
+    return f"requests must be signed by {signer} ({guard}){link}"
 
 
 def open_warning(host: str, guard: str = "") -> str | None:

@@ -266,7 +266,7 @@ class KeptFile:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise KeptFileUnusable(f"the file of kept sends {self._path} cannot be used: {error}; see to its folder, "
+            raise KeptFileUnusable(f"the file of kept sends {self._path} cannot be used: {error}; check its folder, "
                                    "its rights and the room on its disk") from error
 
 

@@ -215,7 +215,7 @@ class KeptSends(SendKeeper):
         try:
             return self._claim.take()
         except OSError as error:
-            raise KeptFileUnusable(f"the claim on {self.path} cannot be taken: {error}; see to its folder and its "
+            raise KeptFileUnusable(f"the claim on {self.path} cannot be taken: {error}; check its folder and its "
                                    "rights") from error
 
     async def _send_waiting(self) -> None:

@@ -15,10 +15,10 @@ class FixedSetting(NamedTuple):
     instead: str
 
 
-_ALONE = "slaves copy a master here by brokerRole alone, and answers of a SYNC_MASTER wait for one of them"
+_ALONE = "master and slaves are set by brokerRole here (docs/replication.md)"
 _V1 = "make the users with createUser and createAcl (docs/access.md)"
 _FILES = "queues and log are ordinary files here; export the store with RocketMQ's own tools first"
-_POP = "consumers pull here"
+_POP = "set the mode of a topic and group with setConsumeMode (docs/pop.md)"
 _LIGHT = "light queues are not served; use a topic for each"
 
 FIXED_BROKER_SETTINGS = {
@@ -72,4 +72,4 @@ def setting_fault(key: str, text: str) -> str | None:
     fixed = FIXED_SETTINGS.get(key)
     if fixed is None or text.strip().lower() == fixed.value.lower():
         return None
-    return f"{key}={text.strip()} is not served: {fixed.instead}, and write {key}={fixed.value}"
+    return f"{key}={text.strip()} is not served: {fixed.instead}; write {key}={fixed.value}"

@@ -14,5 +14,5 @@ def address_fault(path: str | Path) -> str:
     text = str(path)
     if not _SCHEME.match(text):
         return ""
-    return (f"{text!r} is an address, and only folders of this machine are served: write a path, and of a folder that "
-            f"has this name ./{text}")
+    return (f"{text!r} is an address, and only folders of this machine are served: write the path of a folder, or "
+            f"./{text} for a folder of that name")

@@ -99,19 +99,19 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
     archive_files.check_target(archive)
     with ArchiveLock(archive, archive_files.owner_text(f"archive run of {config.broker_name}")):
         swept = archive_files.sweep(archive)
-        with disk_errors(archive):
-            check_shared(tasks, archive_files.staging_of(archive, run))
-        (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
-        identity = archive_files.identity_of(archive) or archive_files.make_identity(archive, run)
-        if gate is not None:
-            gate.begin(identity)
-        job = _Run(tasks, config, run, identity, gate, catalog, step, say)
-        job.report.swept = len(swept)
         try:
+            with disk_errors(archive):
+                check_shared(tasks, archive_files.staging_of(archive, run))
+            (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
+            identity = archive_files.identity_of(archive) or archive_files.make_identity(archive, run)
+            if gate is not None:
+                gate.begin(identity)
+            job = _Run(tasks, config, run, identity, gate, catalog, step, say)
+            job.report.swept = len(swept)
             job.tell_again()
             job.archive()
             step("end")
-        finally:
+        finally:    # also of a run that the gate refused
             archive_files.sweep(archive)
         return job.report
 

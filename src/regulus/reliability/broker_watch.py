@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import Connection, Engine
 
 from regulus.client.admin import Admin
+from regulus.client.config import ClientConfig
 from regulus.client.running_info import BLOCKED_QUEUES
 from regulus.client.started import Started
 from regulus.errors import ClientError, ConfigError, NoRoute
@@ -40,9 +41,12 @@ class BrokerWatch(Started):
 
         async with BrokerWatch(engine, "127.0.0.1:9876", ["billing"]):
             await asyncio.Event().wait()
+
+    `client_config` has the keys and the TLS with which it asks.
     """
 
-    def __init__(self, engine: Engine, name_server: str, groups: Sequence[str], interval_ms: int = 30_000) -> None:
+    def __init__(self, engine: Engine, name_server: str, groups: Sequence[str], interval_ms: int = 30_000,
+                 client_config: ClientConfig | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError."""
         if isinstance(groups, str) or not groups:
             raise ConfigError("groups is empty or one text; give a list of consuming groups")
@@ -50,7 +54,7 @@ class BrokerWatch(Started):
             raise ConfigError(f"interval_ms is {interval_ms}; it must be 1 to 3600000")
         self._engine = read_committed(engine)
         self._interval_ms = interval_ms
-        self._admin = Admin(name_server)
+        self._admin = Admin(name_server, client_config)
         self._groups = [_WatchedGroup(group) for group in groups]
         self._rounds = Rounds("broker watch")
         self._is_away = False

@@ -20,8 +20,8 @@ def shown(engine: Engine) -> str:
 def refusal(engine: Engine, error: DBAPIError, *, is_let_in: bool) -> DatabaseUnanswered | DatabaseRefused:
     """What a database said, in one sentence with the remedy; `is_let_in`: once there was a connection."""
     if is_unanswered(error):
-        return DatabaseUnanswered(f"{shown(engine)} does not answer: {in_one_line(error)}; see whether it runs, and "
-                                  "whether this is its address")
+        return DatabaseUnanswered(f"{shown(engine)} does not answer: {in_one_line(error)}; check that it runs, and "
+                                  "that this is its address")
     remedy = ""
     if getattr(error.orig, "sqlstate", None) in _NOT_PREPARED_HERE:
         remedy = ("; as behind a pooler in transaction mode: add ?prepare_threshold=None to the address, or, in a "
@@ -29,7 +29,7 @@ def refusal(engine: Engine, error: DBAPIError, *, is_let_in: bool) -> DatabaseUn
     elif getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
         remedy = "; try again when the program that writes to it is done"
     elif not is_let_in and engine.dialect.name != "sqlite":
-        remedy = "; see to user, password and name of the database in its address"
+        remedy = "; check the user, the password and the database in its address"
     return DatabaseRefused(f"{shown(engine)} refuses: {in_one_line(error)}{remedy}")
 
 

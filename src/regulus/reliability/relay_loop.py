@@ -10,6 +10,7 @@ PostgreSQL a commit wakes the relay, elsewhere it looks every `poll_interval_ms`
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlalchemy import Engine
@@ -50,17 +51,18 @@ class Relay(Started):
             await asyncio.Event().wait()
 
     The engine is a blocking one, whose calls run in threads. `restarts`: how often one of its two parts died, as when
-    the database was away, and began anew.
+    the database was away, and began anew. `producer_config` has the keys and the TLS with which it sends.
     """
 
     def __init__(self, engine: Engine, name_server: str, group: str = DEFAULT_GROUP,
-                 config: RelayConfig | None = None) -> None:
+                 config: RelayConfig | None = None, producer_config: ProducerConfig | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError."""
         self.config = config or RelayConfig()
         self._engine = engine
         self._stubs = DueStubs(engine, self.config)
         # A claim counts one send: what may be stored is sent again by the next claim, and not by the producer.
-        self._producer = Producer(name_server, group, ProducerConfig(retry_without_answer=False))
+        self._producer = Producer(name_server, group, replace(producer_config or ProducerConfig(),
+                                                              retry_without_answer=False))
         self._first_sends = Rounds("outbox relay")
         self._resends = Rounds("outbox review")
         self._failures_told = float("-inf")
@@ -221,8 +223,8 @@ class BlockingRelay(Blocking):
     """
 
     def __init__(self, engine: Engine, name_server: str, group: str = DEFAULT_GROUP,
-                 config: RelayConfig | None = None) -> None:
-        self._relay = shared_loop.call(lambda: Relay(engine, name_server, group, config))
+                 config: RelayConfig | None = None, producer_config: ProducerConfig | None = None) -> None:
+        self._relay = shared_loop.call(lambda: Relay(engine, name_server, group, config, producer_config))
 
     def start(self) -> None:
         shared_loop.run(self._relay.start())

@@ -77,6 +77,7 @@ def check_keep_ms(keep_ms: int, policy: ResendPolicy) -> None:
     """Raises ConfigError for a time within which copies may still come of what was sent."""
     least_ms = BROKER_KEEPS_MS + RETRIES_MS + policy.age_max_ms
     if keep_ms <= least_ms:
-        raise ConfigError(f"keep_ms is {keep_ms}; it must be more than {least_ms}, or a copy that comes late has its "
-                          "effect again, or looks like one that nobody committed: the broker keeps messages for 72 h, "
-                          "then come their retries and resends")
+        raise ConfigError(f"keep_ms is {keep_ms}; it must be more than {least_ms} "
+                          f"({least_ms / 86_400_000:.1f} days), or a copy that comes late has its effect again, or "
+                          "looks like one that nobody committed: the broker keeps messages for 72 h, then come their "
+                          "retries and resends")

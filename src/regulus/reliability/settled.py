@@ -99,7 +99,7 @@ def _of_mysql(own: Connection, now: int) -> Settled:
     except DBAPIError as error:
         if error.orig is None or error.orig.args[0] != _NO_RIGHT:
             raise
-        return Settled(latest, unseen="the transactions of others, which the privilege PROCESS shows")
+        return Settled(latest, unseen="the transactions of others: GRANT PROCESS ON *.* TO this user shows them")
     since = [began, None if running_s is None else now - (running_s + 1) * 1000]
     return _held_back(latest, min((each for each in since if each is not None), default=None))
 

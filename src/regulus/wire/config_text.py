@@ -161,6 +161,7 @@ def _parse_value(key: str, text: str, current: _Value) -> _Value:
             try:
                 return parse_long(text)
             except ValueError:
-                raise ConfigError(f"{key} has {text[:40]!r}: write a whole number of 64 bits at most") from None
+                raise ConfigError(f"{key} has {text[:40]!r}: write a whole number without a unit, of 64 bits at "
+                                  "most") from None
         case _:
             return text

@@ -83,7 +83,7 @@ def test_a_key_with_the_one_value_that_is_served_is_no_news() -> None:
 
 @pytest.mark.parametrize("key", sorted(FIXED_SETTINGS))
 def test_a_key_that_promises_what_is_not_served_is_refused_with_what_to_do_instead(tmp_path: Path, key: str) -> None:
-    with pytest.raises(ConfigError, match=rf"broker\.conf: {key}=other is not served: .*, and write {key}="):
+    with pytest.raises(ConfigError, match=rf"broker\.conf: {key}=other is not served: .*; write {key}="):
         loaded(tmp_path, "broker.conf", f"{key} = other")
 
 

@@ -182,7 +182,7 @@ def test_a_database_that_does_not_answer_is_told_without_its_password():
     [line] = result.stderr.splitlines()
     assert line.startswith("regulus: postgresql+psycopg://ann:***@127.0.0.1:1/shop does not answer: ")
     assert "Connection refused" in line
-    assert line.endswith("; see whether it runs, and whether this is its address")
+    assert line.endswith("; check that it runs, and that this is its address")
 
 
 @pytest.mark.parametrize("arguments", [
@@ -270,7 +270,7 @@ def test_a_server_that_lets_nobody_in_is_one_line():
     assert result.exit_code == 5
     [line] = result.stderr.splitlines()
     assert line.startswith(f"regulus: {address} refuses: ")
-    assert line.endswith('database "postgres-nosuch" does not exist; see to user, password and name of the database in '
+    assert line.endswith('database "postgres-nosuch" does not exist; check the user, the password and the database in '
                          "its address")
 
 

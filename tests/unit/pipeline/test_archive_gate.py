@@ -122,7 +122,8 @@ def test_a_gate_that_is_on_stays_shut_for_an_archive_that_nobody_named(make_brok
     send(again, 3)
     flushed(again)
     besides = replace(other, beside_the_gate=True)
-    assert run_archive(LocalTasks(), besides, "run", BrokerGate(besides), None, nothing).rows == 6
+    beside = run_archive(LocalTasks(), besides, "run", BrokerGate(besides), None, nothing)
+    assert (beside.rows, beside.swept) == (6, 0), "a run that was refused left something"
     assert state_of(again).archived_physical_offset == report.end
 
 

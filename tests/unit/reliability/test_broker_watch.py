@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import insert
 
+from regulus.client.config import ProducerConfig, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
@@ -287,3 +288,40 @@ async def test_brokers_that_are_away_are_told_once(engine, caplog):
     assert told == [
         "brokers are away (the name server knows none): how far groups are is asked again until one answers"]
     assert open_alarms(engine) == ["BLOCKED_QUEUE billing"]
+
+
+WATCHS_ACCOUNT = """accounts:
+- accessKey: watch-of-shop
+  secretKey: its-secret-key
+  topicPerms:
+  - TBW102=PUB
+  - orders=PUB|SUB
+  - "%DLQ%billing=SUB"
+  groupPerms:
+  - billing=SUB
+"""
+WATCH = PushConsumerConfig(access_key="watch-of-shop", secret_key="its-secret-key",
+                           consume_from_where=FROM_FIRST.consume_from_where)
+
+
+async def test_a_watch_signs_what_it_asks(engine, make_guarded_server, caplog):
+    address = make_guarded_server(WATCHS_ACCOUNT).name_server_address
+    keys = ProducerConfig(access_key=WATCH.access_key, secret_key=WATCH.secret_key)
+    async with Producer(address, "shop", keys) as producer:
+        await producer.send(Message("orders", b"1"))
+    consumed = []
+
+    def consume(messages, context):
+        consumed.extend(messages)
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    consumer = PushConsumer(address, "billing", consume, WATCH)
+    consumer.subscribe("orders")
+    async with consumer:
+        await wait_until(lambda: consumed)
+    watch = BrokerWatch(engine, address, ["billing"], client_config=WATCH)
+    await watch._admin.start()
+    await watch.look()
+    await watch._admin.shutdown()
+    assert 1 in watermarks(engine).values()
+    assert "do not say how" not in caplog.text

@@ -16,7 +16,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8")
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[-1])

@@ -7,11 +7,13 @@ import signal
 import sqlite3
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import create_engine, insert
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from regulus.client.config import ProducerConfig
 from regulus.client.producer import Producer
 from regulus.errors import DatabaseUnanswered, ReliabilityRefused
 from regulus.model.message import Message
@@ -24,7 +26,7 @@ from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.relay_loop import BlockingRelay, Relay
 from regulus.reliability.retry_policy import ResendPolicy
 
-from .conftest import empty
+from .conftest import with_empty_tables
 from .consumed import consumed_bodies, wait_until
 from .shop import count_stubs, make_due, orders, pass_all, place_orders, set_stub, stub
 
@@ -385,7 +387,7 @@ async def test_a_locked_database_is_a_line_and_no_death(tmp_path, regulus_server
     monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 1)
     address = f"sqlite:///{tmp_path / 'shop.sqlite'}"
     impatient = create_engine(f"{address}?timeout=0")
-    with contextmanager(empty)(address) as engine:
+    with contextmanager(with_empty_tables)(create_engine(address)) as engine:
         place_orders(engine, "1")
         async with rounds(engine, regulus_server) as first:
             assert await first.relay_due() == 1
@@ -435,7 +437,7 @@ async def test_a_relay_without_its_table_does_not_start(engine, regulus_server):
 async def test_a_database_that_does_not_answer_at_the_start_is_one_sentence(loop):
     engine = create_engine("postgresql+psycopg://shop:open_sesame@127.0.0.1:1/shop")
     with pytest.raises(DatabaseUnanswered, match=r"postgresql\+psycopg://shop:\*\*\*@127.0.0.1:1/shop does not answer: "
-                                                 r".*; see whether it runs, and whether this is its address$") as told:
+                                                 r".*; check that it runs, and that this is its address$") as told:
         await loop(engine).start()
     assert "sesame" not in str(told.value)
 
@@ -472,3 +474,27 @@ async def test_new_stubs_without_end_keep_no_other_from_being_sent_again(engine,
         await wait_until(lambda: stub(engine, "again").queue_offset is not None)
         await wait_until(lambda: count_stubs(engine, send_count=1) > 3)
     assert stub(engine, "again").send_count == 2
+
+
+SHOP = ProducerConfig(access_key="relay-of-shop", secret_key="its-secret-key")
+SHOPS_ACCOUNT = """accounts:
+- accessKey: relay-of-shop
+  secretKey: its-secret-key
+  topicPerms:
+  - TBW102=PUB
+  - orders=PUB
+"""
+
+
+async def test_a_relay_signs_what_it_sends(engine, make_guarded_server):
+    server = make_guarded_server(SHOPS_ACCOUNT)
+    place_orders(engine, "1")
+    async with Relay(engine, server.name_server_address, producer_config=SHOP):
+        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+
+
+def test_a_relay_sends_once_for_each_claim_whatever_its_producer_was_told(engine):
+    relay = Relay(engine, "127.0.0.1:1", producer_config=replace(SHOP, retry_without_answer=True))
+    assert relay._producer.config == replace(SHOP, retry_without_answer=False)
+    blocking = BlockingRelay(engine, "127.0.0.1:1", producer_config=SHOP)
+    assert blocking._relay._producer.config == replace(SHOP, retry_without_answer=False)

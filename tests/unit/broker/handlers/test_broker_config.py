@@ -66,7 +66,7 @@ def test_what_is_not_served_is_refused_with_what_to_do_instead(rig, key, text):
     response = update(rig, f"traceOn=false\n{key}={text}")
     assert response.code == ResponseCode.SYSTEM_ERROR
     assert response.remark.startswith(f"{key}={text} is not served: ")
-    assert response.remark.endswith(f", and write {key}={FIXED_BROKER_SETTINGS[key].value}")
+    assert response.remark.endswith(f"; write {key}={FIXED_BROKER_SETTINGS[key].value}")
     assert rig.broker.config.trace_on is True
 
 
