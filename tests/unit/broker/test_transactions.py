@@ -306,7 +306,7 @@ def test_who_is_gone_or_lost_the_right_in_a_run_is_not_asked(make_rig, monkeypat
     assert [channel for channel, _, _ in checks(rig)] == [5, 5, 5, 5]
 
 
-def test_producers_that_connect_anew_in_a_run_are_asked_by_the_next_and_no_check_counts_meanwhile(make_rig, monkeypatch):
+def test_producers_that_connect_anew_in_a_run_are_asked_by_the_next_and_no_check_counts(make_rig, monkeypatch):
     """Else a deployment in a long run has all behind it given up, where few checks are made."""
     rig = make_rig(transaction_check_interval=1_000, transaction_check_max=1)
     rig.heartbeat(None, producer_group="PG", channel=1)
