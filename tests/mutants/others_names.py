@@ -27,6 +27,8 @@ _OF_GROUPS = ("tests/unit/broker/handlers/test_subscription_group.py",)
 _OF_HOMES = ("tests/unit/broker/test_homes.py",)
 _OF_LISTED = ("tests/unit/broker/test_listed_needs.py",)
 _OF_STEPS = ("tests/unit/broker/test_steps.py",)
+_LONG = "regulus/broker/long_answers.py"
+_OF_LONG = ("tests/unit/broker/test_long_answers.py",)
 _OF_POWER_CUTS = ("tests/crash/test_archive_power_cut.py::test_a_power_cut_at_any_step_takes_nothing_that_counts",)
 _OF_SETTINGS = ("tests/unit/broker/test_settings_changes.py",)
 
@@ -234,6 +236,20 @@ MUTANTS = (
            new="            )\n", tests=("tests/unit/broker/handlers/test_topic.py",)),
     Mutant(name="a topic made again is gone when a broker was killed between two documents",
            path="regulus/broker/homes.py", old=" or topic in self._topics:", new=":", tests=_OF_HOMES),
+    Mutant(name="one user takes all the room for long answers", path=_LONG,
+           old="            if not self._gives_way(answer):\n", new="            if True:\n", tests=_OF_LONG),
+    Mutant(name="who has as many long answers as another has him give way", path=_LONG,
+           old="        if amount(own) + (1 if by_count else len(answer.request.body)) >= amount(self._users[most]):\n",
+           new="        if False:\n", tests=_OF_LONG),
+    Mutant(name="a deed that is begun gives way", path=_LONG,
+           old="counts and not self._is_begun_deed(each):", new="counts:", tests=_OF_LONG),
+    Mutant(name="long answers that have a line give way to those that have none", path=_LONG,
+           old="counts = (each.line is not None) == is_lined if by_count else bool(each.request.body)",
+           new="counts = True", tests=_OF_LONG),
+    Mutant(name="what came first gives way", path=_LONG, old="for each in reversed(self._under_way):",
+           new="for each in self._under_way:", tests=_OF_LONG),
+    Mutant(name="what is answered keeps its user's share", path=_LONG,
+           old="        _take_off(self._users, answer.peer.user, answer)\n", new="", tests=_OF_LONG),
     Mutant(name="offsets are told when nothing changes any more", path="regulus/broker/handlers/stepped.py",
            old="        for _ in range(len(table.changed) // MEMBERS_A_STEP):\n", new="        while table.changed:\n",
            tests=("tests/unit/broker/handlers/test_offsets_admin.py",)),
