@@ -9,12 +9,14 @@ Requests that undo each other, such as those of one client that comes and goes, 
 is worked at, and the next one begins when that is done. So they count in the order in which they came.
 
 What does not fit beside those under way is refused, and nobody else's step is done for it: RocketMQ's brokers and
-clients know the answer SYSTEM_BUSY and register, or say that they are there, again within 30 s.
+clients know the answer SYSTEM_BUSY and register, or say that they are there, again within 30 s. What came last of the
+user who has the most under way is refused in place of what comes from one who has less: nobody keeps the others out by
+asking much, over however many connections.
 """
 
 from collections import deque
 from collections.abc import Generator, Hashable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from regulus.broker.outcome import HOLD, Notice, Outcome, Reply, refuse
 from regulus.broker.settings_changes import SettingsChanges
@@ -33,6 +35,9 @@ SETTINGS_LINE = "settings"
 """The line of requests that make, change or delete topics and groups: each counts behind those that came before it."""
 SHARE = 2
 """One connection has at most this part of each of them: a half."""
+
+_Key = TypeVar("_Key", int, str)
+
 
 def client_line(peer: Peer) -> Hashable:
     """The line of what a client says of itself over one connection."""
@@ -95,6 +100,7 @@ class LongAnswers:
         self._bodies_size_max = bodies_size_max
         self._load = _Load()
         self._loads: dict[int, _Load] = {}              # by channel, of those that have something under way
+        self._users: dict[str, _Load] = {}              # the same by user
         self._under_way: dict[_LongAnswer, None] = {}
         self._turns: deque[_LongAnswer] = deque()       # those worked at, whose turn is next first
         self._lines: dict[Hashable, deque[_LongAnswer]] = {}
@@ -115,11 +121,13 @@ class LongAnswers:
         So the steps of what is no deed change nothing before the last one.
         """
         answer = _LongAnswer(peer, request, steps, is_deed, line)
-        fault = self._fault(answer)
-        if line not in self._lines and not (fault and is_deed):
+        fault = self._refusal(answer) if is_deed else ""
+        if line not in self._lines and not fault:
             response = _step(answer)
             if response is not None:
                 return Reply(response)
+        if not is_deed:
+            fault = self._refusal(answer)
         if fault:
             return refuse(request, ResponseCode.SYSTEM_BUSY, fault)
         answer.change = self._settings.awaited
@@ -151,15 +159,44 @@ class LongAnswers:
         for answer in [each for each in self._under_way if each.peer.channel == channel and not each.is_deed]:
             self._leave(answer)
 
-    def _fault(self, answer: _LongAnswer) -> str:
-        """Why there is no room for it; empty when there is."""
-        if self._is_full(self._load, answer, 1):
-            return f"{len(self._under_way)} long answers are under way already: ask again when one of them is done"
+    def _refusal(self, answer: _LongAnswer) -> str:
+        """Why there is no room for it; empty when there is, or was made."""
         own = self._loads.get(answer.peer.channel)
         if own is not None and self._is_full(own, answer, SHARE):
             return (f"{own.lined + own.unlined} requests of this connection alone wait for long answers already: ask "
                     "again when one of them is answered")
+        while self._is_full(self._load, answer, 1):
+            if not self._gives_way(answer):
+                return f"{len(self._under_way)} long answers are under way already: ask again when one of them is done"
         return ""
+
+    def _gives_way(self, answer: _LongAnswer) -> bool:
+        """Whether the user who has the most, and more than this one would have, gave up what came last of his. A deed
+        that is begun is done. Looks at all that are under way."""
+        is_lined = answer.line is not None
+        by_count = (self._load.lined >= self._lined_max) if is_lined else (self._load.unlined >= self._count_max)
+
+        def amount(load: _Load) -> int:
+            if not by_count:
+                return load.bodies_size
+            return load.lined if is_lined else load.unlined
+        most = max(self._users, key=lambda user: amount(self._users[user]))
+        own = self._users.get(answer.peer.user, _Load())
+        if amount(own) + (1 if by_count else len(answer.request.body)) >= amount(self._users[most]):
+            return False
+        for each in reversed(self._under_way):
+            counts = (each.line is not None) == is_lined if by_count else bool(each.request.body)
+            if each.peer.user == most and counts and not self._is_begun_deed(each):
+                self._leave(each)
+                if not each.request.is_oneway:
+                    self._notices.append(Notice(each.peer.channel, each.request.response(
+                        ResponseCode.SYSTEM_BUSY, "this user has the most long answers under way, and no more can be: "
+                                                  "ask again when one of them is done")))
+                return True
+        return False
+
+    def _is_begun_deed(self, answer: _LongAnswer) -> bool:
+        return answer.is_deed and (answer.line is None or self._lines[answer.line][0] is answer)
 
     def _is_full(self, load: _Load, answer: _LongAnswer, share: int) -> bool:
         count, count_max = (load.unlined, self._count_max) if answer.line is None else (load.lined, self._lined_max)
@@ -171,6 +208,7 @@ class LongAnswers:
         self._under_way[answer] = None
         self._load.change(answer, 1)
         self._loads.setdefault(answer.peer.channel, _Load()).change(answer, 1)
+        self._users.setdefault(answer.peer.user, _Load()).change(answer, 1)
         if answer.line is None or answer.line not in self._lines:
             self._turns.append(answer)
         if answer.line is not None:
@@ -180,10 +218,8 @@ class LongAnswers:
         """The next one of its line has its turn now."""
         del self._under_way[answer]
         self._load.change(answer, -1)
-        own = self._loads[answer.peer.channel]
-        own.change(answer, -1)
-        if not own.lined + own.unlined:
-            del self._loads[answer.peer.channel]
+        _take_off(self._loads, answer.peer.channel, answer)
+        _take_off(self._users, answer.peer.user, answer)
         if answer.line is None:
             self._turns.remove(answer)
             return
@@ -211,6 +247,13 @@ class LongAnswers:
             self._leave(answer)
             if not answer.request.is_oneway:
                 self._notices.append(Notice(answer.peer.channel, response, answer.change))
+
+
+def _take_off(loads: dict[_Key, _Load], key: _Key, answer: _LongAnswer) -> None:
+    load = loads[key]
+    load.change(answer, -1)
+    if not load.lined + load.unlined:
+        del loads[key]
 
 
 def _step(answer: _LongAnswer) -> RemotingCommand | None:

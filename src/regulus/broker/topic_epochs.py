@@ -21,7 +21,7 @@ DELETED_MAX = 4_096
 class TopicEpochs:
     def __init__(self) -> None:
         self.table: dict[str, int] = {}
-        self._deleted: dict[str, int] = {}      # by name, with a 1: the first to be deleted first
+        self._deleted: dict[str, int] = {}      # by name, numbered as they were deleted: the first one first
         self.changes = 0
         self._last = 0
         self.encoded = EncodedTable(self.table, str)
@@ -44,7 +44,8 @@ class TopicEpochs:
     def note_deleted(self, topic: str) -> None:
         if self.table.pop(topic, None) is not None:
             self.encoded.changed[topic] = None
-        self._deleted[topic] = 1
+        self._deleted.pop(topic, None)
+        self._deleted[topic] = 1 + next(reversed(self._deleted.values()), 0)
         self.encoded_deleted.changed[topic] = None
         if len(self._deleted) > DELETED_MAX:
             first = next(iter(self._deleted))
@@ -78,7 +79,8 @@ def _parse(text: str) -> tuple[dict[str, int], dict[str, int]]:
     value = fastjson.loads(text)
     if not isinstance(value, dict):
         raise HeaderError("the document of the topics' epochs is no JSON object")
-    return _numbers(value.get(_KEY), _KEY), _numbers(value.get(_DELETED_KEY, {}), _DELETED_KEY)
+    deleted = _numbers(value.get(_DELETED_KEY, {}), _DELETED_KEY)
+    return _numbers(value.get(_KEY), _KEY), dict(sorted(deleted.items(), key=lambda item: item[1]))
 
 
 def _numbers(table: object, key: str) -> dict[str, int]:

@@ -14,7 +14,8 @@ its own, and its producer may still end it. A check counts also when no producer
 A question shows the half message, and its answer ends it. So only a client is asked that may do both, whoever it says
 it is: the name of a producer group is nobody's. Once a run, before the first question for a group and a topic, all of
 the group are looked at for those who may be asked, a part in each step, in which the half stays where it is and no
-check counts: however many strangers give the group's name, it is as if they were not there.
+check counts: however many strangers give the group's name, it is as if they were not there. Where all who were found
+have gone since and others are there, who may be the same ones on new connections, no check counts until the next run.
 
 Producers are not asked faster than they answer, for a question that is dropped counts as well: with ASKED_MAX of them
 unanswered the run waits, and when no answer comes it passes the others of that group by, without a check, until the
@@ -102,11 +103,12 @@ class _Step(Enum):
 class _Askable:
     """Who of a producer group may be asked for transactions of one topic, in one run."""
 
-    __slots__ = ("channels", "unseen")
+    __slots__ = ("channels", "has_found", "unseen")
 
     def __init__(self, count: int) -> None:
         self.unseen = count                 # of the group, as it was at the beginning
         self.channels: deque[int] = deque()     # whose turn is next first
+        self.has_found = False              # anybody, who may have gone since
 
 
 class Transactions:
@@ -310,8 +312,10 @@ class Transactions:
         topic = half.properties.get(names.REAL_TOPIC, "")
         if not self._has_looked(group, topic):
             return _Step.AGAIN
-        step, copy = self._put_again(half, checks + 1, now_ms)
         producer = self._next_producer(group, topic)
+        if producer is None and self._has_others(group, topic):
+            return self._put_again(half, checks, now_ms)[0]
+        step, copy = self._put_again(half, checks + 1, now_ms)
         if copy is not None and producer is not None:
             self._asked.setdefault(group, set()).add(self._first_offset(half))
             self._askers.setdefault(group, set()).add(producer.channel)
@@ -332,6 +336,7 @@ class Transactions:
         looked = self._clients.next_producers(group, min(askable.unseen, PRODUCERS_LOOKED_MAX))
         askable.unseen -= len(looked)
         askable.channels += [client.channel for client in looked if self._may_end(client, topic)]
+        askable.has_found = bool(askable.channels)
         if not looked or len(askable.channels) >= PRODUCERS_KNOWN_MAX:
             askable.unseen = 0
         return not askable.unseen
@@ -347,6 +352,11 @@ class Transactions:
                 return client
             channels.popleft()
         return None
+
+    def _has_others(self, group: str, topic: str) -> bool:
+        """Whether the group has others than those that were found in this run, who have all gone."""
+        askable = self._askable.get((group, topic))
+        return askable is not None and askable.has_found and self._clients.producer_count(group) > 0
 
     def _give_up(self, half: MessageExt, now_ms: int) -> _Step:
         appended = self._storing.append(placement.given_up(half), now_ms)

@@ -97,13 +97,14 @@ class Client:
 
 
 class _Share:
-    """What one user has of this place: his clients, those heard of longest ago first, and the topics that they send
-    to."""
+    """What one user has of this place: his clients, and those of them that send, each heard of longest ago first; and
+    the topics that they send to."""
 
-    __slots__ = ("clients", "senders")
+    __slots__ = ("clients", "producers", "senders")
 
     def __init__(self) -> None:
         self.clients: OrderedDict[ClientKey, None] = OrderedDict()
+        self.producers: OrderedDict[ClientKey, None] = OrderedDict()
         self.senders = 0
 
 
@@ -128,12 +129,16 @@ class Clients:
         """The client, known from now on if it was not. Raises CallRefused when no more can be known."""
         client = self._clients.pop(caller.key, None)
         if client is None:
-            if len(self._clients) >= CLIENTS_MAX and not self._gives_way(caller.user, lambda each: len(each.clients)):
+            if len(self._clients) >= CLIENTS_MAX and not self._gives_way(
+                    caller.user, lambda each: len(each.clients), lambda each: each.clients):
                 raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
             client = Client(caller.user)
             self._shares.setdefault(caller.user, _Share()).clients[caller.key] = None
         else:
-            self._shares[client.user].clients.move_to_end(caller.key)
+            share = self._shares[client.user]
+            share.clients.move_to_end(caller.key)
+            if client.topics:
+                share.producers.move_to_end(caller.key)
         self._clients[caller.key] = client       # in the order in which they were heard of
         client.heard_ms, client.host = self._steady_ms(), caller.host
         return client
@@ -151,11 +156,14 @@ class Clients:
             return
         if len(client.topics) >= TOPICS_OF_CLIENT_MAX:
             raise CallRefused(Code.BAD_REQUEST, f"the client sends to {TOPICS_OF_CLIENT_MAX} topics already")
-        if self._senders >= SENDERS_MAX and not self._gives_way(caller.user, lambda each: each.senders):
+        if self._senders >= SENDERS_MAX and not self._gives_way(
+                caller.user, lambda each: each.senders, lambda each: each.producers):
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"clients send to {SENDERS_MAX} topics in all, and to no more "
                                                       "that can be known")
         self._senders += 1
-        self._shares[client.user].senders += 1
+        share = self._shares[client.user]
+        share.senders += 1
+        share.producers[caller.key] = None
         client.client_type = client.client_type or ClientType.PRODUCER
         client.topics[topic] = None
         self._producers.setdefault(topic, OrderedDict())[caller.key] = None
@@ -193,6 +201,7 @@ class Clients:
         share = self._shares[client.user]
         share.senders -= len(client.topics)
         del share.clients[key]
+        share.producers.pop(key, None)
         if not share.clients:
             del self._shares[client.user]
         for topic in client.topics:
@@ -202,22 +211,21 @@ class Clients:
                 del self._producers[topic]
         return True
 
-    def _gives_way(self, user: str, count: Callable[[_Share], int]) -> bool:
+    def _gives_way(self, user: str, count: Callable[[_Share], int],
+                   counted: Callable[[_Share], "OrderedDict[ClientKey, None]"]) -> bool:
         """Whether there is room for one more of this user: from him who has the most, goes who was heard of longest
-        ago. Looks at all users, of whom there are as many as accounts."""
+        ago of those that count. Looks at all users, of whom there are as many as accounts."""
         most = max(self._shares, key=lambda each: count(self._shares[each]))
         own = self._shares.get(user)
-        before = count(self._shares[most])
-        if (0 if own is None else count(own)) + 1 >= before:
+        if (0 if own is None else count(own)) + 1 >= count(self._shares[most]):
             return False
-        while most in self._shares and count(self._shares[most]) == before:
-            key = next(iter(self._shares[most].clients))
-            stream = self._clients[key].stream
-            self.forget(key)
-            self.happenings.note(GAVE_WAY, f"{key[1]} of {most or 'nobody'}")
-            if stream is not None:
-                stream.refuse(CallRefused(Code.TOO_MANY_REQUESTS, "no more clients can be known here, and this user "
-                                                                  "has the most of them"))
+        key = next(iter(counted(self._shares[most])))
+        stream = self._clients[key].stream
+        self.forget(key)
+        self.happenings.note(GAVE_WAY, f"{key[1]} of {most or 'nobody'}")
+        if stream is not None:
+            stream.refuse(CallRefused(Code.TOO_MANY_REQUESTS, "no more clients can be known here, and this user has "
+                                                              "the most of them"))
         return True
 
     def expired(self) -> list[ClientKey]:

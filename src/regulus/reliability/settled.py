@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, select, text
 from sqlalchemy.exc import DBAPIError
 
 from regulus.reliability.database_errors import in_one_line
-from regulus.reliability.tables import MYSQL, now_ms
+from regulus.reliability.tables import MYSQL, commits_each_statement, now_ms
 
 
 class Settled(NamedTuple):
@@ -58,10 +58,12 @@ _WRITERS_OF_POSTGRESQL = text("""
 def _of_postgresql(connection: Connection, table: Table, now: int) -> Settled:
     writers = connection.execute(_WRITERS_OF_POSTGRESQL, {"name": table.name}).one()
     own = connection.execute(_KEEPS_TO_ITS_FIRST_LOOK).one()
-    if own.keeps and own.has_written:
+    # Where each statement is a transaction, each looks anew.
+    keeps = own.keeps and not commits_each_statement(connection.dialect, connection.connection.dbapi_connection)
+    if keeps and own.has_written:
         return Settled(now, unseen="what others committed since this transaction looked first, which wrote something "
                                    "and cannot begin anew")
-    if own.keeps:   # at the same level
+    if keeps:       # at the same level
         connection.exec_driver_sql("ROLLBACK AND CHAIN")
     return _held_back(now, writers.since, _unknown_writers(writers.unknown, table) if writers.unknown else "")
 

@@ -3,6 +3,7 @@
 import pytest
 
 from regulus.broker.homes import Homes
+from regulus.broker.state import TOPIC_EPOCHS_DOCUMENT
 from regulus.broker.storing import GONE
 from regulus.model.message import MessageExt
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -44,6 +45,21 @@ def test_a_topic_is_there_until_it_is_deleted_and_when_it_is_made_again(rig, hom
 def test_one_that_nobody_knows_was_not_deleted(homes):
     """Its document was lost, or has not reached a slave that is master now."""
     assert homes.is_there("unknown", 0)
+
+
+def test_a_topic_that_is_there_is_not_gone_whatever_the_other_document_says(make_rig):
+    """A broker that was killed between the two saves a topic that was made again, and that its name was deleted."""
+    before = make_rig()
+    before.broker.topics.put(TopicConfig(topic_name="T"), 0)
+    before.broker.topics.delete("T", 0)
+    epochs = before.broker.documents()[TOPIC_EPOCHS_DOCUMENT]
+    before.broker.topics.put(TopicConfig(topic_name="T"), 0)
+    after = make_rig()
+    after.broker.load_documents({**before.broker.documents(), TOPIC_EPOCHS_DOCUMENT: epochs})
+    assert "T" in after.broker.topics
+    after.send("T", properties={"UNIQ_KEY": "K1", "DELAY": "1"})
+    after.run(5_000)
+    assert [message.message_id for message in after.stored("T")] == ["K1"]
 
 
 def test_the_retry_topic_of_a_group_that_is_there_is_made_anew(rig, homes):

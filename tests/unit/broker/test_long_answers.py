@@ -35,10 +35,10 @@ class Asked:
         return request.response(0, "done")
 
     def begin(self, number: int, count: int, error: Exception | None = None, oneway: bool = False,
-              line: str | None = None, body: bytes = b"", is_deed: bool = False, channel: int = 0):
+              line: str | None = None, body: bytes = b"", is_deed: bool = False, channel: int = 0, user: str = ""):
         request = RemotingCommand.request(20, body=body, opaque=number, oneway=oneway)
-        return self.long.begin(request, Peer(channel or number, b"", b""), self.steps(request, count, error), line=line,
-                               is_deed=is_deed)
+        return self.long.begin(request, Peer(channel or number, b"", b"", user=user),
+                               self.steps(request, count, error), line=line, is_deed=is_deed)
 
     def run(self) -> list[int]:
         """To the end; those that are answered, in their order."""
@@ -269,3 +269,73 @@ def test_the_next_of_a_line_has_its_turn_when_the_first_is_given_up():
     assert asked.run() == [2, 3, 1]
     assert len(asked.long) == 0
     assert isinstance(asked.begin(4, 1, line="a"), Reply)
+
+
+# --- users who ask much ----------------------------------------------------------------------------------------------
+
+
+def refused(asked: Asked) -> list[int]:
+    return [notice.command.opaque for notice in asked.notices if notice.command.code == ResponseCode.SYSTEM_BUSY]
+
+
+@pytest.mark.parametrize("line", [None, "its own"])
+def test_who_has_the_most_gives_way_to_who_has_less(line):
+    """Over many connections of his; what came last of him goes first."""
+    asked = Asked(count_max=4, lined_max=4)
+    for number in range(1, 5):
+        assert asked.begin(number, 3, line=line and f"{line} {number}", user="mallory") is HOLD
+    assert asked.begin(5, 3, line=line and f"{line} 5", user="alice") is HOLD
+    assert refused(asked) == [4]
+    assert asked.begin(6, 3, line=line and f"{line} 6", user="mallory").answer.code == ResponseCode.SYSTEM_BUSY
+    assert asked.begin(7, 3, line=line and f"{line} 7", user="alice") is HOLD
+    assert asked.begin(8, 3, line=line and f"{line} 8", user="alice").answer.code == ResponseCode.SYSTEM_BUSY
+    assert sorted(asked.run()) == [1, 2, 3, 4, 5, 7]
+    assert refused(asked) == [4, 3]
+
+
+def test_long_bodies_give_way_as_many_as_are_needed():
+    asked = Asked(bodies_size_max=100)
+    for number in range(1, 10):
+        asked.begin(number, 2, line=f"{number}", body=b"0123456789", user="mallory")
+    assert asked.begin(20, 2, line="alice", body=b"x" * 35, user="alice") is HOLD
+    assert refused(asked) == [9, 8, 7]
+    assert asked.long.bodies_size == 95
+
+
+def test_a_deed_that_is_begun_does_not_give_way_and_one_that_waits_does():
+    asked = Asked(lined_max=4)
+    for number in (1, 2):
+        assert asked.begin(number, 3, line="settings", is_deed=True, user="mallory") is HOLD
+    for number in (3, 4):
+        assert asked.begin(number, 3, line=f"{number}", is_deed=True, user="mallory") is HOLD
+    assert asked.begin(5, 3, line="settings", is_deed=True, user="alice") is HOLD
+    assert refused(asked) == [2]
+    assert asked.begin(6, 3, line="settings", is_deed=True, user="alice").answer.code == ResponseCode.SYSTEM_BUSY
+    assert sorted(asked.run()) == [1, 2, 3, 4, 5]
+
+
+def test_what_is_answered_at_once_takes_nobodys_place():
+    asked = Asked(count_max=2)
+    for number in (1, 2):
+        asked.begin(number, 3, user="mallory")
+    assert asked.begin(3, 1, user="alice").answer.remark == "done"
+    assert refused(asked) == []
+
+
+def test_who_wants_no_answer_hears_none_when_he_gives_way():
+    asked = Asked(count_max=3)
+    for number in (1, 2, 3):
+        asked.begin(number, 3, user="mallory", oneway=True)
+    assert asked.begin(4, 3, user="alice") is HOLD
+    assert not asked.notices
+    assert len(asked.long) == 3
+
+
+def test_who_has_no_line_gives_way_to_none_that_has_one():
+    """They are counted apart."""
+    asked = Asked(count_max=4, lined_max=3)
+    for number in (1, 2, 3):
+        asked.begin(number, 3, line=f"{number}", user="mallory")
+    asked.begin(4, 3, user="mallory")
+    assert asked.begin(5, 3, line="5", user="alice") is HOLD
+    assert refused(asked) == [3]

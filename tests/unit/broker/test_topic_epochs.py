@@ -87,3 +87,18 @@ def test_of_very_many_deleted_topics_the_first_is_unknown(monkeypatch: pytest.Mo
         epochs.note_deleted(topic)
     assert [epochs.is_deleted(topic) for topic in ("a", "b", "c")] == [False, True, True]
     assert '"a"' not in encoded_table.text(epochs.document())
+
+
+def test_which_one_was_deleted_first_outlives_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document has its names in their own order."""
+    monkeypatch.setattr("regulus.broker.topic_epochs.DELETED_MAX", 3)
+    epochs, later = TopicEpochs(), TopicEpochs()
+    for topic in ("c", "b", "a", "c"):
+        epochs.note_deleted(topic)
+    later.load(encoded_table.text(epochs.document()))
+    epochs.note_deleted("d")
+    assert [epochs.is_deleted(topic) for topic in ("a", "b", "c", "d")] == [True, False, True, True]
+    later.note_deleted("d")
+    assert [later.is_deleted(topic) for topic in ("a", "b", "c", "d")] == [True, False, True, True]
+    later.note_deleted("e")
+    assert [later.is_deleted(topic) for topic in ("a", "c", "d", "e")] == [False, True, True, True]

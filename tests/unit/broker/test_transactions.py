@@ -306,6 +306,38 @@ def test_who_is_gone_or_lost_the_right_in_a_run_is_not_asked(make_rig, monkeypat
     assert [channel for channel, _, _ in checks(rig)] == [5, 5, 5, 5]
 
 
+def test_producers_that_connect_anew_in_a_run_are_asked_by_the_next_and_no_check_counts(make_rig, monkeypatch):
+    """Else a deployment in a long run has all behind it given up, where few checks are made."""
+    rig = make_rig(transaction_check_interval=1_000, transaction_check_max=1)
+    rig.heartbeat(None, producer_group="PG", channel=1)
+    monkeypatch.setattr(transactions, "JUDGED_PER_TICK_MAX", 1)
+    for number in range(3):
+        send_half(rig, f"U{number}")
+    rig.now_ms += 7_000
+    rig.broker.tick(rig.tell_time())
+    rig.broker.channel_closed(1, rig.now_ms)
+    rig.heartbeat(None, producer_group="PG", channel=2)
+    rig.run(500)
+    assert [(channel, message.message_id) for channel, _, message in checks(rig)] == [(1, "U0")]
+    assert [half.properties["TRANSACTION_CHECK_TIMES"] for half in rig.stored(HALF)[3:]] == ["1", "0", "0"]
+    rig.run(1_000)
+    assert [(channel, message.message_id) for channel, _, message in checks(rig)] == [(2, "U1"), (2, "U2")]
+    assert [half.message_id for half in rig.stored(GIVEN_UP)] == ["U0"]
+
+
+def test_where_all_have_gone_in_a_run_the_checks_count_as_where_nobody_was(make_rig, monkeypatch):
+    rig = make_rig(transaction_check_interval=1_000)
+    rig.heartbeat(None, producer_group="PG", channel=1)
+    monkeypatch.setattr(transactions, "JUDGED_PER_TICK_MAX", 1)
+    for number in range(2):
+        send_half(rig, f"U{number}")
+    rig.now_ms += 7_000
+    rig.broker.tick(rig.tell_time())
+    rig.broker.channel_closed(1, rig.now_ms)
+    rig.run(500)
+    assert [half.properties["TRANSACTION_CHECK_TIMES"] for half in rig.stored(HALF)[2:]] == ["1", "1"]
+
+
 def test_of_very_many_producers_others_have_their_turn_in_the_next_run(make_rig, monkeypatch):
     monkeypatch.setattr(transactions, "PRODUCERS_LOOKED_MAX", 2)
     monkeypatch.setattr(transactions, "PRODUCERS_KNOWN_MAX", 2)

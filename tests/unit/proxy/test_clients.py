@@ -173,8 +173,14 @@ async def test_the_user_with_the_most_topics_gives_way_to_one_with_fewer(monkeyp
     for topic in ("t", "u"):
         clients.sends_to(called("m1", "mallory"), topic)
         clients.sends_to(called("m2", "mallory"), topic)
+    clients.heard(called("m1", "mallory"))
+    clients.forget(("mallory", "m2"))
+    for topic in ("t", "u"):
+        clients.sends_to(called("m3", "mallory"), topic)
+    clients.heard(called("m1", "mallory"))
     clients.sends_to(called("a", "alice"), "t")
-    assert [clients.knows(("mallory", f"m{number}")) for number in range(3)] == [False, False, True]
+    # Who sends to nothing stays, and so does who was heard of last.
+    assert [clients.knows(("mallory", f"m{number}")) for number in (0, 1, 3)] == [True, True, False]
     clients.sends_to(called("a", "alice"), "u")
     with pytest.raises(CallRefused, match="4 topics in all"):
         clients.sends_to(called("a", "alice"), "v")

@@ -184,6 +184,22 @@ def test_an_audit_does_with_one_connection(engine):
         assert (found.committed, found.unseen) == (1, [])
 
 
+def test_an_audit_by_a_connection_that_commits_each_statement_keeps_to_no_look(engine):
+    """Whatever the database's level is, and whoever takes the connection from the engine so."""
+    if engine.dialect.name != "postgresql":
+        pytest.skip("MariaDB's looks begin nothing that is kept to, and SQLite has one level")
+    place_orders(engine, "1")
+    settle(engine)
+    keeping = create_engine(engine.url, connect_args={"options": "-c default_transaction_isolation=serializable"})
+    try:
+        with keeping.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "serializable"
+            found = ledger.audit(connection, 0, 1 << 60)
+    finally:
+        keeping.dispose()
+    assert (found.committed, found.unseen) == (1, [])
+
+
 def test_a_transaction_that_wrote_is_not_ended_by_an_audit_and_told_what_it_cannot_see(engine):
     if engine.dialect.name != "postgresql":
         pytest.skip("MariaDB's looks begin nothing that is kept to, and SQLite has one writer")

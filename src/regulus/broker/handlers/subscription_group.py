@@ -10,12 +10,12 @@ from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_listed, named_body
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
-from regulus.broker.handlers.topic import delete_topic
+from regulus.broker.handlers.topic import delete_topic, is_retry_of_others
 from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.model.topics import RETRY_PREFIX, SubscriptionGroupConfig, name_fault
+from regulus.model.topics import SubscriptionGroupConfig, name_fault
 from regulus.wire.bodies import (
     GroupForbidden,
     SubscriptionGroupList,
@@ -65,7 +65,7 @@ def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, b
         broker.forget_group(group, now_ms)
     for retry in retries:
         yield           # what goes from the disk takes its time
-        if group not in broker.subscription_groups:
+        if group not in broker.subscription_groups and not is_retry_of_others(broker, retry, group):
             delete_topic(broker, retry, now_ms)
     broker.statistics.drop_pairs_of_group(group)
     broker.settings.use_all()
@@ -73,11 +73,8 @@ def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, b
 
 
 def _retry_topics(group: str, broker: BrokerState) -> list[str]:
-    """Where the messages wait that the group popped in vain; without those that may be another group's."""
-    offsets = broker.consumer_offsets
-    return [topic for topic in offsets.topics_of(group) if is_popped_retry_topic(topic, group)
-            and offsets.groups_of(topic) == [group]
-            and topic.removeprefix(RETRY_PREFIX) not in broker.subscription_groups]
+    """Where the messages wait that the group popped in vain."""
+    return [topic for topic in broker.consumer_offsets.topics_of(group) if is_popped_retry_topic(topic, group)]
 
 
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,

@@ -14,7 +14,7 @@ from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.model.topics import QUEUE_NUMS_MAX, SYSTEM_TOPICS, TopicConfig, name_fault
+from regulus.model.topics import QUEUE_NUMS_MAX, RETRY_PREFIX, SYSTEM_TOPICS, TopicConfig, name_fault
 from regulus.wire import receipt_handle
 from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
 from regulus.wire.codes import ResponseCode
@@ -106,7 +106,7 @@ def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: 
         for retry in (receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group)):
             if retry in broker.topics or broker.store.queue_ids(retry):
                 yield       # what goes from the disk takes its time
-                if topic not in broker.topics:
+                if topic not in broker.topics and not is_retry_of_others(broker, retry, group):
                     delete_topic(broker, retry, now_ms)
         if number % MEMBERS_A_STEP == 0:
             yield
@@ -148,6 +148,13 @@ def _cleaned(request: RemotingCommand, broker: BrokerState) -> Steps:
         if topic not in broker.topics:
             broker.store.delete_topic(topic)
     return request.response(ResponseCode.SUCCESS)
+
+
+def is_retry_of_others(broker: BrokerState, retry: str, group: str) -> bool:
+    """Whether the topic where the group's pops are tried again may be somebody else's: `%RETRY%a_b_c` is of group a and
+    topic b_c, of group a_b and topic c, and of the push group a_b_c."""
+    return (retry.removeprefix(RETRY_PREFIX) in broker.subscription_groups
+            or any(other != group for other in broker.consumer_offsets.groups_of(retry)))
 
 
 def delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from regulus.broker.outcome import HOLD, Hold
+from regulus.model.message import MessageExt
 from regulus.model.topics import TopicConfig
 from regulus.wire.bodies import CreateTopicListRequestBody, KVTable
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -161,11 +162,35 @@ def test_what_was_popped_again_of_a_topic_goes_with_it(rig, retry):
     rig.send("TopicA")
     rig.broker.consumer_offsets.commit("G", "TopicA", 0, 1)
     rig.broker.topics.create_if_absent(retry, 1, 0)
-    rig.send(retry)
+    rig.broker.storing.append(MessageExt(retry, b"popped", {}), rig.now_ms)
     assert rig.handle(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}) is HOLD
     assert rig.late_answer().code == ResponseCode.SUCCESS
     assert retry not in rig.broker.topics
     assert rig.store.queue_ids(retry) == []
+
+
+def test_a_topic_leaves_the_retry_topic_of_a_group_that_has_the_name(rig):
+    """Of a group that pushes, and does not even consume the topic."""
+    rig.heartbeat("G_TopicA", "TopicB")
+    rig.send("TopicA")
+    rig.send("TopicB")
+    rig.broker.consumer_offsets.commit("G", "TopicA", 0, 1)
+    assert rig.send_back(rig.stored("TopicB")[0].physical_offset, group="G_TopicA", delay_level=1,
+                         origin_topic="TopicB").code == ResponseCode.SUCCESS
+    rig.run(5_000)
+    assert rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}).code == ResponseCode.SUCCESS
+    assert len(rig.stored("%RETRY%G_TopicA")) == 1
+
+
+def test_a_topic_leaves_a_retry_topic_where_another_group_reads(rig):
+    """`%RETRY%G_A_B` is of group G and topic A_B, and of group G_A and topic B."""
+    rig.send("B")
+    rig.broker.consumer_offsets.commit("G_A", "B", 0, 1)
+    rig.broker.topics.create_if_absent("%RETRY%G_A_B", 1, 0)
+    rig.broker.storing.append(MessageExt("%RETRY%G_A_B", b"popped", {}), rig.now_ms)
+    rig.broker.consumer_offsets.commit("G", "%RETRY%G_A_B", 0, 0)
+    assert rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "B"}).code == ResponseCode.SUCCESS
+    assert len(rig.stored("%RETRY%G_A_B")) == 1
 
 
 def test_a_topic_that_is_made_anew_between_the_steps_keeps_all_that_is_its_own(rig):
