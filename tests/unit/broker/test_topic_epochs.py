@@ -87,3 +87,28 @@ def test_of_very_many_deleted_topics_the_first_is_unknown(monkeypatch: pytest.Mo
         epochs.note_deleted(topic)
     assert [epochs.is_deleted(topic) for topic in ("a", "b", "c")] == [False, True, True]
     assert '"a"' not in encoded_table.text(epochs.document())
+
+
+def test_a_document_that_was_made_before_follows_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that is there again must not be a deleted one for the next start: what waits for it would be lost."""
+    monkeypatch.setattr("regulus.broker.topic_epochs.DELETED_MAX", 2)
+    epochs = TopicEpochs()
+
+    def saved() -> str:
+        text = encoded_table.text(epochs.document())
+        later = TopicEpochs()
+        later.load(text)
+        for topic in ("a", "b", "c"):
+            assert (later.of(topic), later.is_deleted(topic)) == (epochs.of(topic), epochs.is_deleted(topic))
+        return text
+
+    epochs.note_created("a", 1000)
+    saved()
+    epochs.note_deleted("a")
+    saved()
+    epochs.note_created("a", 2000)
+    saved()
+    for topic in ("a", "b", "c"):
+        epochs.note_deleted(topic)
+        text = saved()
+    assert '"a"' not in text
