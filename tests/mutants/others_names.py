@@ -292,4 +292,7 @@ MUTANTS = (
     Mutant(name="of several messages of a call one alone needs its topic", path="regulus/proxy/access.py",
            old="for message in request.messages})", new="for message in request.messages[:1]})",
            tests=("tests/unit/proxy/test_access.py",)),
+    Mutant(name="an archive gets what a power cut may take", path=_LOG_STATE,
+           old="first, end = store.commit_log_min_offset(), store.flushed_offset",
+           new="first, end = store.commit_log_min_offset(), store.commit_log_max_offset()", tests=_OF_LOG_STATE),
 )

@@ -186,6 +186,35 @@ def test_what_the_store_does_not_take_now_is_given_back_later():
     assert message.reconsume_times == 0
 
 
+def test_what_is_given_back_waits_until_its_retry_topic_is_saved():
+    """A kill would leave it in a topic that nobody knows, and its receipt would be over."""
+    rig = Rig()
+    rig.send("a")
+    rig.broker.settings.is_kept = True
+    ((_, handle),) = rig.pop()
+    assert give_back(rig, handle) == 0
+    rig.run_to(NOW + 1_000)
+    assert "%RETRY%G_T" in rig.broker.topics
+    assert rig.shown("%RETRY%G_T") == []
+    rig.broker.settings_saved(rig.broker.settings.count)
+    rig.run_to(NOW + 2_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+
+
+def test_of_very_much_that_is_given_back_a_tick_does_a_part(monkeypatch):
+    monkeypatch.setattr("regulus.broker.pop_revival.REVIVED_PER_TICK_MAX", 2)
+    rig = Rig()
+    rig.send("a", "b", "c", "d", "e")
+    for _, handle in rig.pop():
+        assert give_back(rig, handle) == 0
+    counts = []
+    for _ in range(3):
+        assert (rig.broker.tick(rig.now_ms) == 0) is (len(counts) < 2)
+        rig.settle()
+        counts.append(len(rig.shown("%RETRY%G_T")))
+    assert counts == [2, 4, 5]
+
+
 def test_what_waits_to_be_given_back_is_bounded(monkeypatch):
     monkeypatch.setattr("regulus.broker.pop_revival.GIVEN_BACK_MAX", 1)
     rig = Rig()

@@ -584,6 +584,33 @@ async def test_more_calls_than_may_be_under_way_are_told_to_wait(brokers: Script
         await front.stop()
 
 
+async def test_calls_with_one_answer_are_bounded_and_each_gives_its_place_back(brokers: ScriptedBrokers) -> None:
+    front = ProxyServer(ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1", calls_max=1), brokers,
+                        TransportConfig())
+    await front.start()
+    caller = Caller(front.port)
+
+    async def heart_beat() -> int:
+        return int((await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1))).status.code)
+
+    try:
+        brokers.silent.add(RequestCode.SEND_MESSAGE_V2)
+        sending = asyncio.ensure_future(caller.call("SendMessage", messages.SendMessageRequest(messages=[message()])))
+        async with asyncio.timeout(20):
+            while not brokers.asked_for(RequestCode.SEND_MESSAGE_V2):
+                await asyncio.sleep(0.01)
+            assert await heart_beat() == 42900
+            sending.cancel()        # as its client does that waits no more
+            while await heart_beat() != 20000:
+                await asyncio.sleep(0.01)
+        for _ in range(2):      # what is refused has had a place, too
+            assert (await caller.call("SendMessage", messages.SendMessageRequest())).status.code != 20000
+            assert await heart_beat() == 20000
+    finally:
+        await caller.channel.close()
+        await front.stop()
+
+
 async def test_requests_under_way_have_a_size_in_all(brokers: ScriptedBrokers) -> None:
     config = ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1", calls_size_max=10_000)
     front = ProxyServer(config, brokers, TransportConfig())
