@@ -301,4 +301,7 @@ MUTANTS = (
            old="                self._under_way -= 1\n", new="                pass\n", tests=_OF_SERVICE),
     Mutant(name="any number of calls is under way", path="regulus/proxy/service.py",
            old="        if self._under_way > self._config.calls_max:", new="        if False:", tests=_OF_SERVICE),
+    Mutant(name="what was to be delivered when a receive is cut short waits for its time",
+           path="regulus/proxy/receive_call.py", old="[each.handle for each in (*kept, *left)]",
+           new="[each.handle for each in left]", tests=_OF_RECEIVE),
 )

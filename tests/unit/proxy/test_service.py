@@ -50,14 +50,15 @@ def stored_at(command: RemotingCommand) -> RemotingCommand:
     return command.response(0, ext=ext)
 
 
-def popped(*bodies: bytes, reconsume_times: int = 0, tag: str = "") -> Any:
-    """The broker's answer to a pop of queue 0 from offset 0."""
+def popped(*bodies: bytes, reconsume_times: int = 0, tag: str = "", tags: tuple[str, ...] = ()) -> Any:
+    """The broker's answer to a pop of queue 0 from offset 0. All have one tag, or each that of its place in `tags`."""
     def answer(command: RemotingCommand) -> RemotingCommand:
         if not bodies:
             return command.response(ResponseCode.POLLING_TIMEOUT)
         records = b""
         for offset, body in enumerate(bodies):
-            properties = {message_properties.UNIQUE_KEY: f"01{offset:02}"} | ({"TAGS": tag} if tag else {})
+            own_tag = tags[offset] if tags else tag
+            properties = {message_properties.UNIQUE_KEY: f"01{offset:02}"} | ({"TAGS": own_tag} if own_tag else {})
             records += message_record.encode(MessageExt(
                 "normal", body, properties, queue_offset=offset, physical_offset=100 * offset, born_host=HOST,
                 store_host=HOST, reconsume_times=reconsume_times))
