@@ -14,6 +14,7 @@ _HEART_BEAT = "regulus/broker/handlers/heart_beat.py"
 _OF_HEART_BEAT = ("tests/unit/broker/handlers/test_heart_beat.py",)
 _HELD = "regulus/broker/held_access.py"
 _OF_HELD = ("tests/unit/broker/test_held_access.py",)
+_DOOR_TABLE = "regulus/broker/access.py"
 _OF_TABLE = ("tests/unit/broker/test_access.py",)
 _OF_DOOR = ("tests/unit/server/test_door.py",)
 _OF_USERS = ("tests/unit/server/test_user_door.py",)
@@ -295,4 +296,28 @@ MUTANTS = (
     Mutant(name="an archive gets what a power cut may take", path=_LOG_STATE,
            old="first, end = store.commit_log_min_offset(), store.flushed_offset",
            new="first, end = store.commit_log_min_offset(), store.commit_log_max_offset()", tests=_OF_LOG_STATE),
+    Mutant(name="who may read all topics has any group's clients consume", path=_DOOR_TABLE,
+           old="    return group_need(header.consumer_group, SUB), topic_need(ANY_NAME, SUB)",
+           new="    return (topic_need(ANY_NAME, SUB),)", tests=_OF_TABLE),
+    Mutant(name="acks of a batch need no topic", path=_DOOR_TABLE,
+           old="    return *(group_need(group, SUB) for group in groups), *(topic_need(topic, SUB) for topic in "
+               "topics)",
+           new="    return tuple(group_need(group, SUB) for group in groups)", tests=_OF_TABLE),
+    Mutant(name="of the acks of a batch the first one alone needs its group", path=_DOOR_TABLE,
+           old="dict.fromkeys(ack.consumer_group for ack in body.acks)",
+           new="dict.fromkeys(ack.consumer_group for ack in body.acks[:1])", tests=_OF_TABLE),
+    Mutant(name="anybody takes a message back that waits for its time", path=_DOOR_TABLE,
+           old="Code.RECALL_MESSAGE: of_header(headers.RecallMessageRequest, topic=\"topic\", actions=PUB)",
+           new="Code.RECALL_MESSAGE: needs.nothing", tests=_OF_TABLE),
+    Mutant(name="anybody sees what another's client does", path=_DOOR_TABLE,
+           old="Code.GET_CONSUMER_RUNNING_INFO: of_header(headers.GetConsumerRunningInfoRequest, group="
+               "\"consumer_group\",\n                                              actions=SUB_OR_GET),",
+           new="Code.GET_CONSUMER_RUNNING_INFO: needs.nothing,", tests=_OF_TABLE),
+    Mutant(name="whoever reads a topic sets how a group gets it", path=_DOOR_TABLE,
+           old="group_need(body.consumer_group, UPDATE), topic_need(body.topic, UPDATE)",
+           new="group_need(body.consumer_group, SUB), topic_need(body.topic, SUB)", tests=_OF_TABLE),
+    Mutant(name="a name without quotation marks lets the rest pass", path="regulus/wire/fastjson.py",
+           old="    yield from _in_parts(_made(value, lists))\n", new="", tests=_OF_LISTED),
+    Mutant(name="a name without quotation marks lets lists within lists pass", path="regulus/wire/fastjson.py",
+           old="            yield from _made(each, listed.within)\n", new="", tests=_OF_LISTED),
 )
