@@ -304,4 +304,6 @@ MUTANTS = (
     Mutant(name="what was to be delivered when a receive is cut short waits for its time",
            path="regulus/proxy/receive_call.py", old="[each.handle for each in (*kept, *left)]",
            new="[each.handle for each in left]", tests=_OF_RECEIVE),
+    Mutant(name="what was said on a stream outlives it", path="regulus/proxy/telemetry_streams.py",
+           old="            self._joined.pop(stream, None)\n", new="", tests=_OF_TELEMETRY),
 )
