@@ -320,4 +320,6 @@ MUTANTS = (
            old="    yield from _in_parts(_made(value, lists))\n", new="", tests=_OF_LISTED),
     Mutant(name="a name without quotation marks lets lists within lists pass", path="regulus/wire/fastjson.py",
            old="            yield from _made(each, listed.within)\n", new="", tests=_OF_LISTED),
+    Mutant(name="a second start forgets which topics were deleted", path=_EPOCHS,
+           old="        self.encoded_deleted.replace(self._deleted)\n", new="", tests=_OF_EPOCHS),
 )

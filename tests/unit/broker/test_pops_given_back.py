@@ -173,6 +173,20 @@ def test_a_topic_that_is_made_anew_before_the_tick_has_nothing_of_the_old_one_gi
     assert rig.pop() == []
 
 
+def test_what_is_gone_with_its_file_gives_nobody_the_message_behind_it(monkeypatch):
+    """A queue that begins later answers with its first unit, which is of another message."""
+    rig = Rig()
+    rig.send("a", "b")
+    ((_, handle),) = rig.pop(count=1)
+    assert give_back(rig, handle) == 0
+    units = type(rig.store).queue_units
+    monkeypatch.setattr(type(rig.store), "queue_units", lambda store, topic, queue_id, offset, count_max: units(
+        store, topic, queue_id, max(offset, 1) if topic == "T" else offset, count_max))
+    rig.run_to(NOW + 1_000)
+    assert rig.shown("%RETRY%G_T") == []
+    assert bodies(rig.pop()) == ["b"]
+
+
 def test_what_the_store_does_not_take_now_is_given_back_later():
     rig = Rig()
     rig.send("a")

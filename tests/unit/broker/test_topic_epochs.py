@@ -65,6 +65,7 @@ def test_which_topics_were_deleted_outlives_the_broker_and_reaches_slaves() -> N
     later.load(text)
     assert slave.follow(text) == ["b"]
     for each in (epochs, later, slave):
+        assert encoded_table.text(each.document()) == text
         assert [each.is_deleted(topic) for topic in ("from before there were numbers", "a", "b", "c")] == [
             True, True, False, False]
     changes = slave.changes
