@@ -162,4 +162,7 @@ MUTANTS = [
            tests=("tests/interop/test_mariadb_relays.py::test_a_purge_holds_up_no_commit_of_the_business",)),
     Mutant(name="the inbox takes the proofs of a service's own stubs", path=_INBOX_PURGE,
            old="    if has_stubs:", new="    if False:", tests=("tests/unit/reliability/test_inbox_purge.py",)),
+    Mutant(name="a cancelled listener gives no claim back that waits for a thread", path=_INBOX,
+           old="await asyncio.shield(asyncio.to_thread(self._settle, delivery, claim, outcome, begun))",
+           new="await asyncio.to_thread(self._settle, delivery, claim, outcome, begun)", tests=_ASYNC_TESTS),
 ]

@@ -28,6 +28,7 @@ _CATALOG = "regulus/proxy/catalog.py"
 _OF_CATALOG = ("tests/unit/proxy/test_catalog.py",)
 _CLUSTER = "regulus/proxy/cluster_brokers.py"
 _OF_CLUSTER = ("tests/unit/proxy/test_cluster_brokers.py",)
+_OF_SERVICE = ("tests/unit/proxy/test_service.py",)
 
 MUTANTS = (
     Mutant(name="a gRPC call may be signed by nobody", path=_ACCESS,
@@ -296,4 +297,13 @@ MUTANTS = (
     Mutant(name="what is popped while the front stops stays hidden", path="regulus/proxy/server.py",
            old="        await self._brokers.stop()\n        await self._receive.stop()\n",
            new="        await self._receive.stop()\n        await self._brokers.stop()\n", tests=_OF_RECEIVE),
+    Mutant(name="a call keeps its place for good", path="regulus/proxy/service.py",
+           old="                self._under_way -= 1\n", new="                pass\n", tests=_OF_SERVICE),
+    Mutant(name="any number of calls is under way", path="regulus/proxy/service.py",
+           old="        if self._under_way > self._config.calls_max:", new="        if False:", tests=_OF_SERVICE),
+    Mutant(name="what was to be delivered when a receive is cut short waits for its time",
+           path="regulus/proxy/receive_call.py", old="[each.handle for each in (*kept, *left)]",
+           new="[each.handle for each in left]", tests=_OF_RECEIVE),
+    Mutant(name="what was said on a stream outlives it", path="regulus/proxy/telemetry_streams.py",
+           old="            self._joined.pop(stream, None)\n", new="", tests=_OF_TELEMETRY),
 )

@@ -14,6 +14,7 @@ _HEART_BEAT = "regulus/broker/handlers/heart_beat.py"
 _OF_HEART_BEAT = ("tests/unit/broker/handlers/test_heart_beat.py",)
 _HELD = "regulus/broker/held_access.py"
 _OF_HELD = ("tests/unit/broker/test_held_access.py",)
+_DOOR_TABLE = "regulus/broker/access.py"
 _OF_TABLE = ("tests/unit/broker/test_access.py",)
 _OF_DOOR = ("tests/unit/server/test_door.py",)
 _OF_USERS = ("tests/unit/server/test_user_door.py",)
@@ -30,6 +31,9 @@ _OF_STEPS = ("tests/unit/broker/test_steps.py",)
 _LONG = "regulus/broker/long_answers.py"
 _OF_LONG = ("tests/unit/broker/test_long_answers.py",)
 _OF_POWER_CUTS = ("tests/crash/test_archive_power_cut.py::test_a_power_cut_at_any_step_takes_nothing_that_counts",)
+_OF_TOPIC = ("tests/unit/broker/handlers/test_topic.py",)
+_EPOCHS = "regulus/broker/topic_epochs.py"
+_OF_EPOCHS = ("tests/unit/broker/test_topic_epochs.py",)
 _OF_SETTINGS = ("tests/unit/broker/test_settings_changes.py",)
 
 MUTANTS = (
@@ -278,4 +282,92 @@ MUTANTS = (
     Mutant(name="who waits for a lock writes nothing", path="regulus/reliability/settled.py",
            old="AND held.mode = 'RowExclusiveLock'\n", new="AND held.mode = 'RowExclusiveLock' AND held.granted\n",
            tests=("tests/unit/reliability/test_settled.py",)),
+    Mutant(name="an id is anybody's when one of several connections closes", path=_CLIENTS,
+           old="        if channels:\n            return\n        if not user", new="        if not user",
+           tests=_OF_CLIENTS),
+    Mutant(name="who may no longer ask is answered what has arrived", path="regulus/broker/state.py",
+           old="                    self.notices.append(Notice(held.channel, refusal))\n                    continue\n",
+           new="                    self.notices.append(Notice(held.channel, refusal))\n", tests=_OF_HELD),
+    Mutant(name="a start takes a topic that is there again for a deleted one", path=_EPOCHS,
+           old="        if self._deleted.pop(topic, None) is not None:\n"
+               "            self.encoded_deleted.changed[topic] = None\n",
+           new="        self._deleted.pop(topic, None)\n", tests=_OF_EPOCHS),
+    Mutant(name="the document of deleted topics grows", path=_EPOCHS,
+           old="            self.encoded_deleted.changed[first] = None\n", new="", tests=_OF_EPOCHS),
+    Mutant(name="numbers of deleted topics stay in the document", path=_EPOCHS,
+           old="        if self.table.pop(topic, None) is not None:\n            self.encoded.changed[topic] = None\n",
+           new="        self.table.pop(topic, None)\n", tests=_OF_EPOCHS),
+    Mutant(name="who waits at a deleted topic waits on", path=_TOPIC,
+           old="        broker.queue_changed(topic, queue_id)\n", new="        pass\n", tests=_OF_TOPIC),
+    Mutant(name="timers of a deleted topic are counted on", path=_TOPIC,
+           old="    broker.timers.counts.remove_topic(topic, now_ms)\n", new="", tests=_OF_TOPIC),
+    Mutant(name="queues of the broker itself are unused", path=_TOPIC,
+           old="for topic in [topic for topic in unused if not broker.topics.is_system(topic)]:",
+           new="for topic in list(unused):", tests=_OF_TOPIC),
+    Mutant(name="who deletes a topic and goes leaves it half done", path=_TOPIC,
+           old="_deleted(request, topic, broker, now_ms), is_deed=True,",
+           new="_deleted(request, topic, broker, now_ms),", tests=_OF_TOPIC),
+    Mutant(name="a topic deleted behind a list is made by that", path=_TOPIC,
+           old="_deleted(request, topic, broker, now_ms), is_deed=True,\n                                     "
+               "line=SETTINGS_LINE)",
+           new="_deleted(request, topic, broker, now_ms), is_deed=True)", tests=_OF_TOPIC),
+    Mutant(name="a deletion of a topic asked for again is answered before it is saved", path=_TOPIC,
+           old="            yield\n    broker.settings.use_all()\n    return request.response(ResponseCode.SUCCESS)\n"
+               "\n\ndef handle_get_all_topic_config",
+           new="            yield\n    return request.response(ResponseCode.SUCCESS)\n\n\n"
+               "def handle_get_all_topic_config", tests=_OF_SETTINGS),
+    Mutant(name="a group that keeps its offsets loses what it is to try again", path=_GROUPS,
+           old="_retry_topics(group, broker) if header.clean_offset else []", new="_retry_topics(group, broker)",
+           tests=_OF_GROUPS),
+    Mutant(name="who deletes a group and goes leaves it half done", path=_GROUPS,
+           old="_deleted(request, header, broker, now_ms), is_deed=True,",
+           new="_deleted(request, header, broker, now_ms),", tests=_OF_GROUPS),
+    Mutant(name="a deletion of a group asked for again is answered before it is saved", path=_GROUPS,
+           old="    broker.statistics.drop_pairs_of_group(group)\n    broker.settings.use_all()\n",
+           new="    broker.statistics.drop_pairs_of_group(group)\n", tests=_OF_SETTINGS),
+    Mutant(name="any message is made a half", path=_END,
+           old="if message is None or message.topic != TRANS_CHECK_MAX_TIME_TOPIC:", new="if message is None:",
+           tests=_OF_TRANSACTIONS),
+    Mutant(name="one run knows any number of producers", path=_TRANSACTIONS,
+           old="if not looked or len(askable.channels) >= PRODUCERS_KNOWN_MAX:", new="if not looked:",
+           tests=_OF_TRANSACTIONS),
+    Mutant(name="whoever was ever asked lets others be asked faster", path=_TRANSACTIONS,
+           old="            self._askers.clear()\n", new="", tests=_OF_TRANSACTIONS),
+    Mutant(name="any number of ended transactions is remembered", path=_TRANSACTIONS,
+           old="        if len(self._ended) > ENDED_MAX:\n", new="        if False:\n", tests=_OF_TRANSACTIONS),
+    Mutant(name="what is passed and ends later is remembered for good", path=_TRANSACTIONS,
+           old="            if queue_offset >= self._half_offset:\n                self._done.add(queue_offset)",
+           new="            self._done.add(queue_offset)", tests=_OF_TRANSACTIONS),
+    Mutant(name="of several messages of a call one alone needs its topic", path="regulus/proxy/access.py",
+           old="for message in request.messages})", new="for message in request.messages[:1]})",
+           tests=("tests/unit/proxy/test_access.py",)),
+    Mutant(name="an archive gets what a power cut may take", path=_LOG_STATE,
+           old="first, end = store.commit_log_min_offset(), store.flushed_offset",
+           new="first, end = store.commit_log_min_offset(), store.commit_log_max_offset()", tests=_OF_LOG_STATE),
+    Mutant(name="who may read all topics has any group's clients consume", path=_DOOR_TABLE,
+           old="    return group_need(header.consumer_group, SUB), topic_need(ANY_NAME, SUB)",
+           new="    return (topic_need(ANY_NAME, SUB),)", tests=_OF_TABLE),
+    Mutant(name="acks of a batch need no topic", path=_DOOR_TABLE,
+           old="    return *(group_need(group, SUB) for group in groups), *(topic_need(topic, SUB) for topic in "
+               "topics)",
+           new="    return tuple(group_need(group, SUB) for group in groups)", tests=_OF_TABLE),
+    Mutant(name="of the acks of a batch the first one alone needs its group", path=_DOOR_TABLE,
+           old="dict.fromkeys(ack.consumer_group for ack in body.acks)",
+           new="dict.fromkeys(ack.consumer_group for ack in body.acks[:1])", tests=_OF_TABLE),
+    Mutant(name="anybody takes a message back that waits for its time", path=_DOOR_TABLE,
+           old="Code.RECALL_MESSAGE: of_header(headers.RecallMessageRequest, topic=\"topic\", actions=PUB)",
+           new="Code.RECALL_MESSAGE: needs.nothing", tests=_OF_TABLE),
+    Mutant(name="anybody sees what another's client does", path=_DOOR_TABLE,
+           old="Code.GET_CONSUMER_RUNNING_INFO: of_header(headers.GetConsumerRunningInfoRequest, group="
+               "\"consumer_group\",\n                                              actions=SUB_OR_GET),",
+           new="Code.GET_CONSUMER_RUNNING_INFO: needs.nothing,", tests=_OF_TABLE),
+    Mutant(name="whoever reads a topic sets how a group gets it", path=_DOOR_TABLE,
+           old="group_need(body.consumer_group, UPDATE), topic_need(body.topic, UPDATE)",
+           new="group_need(body.consumer_group, SUB), topic_need(body.topic, SUB)", tests=_OF_TABLE),
+    Mutant(name="a name without quotation marks lets the rest pass", path="regulus/wire/fastjson.py",
+           old="    yield from _in_parts(_made(value, lists))\n", new="", tests=_OF_LISTED),
+    Mutant(name="a name without quotation marks lets lists within lists pass", path="regulus/wire/fastjson.py",
+           old="            yield from _made(each, listed.within)\n", new="", tests=_OF_LISTED),
+    Mutant(name="a second start forgets which topics were deleted", path=_EPOCHS,
+           old="        self.encoded_deleted.replace(self._deleted)\n", new="", tests=_OF_EPOCHS),
 )

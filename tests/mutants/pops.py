@@ -418,4 +418,16 @@ MUTANTS = (
     Mutant(name="another time is told before it is on disk", path=_ACK,
            old="    return firm(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())",
            new="    return Reply(request.response(ResponseCode.SUCCESS, ext=ext))", tests=_TESTS),
+    Mutant(name="what is given back waits for no topic that is not saved", path=_REVIVAL,
+           old="        if copy.topic in self._topics.unsaved:\n            return False\n        status =",
+           new="        status =", tests=_GIVEN_BACK_TESTS),
+    Mutant(name="all that was given back is copied in one step", path=_REVIVAL,
+           old="            self._given_back.popleft()\n            room -= 1",
+           new="            self._given_back.popleft()", tests=_GIVEN_BACK_TESTS),
+    Mutant(name="instead of a message that is gone the next one is given back", path=_REVIVAL,
+           old="            is_there = bool(units) and units[0].queue_offset == offset\n            message = "
+               "self._store.look_message(units[0].physical_offset) if is_there else None\n"
+               "        except StoreDamaged:\n            return True\n",
+           new="            message = self._store.look_message(units[0].physical_offset) if units else None\n"
+               "        except StoreDamaged:\n            return True\n", tests=_GIVEN_BACK_TESTS),
 )

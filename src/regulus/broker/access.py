@@ -101,6 +101,12 @@ def _consume_stats(request: RemotingCommand) -> tuple[Need, ...]:
     return group_need(header.consumer_group, GET), *(topic_need(topic, GET) for topic in topics if topic)
 
 
+def _consume_directly(request: RemotingCommand) -> tuple[Need, ...]:
+    """A client of the group gets any message of the log to consume that the request names by its id."""
+    header = headers.ConsumeMessageDirectlyRequest.decode(request)
+    return group_need(header.consumer_group, SUB), topic_need(ANY_NAME, SUB)
+
+
 _SENDS: dict[int, Read] = dict.fromkeys(
     (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.SEND_REPLY_MESSAGE,
      Code.SEND_REPLY_MESSAGE_V2), _send)
@@ -200,8 +206,7 @@ _GROUPS: dict[int, Read] = {
                                                          topic="topic", group="group", actions=SUB_OR_GET),
     Code.CLONE_GROUP_OFFSET: of_header(headers.CloneGroupOffsetRequest, topic="topic", group="src_group",
                                        more_groups=("dest_group",), actions=UPDATE),
-    # The client gets any message of the log to consume that the request names by its id.
-    Code.CONSUME_MESSAGE_DIRECTLY: needs.every_topic(SUB),
+    Code.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
 }
 
 _BROKER: dict[int, Read] = {

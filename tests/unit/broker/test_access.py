@@ -8,7 +8,14 @@ from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
 from regulus.broker.access import NEEDS, NOT_ANSWERED, needs_of
 from regulus.broker.request_table import HANDLERS
 from regulus.errors import HeaderError
-from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
+from regulus.wire.bodies import (
+    BatchAck,
+    BatchAckMessageRequestBody,
+    CheckClientConfigBody,
+    QueryAssignmentRequestBody,
+    SetMessageRequestModeRequestBody,
+    SubscriptionData,
+)
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.headers import EndTransactionRequest, SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -120,6 +127,57 @@ BOTH = (group("billing", SUB), topic("orders", SUB))
 ])
 def test_what_a_request_needs(code, ext, expected):
     assert needs(code, ext) == expected
+
+
+NAMES = {"consumerGroup": "billing", "group": "billing", "groupName": "billing", "topic": "orders", "queueId": "0",
+         "maxMsgNums": "1", "recallHandle": "h", "clientId": "c", "clientID": "c", "offset": "0", "timestamp": "0",
+         "isForce": "false", "index": "0", "count": "1"}
+"""A request that names a group and a topic, whatever else it has."""
+
+
+@pytest.mark.parametrize(("expected", "codes"), [
+    (BOTH, (Code.PEEK_MESSAGE,)),
+    ((topic("orders", PUB),), (Code.RECALL_MESSAGE,)),
+    ((topic("orders", PUB, SUB, GET),), (
+        Code.SEARCH_OFFSET_BY_TIMESTAMP, Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET, Code.GET_EARLIEST_MSG_STORETIME,
+        Code.GET_TOPIC_STATS_INFO, Code.QUERY_TOPIC_CONSUME_BY_WHO, Code.GET_TOPIC_CONFIG)),
+    ((group("billing", SUB, GET),), (
+        Code.GET_CONSUMER_CONNECTION_LIST, Code.GET_CONSUMER_RUNNING_INFO, Code.QUERY_TOPICS_BY_CONSUMER,
+        Code.GET_SUBSCRIPTIONGROUP_CONFIG)),
+    ((group("billing", SUB, GET), topic("orders", SUB, GET)), (
+        Code.QUERY_CONSUME_TIME_SPAN, Code.QUERY_SUBSCRIPTION_BY_CONSUMER, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)),
+    ((group("billing", GET), topic("orders", GET)), (Code.QUERY_CONSUME_QUEUE,)),
+    ((group("billing", UPDATE), topic("orders", UPDATE)), (
+        Code.INVOKE_BROKER_TO_RESET_OFFSET, Code.UPDATE_AND_GET_GROUP_FORBIDDEN)),
+    ((topic(ANY_NAME, Action.DELETE),), (Code.CLEAN_UNUSED_TOPIC,)),
+    ((topic(ANY_NAME, Action.LIST),), (Code.GET_ALL_TOPIC_CONFIG,)),
+    ((group(ANY_NAME, Action.LIST),), (Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,)),
+    ((group("billing", SUB), topic(ANY_NAME, SUB)), (Code.CONSUME_MESSAGE_DIRECTLY,)),
+    ((Need(ResourceKind.CLUSTER, ANY_NAME, (UPDATE,)),), (
+        Code.RESUME_CHECK_HALF_MESSAGE, Code.UPDATE_ARCHIVED_OFFSET, Code.DELETE_EXPIRED_COMMITLOG,
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER,
+        Code.AUTH_CREATE_ACL, Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL)),
+])
+def test_what_a_request_that_names_a_group_and_a_topic_needs(expected, codes):
+    assert {code.name: needs(code, NAMES) for code in codes} == {code.name: expected for code in codes}
+
+
+def _acks(*pairs: tuple[str, str]) -> bytes:
+    return BatchAckMessageRequestBody(broker_name="b", acks=[
+        BatchAck(consumer_group=group_name, topic=topic_name, retry="0", start_offset=0, queue_id=0, revive_queue_id=0,
+                 pop_time=0, invisible_time=1, bit_set="AQ==") for group_name, topic_name in pairs]).encode()
+
+
+@pytest.mark.parametrize(("code", "body", "expected"), [
+    (Code.BATCH_ACK_MESSAGE, _acks(("billing", "orders"), ("payroll", "wages")),
+     (group("billing", SUB), group("payroll", SUB), topic("orders", SUB), topic("wages", SUB))),
+    (Code.QUERY_ASSIGNMENT, QueryAssignmentRequestBody(topic="orders", consumer_group="billing",
+                                                       client_id="c").encode(), BOTH),
+    (Code.SET_MESSAGE_REQUEST_MODE, SetMessageRequestModeRequestBody(topic="orders", consumer_group="billing").encode(),
+     (group("billing", UPDATE), topic("orders", UPDATE))),
+    (Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"billing"}', (group("billing", UPDATE),))])
+def test_what_a_body_names_is_needed_too(code, body, expected):
+    assert needs(code, body=body) == expected
 
 
 @pytest.mark.parametrize("code", sorted(NEEDS))

@@ -265,6 +265,22 @@ def test_what_is_sent_to_an_id_goes_to_the_user_who_brought_it():
     assert clients.faults.take() == {}
 
 
+@pytest.mark.parametrize("user", ["alice", ""])
+def test_an_id_stays_where_it_is_as_long_as_one_connection_has_it(user):
+    """Neither when another one of its user closes, nor when what would be kept of that ends."""
+    clients = Clients()
+    clients.register_producer("P", client_of(user, 1))
+    clients.register_producer("P", client_of(user, 2))
+    clients.tick(1_000)
+    clients.channel_closed(1)
+    clients.register_producer("P", client_of("mallory", 3))
+    assert clients.find_client("X").channel == 2
+    clients.register_producer("P", client_of(user, 2, heard_ms=130_000))
+    clients.tick(1_000 + CLIENT_EXPIRY_MS + EXPIRY_SCAN_MS)
+    clients.register_producer("P", client_of("mallory", 3, heard_ms=140_000))
+    assert clients.find_client("X").channel == 2
+
+
 def test_an_id_is_kept_for_its_user_while_a_client_starts_anew():
     clients = Clients()
     clients.register_producer("P", client_of("alice", 1))

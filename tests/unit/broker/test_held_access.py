@@ -9,6 +9,8 @@ from regulus.access.decision import Denied
 from regulus.access.guard import Guard
 from regulus.broker.held_access import DECIDED_MAX, HeldAccess
 from regulus.broker.held_requests import HeldRequest, HeldRequests, Place
+from regulus.broker.outcome import HOLD
+from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
 from regulus.wire.remoting_command import RemotingCommand
@@ -129,3 +131,23 @@ def test_one_that_leaves_while_others_are_decided_is_passed_by(world):
     world.held_requests.drop_channel(DECIDED_MAX)
     assert world.access.tick(world.guard) is None
     assert (len(world.asked), world.told(), len(world.held_requests)) == (DECIDED_MAX, [], 0)
+
+
+def test_who_may_no_longer_ask_gets_nothing_of_what_arrives_before_it_is_decided(rig):
+    """A message wakes the request when the rules are others, and nobody has looked at what is held yet."""
+    rig.send("TopicA")
+    rig.heartbeat("CG", "TopicA")
+    rules, denied = [SimpleNamespace()], []
+    rig.broker.guard = Guard(lambda: rules[0], lambda request, peer: denied[0] if denied else None,
+                             lambda request, peer, denied: None)
+    rig.run(100)
+    assert rig.pull_outcome("TopicA", queue_offset=1) is HOLD
+    rules[0] = SimpleNamespace()
+    denied.append(Denied("it is so", 16, "not any more"))
+    rig.broker.notices.clear()
+    rig.store.append(MessageExt("TopicA", b"secret", {}), rig.now_ms)
+    rig.dispatch()
+    rig.arrivals = rig.arrivals[-1:]
+    assert [(answer.code, answer.remark) for answer in rig.arrive()] == [(16, "not any more")]
+    rig.run(100)
+    assert rig.notices() == []

@@ -93,6 +93,19 @@ def test_who_may_not_touch_the_last_of_many_has_nothing_done(rig, code):
     assert not rig.broker.queue_locks.is_any_held("G", rig.broker.steady_ms)
 
 
+@pytest.mark.parametrize("code", NAMED)
+def test_what_only_fastjson_would_write_is_looked_at_too(rig, code):
+    """A name without quotation marks is no plain JSON, and so it is read in another way."""
+    world = World(rig, lambda need: need.name != "last")
+    text = json.dumps(NAMED[code](["T1", "last"])).replace("{", "{odd:1,", 1)
+    assert (answer := rig.ask(code, body=text.encode())).code == ResponseCode.NO_PERMISSION
+    assert answer.remark == "no last"
+    assert world.told == [code]
+    assert rig.broker.clients.consumer_group("G") is None
+    world.may = lambda need: True
+    assert rig.ask(code, body=text.encode()).code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize("code", [Code.HEART_BEAT, Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ])
 def test_the_group_is_looked_at_too(rig, code):
     world = World(rig, lambda need: need.kind is not GROUP)

@@ -173,6 +173,20 @@ def test_a_topic_that_is_made_anew_before_the_tick_has_nothing_of_the_old_one_gi
     assert rig.pop() == []
 
 
+def test_what_is_gone_with_its_file_gives_nobody_the_message_behind_it(monkeypatch):
+    """A queue that begins later answers with its first unit, which is of another message."""
+    rig = Rig()
+    rig.send("a", "b")
+    ((_, handle),) = rig.pop(count=1)
+    assert give_back(rig, handle) == 0
+    units = type(rig.store).queue_units
+    monkeypatch.setattr(type(rig.store), "queue_units", lambda store, topic, queue_id, offset, count_max: units(
+        store, topic, queue_id, max(offset, 1) if topic == "T" else offset, count_max))
+    rig.run_to(NOW + 1_000)
+    assert rig.shown("%RETRY%G_T") == []
+    assert bodies(rig.pop()) == ["b"]
+
+
 def test_what_the_store_does_not_take_now_is_given_back_later():
     rig = Rig()
     rig.send("a")
@@ -184,6 +198,35 @@ def test_what_the_store_does_not_take_now_is_given_back_later():
     rig.run_to(NOW + 1_200)
     ((message, _),) = rig.pop()
     assert message.reconsume_times == 0
+
+
+def test_what_is_given_back_waits_until_its_retry_topic_is_saved():
+    """A kill would leave it in a topic that nobody knows, and its receipt would be over."""
+    rig = Rig()
+    rig.send("a")
+    rig.broker.settings.is_kept = True
+    ((_, handle),) = rig.pop()
+    assert give_back(rig, handle) == 0
+    rig.run_to(NOW + 1_000)
+    assert "%RETRY%G_T" in rig.broker.topics
+    assert rig.shown("%RETRY%G_T") == []
+    rig.broker.settings_saved(rig.broker.settings.count)
+    rig.run_to(NOW + 2_000)
+    assert [message.body for message in rig.shown("%RETRY%G_T")] == [b"a"]
+
+
+def test_of_very_much_that_is_given_back_a_tick_does_a_part(monkeypatch):
+    monkeypatch.setattr("regulus.broker.pop_revival.REVIVED_PER_TICK_MAX", 2)
+    rig = Rig()
+    rig.send("a", "b", "c", "d", "e")
+    for _, handle in rig.pop():
+        assert give_back(rig, handle) == 0
+    counts = []
+    for _ in range(3):
+        assert (rig.broker.tick(rig.now_ms) == 0) is (len(counts) < 2)
+        rig.settle()
+        counts.append(len(rig.shown("%RETRY%G_T")))
+    assert counts == [2, 4, 5]
 
 
 def test_what_waits_to_be_given_back_is_bounded(monkeypatch):

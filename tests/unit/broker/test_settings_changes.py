@@ -79,6 +79,23 @@ def test_so_does_what_takes_many_steps(kept, code, key, name):
     assert change() == 0
 
 
+@pytest.mark.parametrize(("code", "ext"), [
+    (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Old"}),
+    (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"})])
+def test_a_deletion_that_is_asked_for_again_while_it_is_done_waits_too(kept, code, ext):
+    """The second one finds nothing to do, and what the first one did is not saved yet."""
+    kept.broker.subscription_groups.find("G", 0)
+    for name in ("Old", "%RETRY%G+Old"):
+        kept.broker.consumer_offsets.commit("G", name, 0, 1)
+    kept.broker.topics.create_if_absent("%RETRY%G+Old", 1, 0)
+    assert [kept.handle(code, ext) for _ in range(2)] == [HOLD, HOLD]
+    while kept.broker.long_answers.tick() is not None:
+        pass
+    assert [(notice.command.code, notice.change) for notice in kept.broker.notices] == [
+        (ResponseCode.SUCCESS, kept.broker.settings.count)] * 2
+    assert "%RETRY%G+Old" not in kept.broker.topics
+
+
 def test_whoever_changes_nothing_does_not_wait(kept):
     kept.handle(RequestCode.UPDATE_AND_CREATE_TOPIC, topic("T"))
     assert waits_for(kept.handle(RequestCode.GET_MAX_OFFSET, {"topic": "Old", "queueId": "0"})) == 0

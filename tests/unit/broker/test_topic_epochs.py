@@ -65,6 +65,7 @@ def test_which_topics_were_deleted_outlives_the_broker_and_reaches_slaves() -> N
     later.load(text)
     assert slave.follow(text) == ["b"]
     for each in (epochs, later, slave):
+        assert encoded_table.text(each.document()) == text
         assert [each.is_deleted(topic) for topic in ("from before there were numbers", "a", "b", "c")] == [
             True, True, False, False]
     changes = slave.changes
@@ -102,3 +103,28 @@ def test_which_one_was_deleted_first_outlives_the_broker(monkeypatch: pytest.Mon
     assert [later.is_deleted(topic) for topic in ("a", "b", "c", "d")] == [True, False, True, True]
     later.note_deleted("e")
     assert [later.is_deleted(topic) for topic in ("a", "c", "d", "e")] == [False, True, True, True]
+
+
+def test_a_document_that_was_made_before_follows_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that is there again must not be a deleted one for the next start: what waits for it would be lost."""
+    monkeypatch.setattr("regulus.broker.topic_epochs.DELETED_MAX", 2)
+    epochs = TopicEpochs()
+
+    def saved() -> str:
+        text = encoded_table.text(epochs.document())
+        later = TopicEpochs()
+        later.load(text)
+        for topic in ("a", "b", "c"):
+            assert (later.of(topic), later.is_deleted(topic)) == (epochs.of(topic), epochs.is_deleted(topic))
+        return text
+
+    epochs.note_created("a", 1000)
+    saved()
+    epochs.note_deleted("a")
+    saved()
+    epochs.note_created("a", 2000)
+    saved()
+    for topic in ("a", "b", "c"):
+        epochs.note_deleted(topic)
+        text = saved()
+    assert '"a"' not in text

@@ -350,6 +350,51 @@ def test_of_very_many_producers_others_have_their_turn_in_the_next_run(make_rig,
     assert sorted(channel for channel, _, _ in checks(rig)) == [1, 2, 3, 4, 5, 6]
 
 
+def test_in_one_run_so_many_of_very_many_producers_are_known(make_rig, monkeypatch):
+    monkeypatch.setattr(transactions, "PRODUCERS_LOOKED_MAX", 2)
+    monkeypatch.setattr(transactions, "PRODUCERS_KNOWN_MAX", 2)
+    rig = make_rig(transaction_check_interval=30_000)
+    for channel in range(1, 7):
+        rig.heartbeat(None, producer_group="PG", channel=channel, client_id=f"c{channel}")
+    for number in range(6):
+        send_half(rig, f"U{number}")
+    rig.run(31_000)
+    assert [channel for channel, _, _ in checks(rig)] == [1, 2, 1, 2, 1, 2]
+
+
+def test_who_was_asked_in_an_earlier_run_lets_nobody_be_asked_faster(make_rig, monkeypatch):
+    monkeypatch.setattr(transactions, "ASKED_MAX", 2)
+    rig = make_rig(transaction_check_interval=30_000)
+    for channel in range(1, 4):
+        rig.heartbeat(None, producer_group="PG", channel=channel, client_id=f"c{channel}")
+    for number in range(8):
+        send_half(rig, f"U{number}")
+    rig.run(31_000)
+    assert len(checks(rig)) == 2 * 3
+    for channel in (2, 3):
+        rig.broker.channel_closed(channel, rig.now_ms)
+    rig.run(30_000)
+    assert len(checks(rig)) == 2
+
+
+def test_of_what_ended_long_ago_nothing_is_remembered(make_rig, monkeypatch):
+    """How it ended is found in the log, and what is open is still counted rightly."""
+    monkeypatch.setattr(transactions, "ENDED_MAX", 2)
+    rig = make_rig(transaction_check_interval=1_000)
+    rig.heartbeat(None, producer_group="PG")
+    halves = [send_half(rig, f"U{number}") for number in range(4)]
+    rig.run(8_000)      # all have been asked for, so their first copies are passed
+    for half in halves[:3]:
+        assert end(rig, half, is_check=True).code == ResponseCode.SUCCESS
+    assert rig.broker.transactions.open_count == 1
+    looks = []
+    monkeypatch.setattr(type(rig.store), "query_message_in_steps", lambda *args: looks.append(args) or iter(()))
+    assert end(rig, halves[2], is_check=True).code == ResponseCode.SUCCESS
+    assert looks == []
+    end(rig, halves[0], is_check=True)
+    assert len(looks) > 0
+
+
 def test_the_first_producer_may_end_it_late_and_it_ends_once(make_rig):
     """Its copies have other offsets by then, of which it knows nothing."""
     rig = make_rig(transaction_check_interval=1_000)
@@ -457,6 +502,16 @@ def test_only_what_was_given_up_is_asked_for_again(rig, message_id):
     send_half(rig)
     response = rig.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequest(msg_id=message_id).ext())
     assert response.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_message_of_another_topic_is_not_made_a_half(rig):
+    """It would be shown to a producer, who may then send it once more."""
+    rig.send("T", b"seen")
+    (message,) = rig.stored("T")
+    message_id = offset_message_id(message.store_host, message.physical_offset)
+    response = rig.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequest(msg_id=message_id).ext())
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert rig.stored(HALF) == []
 
 
 def test_without_a_producer_the_checks_count_all_the_same(make_rig):

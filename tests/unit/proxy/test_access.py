@@ -99,6 +99,8 @@ def settings(**fields: Any) -> Any:
 
 @pytest.mark.parametrize(("method", "request_", "expected"), [
     ("SendMessage", send("t"), {topic("t", Action.PUB)}),
+    ("SendMessage", messages.SendMessageRequest(messages=[messages.Message(topic=T), messages.Message(topic=G)]),
+     {topic("t", Action.PUB), topic("g", Action.PUB)}),
     ("RecallMessage", messages.RecallMessageRequest(topic=T), {topic("t", Action.PUB)}),
     ("EndTransaction", messages.EndTransactionRequest(topic=T), {topic("t", Action.PUB)}),
     ("QueryRoute", messages.QueryRouteRequest(topic=T), {topic("t", Action.PUB, Action.SUB)}),

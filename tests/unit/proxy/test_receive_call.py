@@ -51,6 +51,23 @@ async def test_what_is_looked_through_when_its_client_goes_away_becomes_visible_
     assert (ext["offset"], ext["invisibleTime"], ext["suspend"]) == ("1", "0", "true")
 
 
+async def test_what_was_looked_through_before_its_client_went_away_becomes_visible_soon_too(
+        caller: Caller, front: ProxyServer, brokers: ScriptedBrokers) -> None:
+    """It was to be delivered, and waited for the one behind it."""
+    brokers.answers[RequestCode.POP_MESSAGE] = popped(b"one", b"two", b"three", tags=("A", "B", "A"))
+    brokers.answers[CHANGE] = changed
+    brokers.silent.add(RequestCode.ACK_MESSAGE)
+    call = caller.receive(receive_request(filter_expression=messages.FilterExpression(type=1, expression="A")))
+    reading = asyncio.ensure_future(call.read())
+    await until(brokers, RequestCode.ACK_MESSAGE)
+    call.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await until(brokers, CHANGE)
+    await front._renewing.finish()
+    assert sorted((ext["offset"], ext["invisibleTime"], ext["suspend"]) for ext in brokers.asked_for(CHANGE)) == [
+        ("0", "0", "true"), ("2", "0", "true")]
+
+
 async def test_a_stream_that_is_cut_short_gives_back_what_it_gave_too(front: ProxyServer,
                                                                       brokers: ScriptedBrokers) -> None:
     """A push consumer has one message of four, and gives up. It throws that away, so that nobody would acknowledge it,

@@ -50,14 +50,15 @@ def stored_at(command: RemotingCommand) -> RemotingCommand:
     return command.response(0, ext=ext)
 
 
-def popped(*bodies: bytes, reconsume_times: int = 0, tag: str = "") -> Any:
-    """The broker's answer to a pop of queue 0 from offset 0."""
+def popped(*bodies: bytes, reconsume_times: int = 0, tag: str = "", tags: tuple[str, ...] = ()) -> Any:
+    """The broker's answer to a pop of queue 0 from offset 0. All have one tag, or each that of its place in `tags`."""
     def answer(command: RemotingCommand) -> RemotingCommand:
         if not bodies:
             return command.response(ResponseCode.POLLING_TIMEOUT)
         records = b""
         for offset, body in enumerate(bodies):
-            properties = {message_properties.UNIQUE_KEY: f"01{offset:02}"} | ({"TAGS": tag} if tag else {})
+            own_tag = tags[offset] if tags else tag
+            properties = {message_properties.UNIQUE_KEY: f"01{offset:02}"} | ({"TAGS": own_tag} if own_tag else {})
             records += message_record.encode(MessageExt(
                 "normal", body, properties, queue_offset=offset, physical_offset=100 * offset, born_host=HOST,
                 store_host=HOST, reconsume_times=reconsume_times))
@@ -579,6 +580,33 @@ async def test_more_calls_than_may_be_under_way_are_told_to_wait(brokers: Script
         other = caller.telemetry()
         assert (await other.read()).status.code == 42900
         stream.cancel()
+    finally:
+        await caller.channel.close()
+        await front.stop()
+
+
+async def test_calls_with_one_answer_are_bounded_and_each_gives_its_place_back(brokers: ScriptedBrokers) -> None:
+    front = ProxyServer(ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1", calls_max=1), brokers,
+                        TransportConfig())
+    await front.start()
+    caller = Caller(front.port)
+
+    async def heart_beat() -> int:
+        return int((await caller.call("Heartbeat", messages.HeartbeatRequest(client_type=1))).status.code)
+
+    try:
+        brokers.silent.add(RequestCode.SEND_MESSAGE_V2)
+        sending = asyncio.ensure_future(caller.call("SendMessage", messages.SendMessageRequest(messages=[message()])))
+        async with asyncio.timeout(20):
+            while not brokers.asked_for(RequestCode.SEND_MESSAGE_V2):
+                await asyncio.sleep(0.01)
+            assert await heart_beat() == 42900
+            sending.cancel()        # as its client does that waits no more
+            while await heart_beat() != 20000:
+                await asyncio.sleep(0.01)
+        for _ in range(2):      # what is refused has had a place, too
+            assert (await caller.call("SendMessage", messages.SendMessageRequest())).status.code != 20000
+            assert await heart_beat() == 20000
     finally:
         await caller.channel.close()
         await front.stop()

@@ -225,10 +225,13 @@ async def test_a_client_whose_stream_has_ended_is_not_there_for_ever(caller: Cal
     client = front._clients.get(("", "client-1"))
     assert client is not None
     assert client.stream is not None
+    streams = front._service._streams
+    assert (len(streams._open), len(streams._joined)) == (1, 1)
     stream.cancel()
     async with asyncio.timeout(60):
         while client.stream is not None:
             await asyncio.sleep(0.01)
+    assert (len(streams._open), len(streams._joined), len(streams._of_client)) == (0, 0, 0)
 
 
 async def test_brokers_hear_of_no_topic_that_is_not_there(caller: Caller, front: ProxyServer) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -121,6 +122,32 @@ async def test_a_claim_that_was_won_just_before_its_listener_was_cancelled_is_gi
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
+    assert claims.held == {}
+
+
+async def test_a_claim_is_given_back_though_its_listener_is_cancelled_meanwhile(engine, asynchronous):
+    """No thread is free for it yet: what waits for one is cancelled with whoever waits for it."""
+    place_orders(engine, "1")
+    claims, let_go = KeptClaims(), threading.Event()
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(1)
+    loop.set_default_executor(threads)
+
+    async def fails(connection, message):
+        loop.run_in_executor(None, let_go.wait, 60)     # what gives the claim back stands behind this
+        raise ValueError("no stock")
+
+    submitted = []
+    submit, threads.submit = threads.submit, lambda *args: submitted.append(args) or submit(*args)
+    calling = asyncio.ensure_future(apply_once_async(asynchronous, claims=claims)(fails)([message("1")], context()))
+    while len(submitted) < 3 and not calling.done():     # to win, to be busy, to give back
+        await asyncio.sleep(0)
+    assert claims.held
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    let_go.set()
+    await loop.run_in_executor(None, lambda: None)
     assert claims.held == {}
 
 

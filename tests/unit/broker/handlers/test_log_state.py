@@ -98,6 +98,21 @@ def test_a_read_gives_whole_records(rig):
     assert len(read(rig, 0).body) == offset
 
 
+def test_nothing_is_read_that_a_power_cut_may_take(rig, monkeypatch):
+    """An archive would have what the log then never had."""
+    rig.send(body=b"on disk")
+    flushed = rig.store.commit_log_max_offset()
+    rig.send(body=b"in memory")
+    end = rig.store.commit_log_max_offset()
+    monkeypatch.setattr(type(rig.store), "flushed_offset", flushed)
+    answer = read(rig, 0)
+    assert [message.body for message in message_record.decode_all(answer.body)] == [b"on disk"]
+    assert answer.ext["nextPhysicalOffset"] == str(flushed)
+    assert read(rig, flushed).body == b""
+    assert read(rig, end).code == ResponseCode.PULL_OFFSET_MOVED
+    assert update(rig, end).code == ResponseCode.INVALID_PARAMETER
+
+
 @pytest.mark.parametrize(("offset", "size_max", "code"), [
     (-1, 100, ResponseCode.PULL_OFFSET_MOVED), (1 << 40, 100, ResponseCode.PULL_OFFSET_MOVED),
     (1, 100, ResponseCode.INVALID_PARAMETER), (0, 0, ResponseCode.INVALID_PARAMETER)])

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from regulus.broker.outcome import Hold
+from regulus.model.message import MessageExt
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.bodies import SubscriptionGroupList, encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -73,11 +74,18 @@ def with_retries(rig, *topics):
         rig.broker.consumer_offsets.commit("CG", topic, 0, 0)
 
 
+def popped_in_vain(rig, retry):
+    """No client may send there."""
+    rig.store.append(MessageExt(retry, b"again", {}), rig.now_ms)
+    rig.dispatch()
+    assert rig.store.queue_ids(retry) == [0]
+
+
 def test_a_deleted_group_leaves_no_offset_and_no_topic_of_its_retries(rig):
     with_retries(rig, "T", "%RETRY%CG+T", "%RETRY%CG_T", "%RETRY%CG+U")
     rig.broker.consumer_offsets.commit("other", "T", 0, 5)
     rig.broker.consumer_offsets.pulls.note("CG", "only pulled", 0, 5)
-    rig.send("%RETRY%CG+T")
+    popped_in_vain(rig, "%RETRY%CG+T")
     assert deleted(rig) == ResponseCode.SUCCESS
     assert [key for key in rig.broker.consumer_offsets.table if key.endswith("@CG")] == []
     assert [topic for topic in rig.broker.topics.names() if topic.startswith("%RETRY%CG")] == []
@@ -85,6 +93,23 @@ def test_a_deleted_group_leaves_no_offset_and_no_topic_of_its_retries(rig):
     assert len(rig.broker.consumer_offsets.pulls) == 0
     assert "T" in rig.broker.topics
     assert rig.broker.consumer_offsets.query("other", "T", 0) == 5
+
+
+def test_a_group_that_keeps_its_offsets_keeps_what_it_is_to_try_again(rig):
+    with_retries(rig, "T", "%RETRY%CG+T")
+    popped_in_vain(rig, "%RETRY%CG+T")
+    assert rig.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG"}).code == ResponseCode.SUCCESS
+    assert "%RETRY%CG+T" in rig.broker.topics
+    assert len(rig.stored("%RETRY%CG+T")) == 1
+
+
+def test_a_deletion_is_done_to_its_end_when_its_asker_has_gone(rig):
+    with_retries(rig, "%RETRY%CG+T", "%RETRY%CG+U")
+    outcome = rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"})
+    assert isinstance(outcome, Hold)
+    rig.broker.channel_closed(rig.peer.channel, rig.now_ms)
+    rig.run(100)
+    assert [topic for topic in rig.broker.topics.names() if topic.startswith("%RETRY%CG")] == []
 
 
 def test_what_may_be_the_retry_topic_of_another_group_stays(rig):

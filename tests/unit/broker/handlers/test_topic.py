@@ -7,6 +7,8 @@ import pytest
 from regulus.broker.outcome import HOLD, Hold
 from regulus.model.message import MessageExt
 from regulus.model.topics import TopicConfig
+from regulus.record.java_hash import java_hash
+from regulus.record.timer_units import DEFAULT_KIND, TimerRecord
 from regulus.wire.bodies import CreateTopicListRequestBody, KVTable
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import UpdateAndCreateTopicRequest
@@ -162,7 +164,9 @@ def test_what_was_popped_again_of_a_topic_goes_with_it(rig, retry):
     rig.send("TopicA")
     rig.broker.consumer_offsets.commit("G", "TopicA", 0, 1)
     rig.broker.topics.create_if_absent(retry, 1, 0)
-    rig.broker.storing.append(MessageExt(retry, b"popped", {}), rig.now_ms)
+    rig.store.append(MessageExt(retry, b"again", {}), rig.now_ms)      # no client may send there
+    rig.dispatch()
+    assert rig.store.queue_ids(retry) == [0]
     assert rig.handle(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}) is HOLD
     assert rig.late_answer().code == ResponseCode.SUCCESS
     assert retry not in rig.broker.topics
@@ -207,6 +211,51 @@ def test_a_topic_that_is_made_anew_between_the_steps_keeps_all_that_is_its_own(r
     assert "TopicA" in rig.broker.topics
     assert rig.store.max_offset("TopicA", 0) == 1
     assert rig.broker.consumer_offsets.query("G1", "TopicA", 0) == 1
+
+
+def test_who_waits_at_a_deleted_topic_and_what_counts_its_messages_is_let_go(rig):
+    """One that waited on would wait behind the first messages of a topic that is made anew."""
+    rig.send("TopicA")
+    rig.heartbeat("CG", "TopicA")
+    rig.run(100)
+    assert rig.pull_outcome("TopicA", queue_offset=1) is HOLD
+    rig.broker.timers.counts.entered(TimerRecord(0, DEFAULT_KIND, 0, 0, 100, java_hash("TopicA")), "TopicA", 0)
+    assert rig.broker.timers.counts.knows(java_hash("TopicA"))
+    assert rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}).code == ResponseCode.SUCCESS
+    assert not rig.broker.timers.counts.knows(java_hash("TopicA"))
+    rig.run(100)
+    assert [each.code for each in rig.notices() if each.is_response] == [ResponseCode.TOPIC_NOT_EXIST]
+    assert len(rig.broker.held_requests) == 0
+
+
+def test_a_deletion_is_done_to_its_end_when_its_asker_has_gone(rig):
+    rig.send("TopicA")
+    rig.broker.consumer_offsets.commit("G", "TopicA", 0, 1)
+    rig.broker.topics.create_if_absent("%RETRY%G_TopicA", 1, 0)
+    assert rig.handle(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}) is HOLD
+    rig.broker.channel_closed(rig.peer.channel, rig.now_ms)
+    rig.run(100)
+    assert "%RETRY%G_TopicA" not in rig.broker.topics
+
+
+def test_a_topic_deleted_behind_a_list_stays_deleted(rig):
+    listed = [{"topicName": f"t{number}", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+               "topicFilterType": "SINGLE_TAG"} for number in range(3_000)]
+    assert rig.handle(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+                      body=json.dumps({"topicConfigList": listed}).encode()) is HOLD
+    assert rig.handle(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t2999"}) is HOLD
+    rig.run(100)
+    assert "t1" in rig.broker.topics
+    assert "t2999" not in rig.broker.topics
+
+
+def test_clean_unused_leaves_queues_of_the_broker_itself(rig):
+    """Those of them that have no configuration are the broker's all the same."""
+    rig.store.append(MessageExt("rmq_sys_mine", b"x", {}), rig.now_ms)
+    rig.dispatch()
+    assert "rmq_sys_mine" not in rig.broker.topics
+    assert rig.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == ResponseCode.SUCCESS
+    assert rig.store.queue_ids("rmq_sys_mine") == [0]
 
 
 def create_topic(rig, name):
