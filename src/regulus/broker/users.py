@@ -26,6 +26,9 @@ ENTRIES_MAX = 4_000
 NAME_LENGTH_MAX = 255
 SECRET_LENGTH_MAX = 1_024
 
+NOBODY = ("authenticationEnabled is true and there is no user: nobody is let in, not even to make the first one; set "
+          "initAuthenticationUser, which makes it at the start")
+
 
 class Users:
     """Users by name. `changes` counts changes, for saving. `rules` are those that hold now."""
@@ -106,6 +109,10 @@ class Users:
         """Once the document is loaded: make the first user (`initAuthenticationUser`), if it is not there."""
         if self.is_kept and self._first is not None and self._first.access_key not in self._table:
             self._put(User(name=self._first.access_key, secret=self._first.secret_key, type=UserType.SUPER))
+
+    def warnings(self) -> list[str]:
+        """A sentence where nobody is let in."""
+        return [NOBODY] if self.is_kept and not self._table else []
 
     # --- what is saved -----------------------------------------------------------------------------------------------
 

@@ -5,12 +5,16 @@ Names are RocketMQ's keys in snake_case; those of `archive_...` are ours.
 Source: MessageStoreConfig, DefaultMessageStore.CleanCommitLogService.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from regulus.errors import ConfigError
 
 HOUR_MS = 3_600_000
+
+ARCHIVE_IDENTITY = re.compile(r"[0-9a-f]{32}")
+"""Of an archive: made once, and never another's."""
 
 
 class ArchiveGate(StrEnum):
@@ -77,6 +81,9 @@ class RetentionRules:
         if self.archive_gate is ArchiveGate.on and not self.archive_identity:
             found.append("archiveGate is on and archiveIdentity is empty: no archive opens the gate, and no file of "
                          "the log is deleted; `regulus archive status` tells the identity of an archive")
+        elif self.archive_identity and not ARCHIVE_IDENTITY.fullmatch(self.archive_identity):
+            found.append(f"archiveIdentity is {self.archive_identity[:40]!r}, and that of any archive is 32 "
+                         "hexadecimal digits: none opens the gate; `regulus archive status` tells it of an archive")
         if self.expired_ratio >= self.forced_ratio and self.clean_file_forcibly_enable:
             found.append(f"diskMaxUsedSpaceRatio is {self.disk_max_used_space_ratio} and never matters: above "
                          f"{round(self.forced_ratio * 100)} % (diskSpaceCleanForciblyRatio) the oldest files go, "

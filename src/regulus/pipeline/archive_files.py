@@ -11,7 +11,6 @@ there.
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +19,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from regulus.errors import ArchiveFailed, ArchiveLocked, OptionError
+from regulus.model.retention_rules import ARCHIVE_IDENTITY
 from regulus.pipeline.archive_task import disk_errors
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import (
@@ -117,7 +117,7 @@ def identity_of(archive: Path) -> str:
             text = path.read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             return ""
-    if not re.fullmatch(r"[0-9a-f]{32}", text):
+    if not ARCHIVE_IDENTITY.fullmatch(text):
         raise ArchiveFailed(f"{path} has no identity: it is one line of 32 hexadecimal digits, by which a broker knows "
                             "the archive that it trusts; bring it back from a backup")
     return text

@@ -288,7 +288,8 @@ class BrokerServer:
         self.broker.users.begin()
         self.broker.lower_offsets(self._clock())
         self.broker.timers.open(self._clock())
-        for warning in self.broker.unserved_attributes():
+        for warning in (*self.broker.unserved_attributes(),
+                        *([] if self._config.is_slave else self.broker.users.warnings())):
             _log.warning("%s", warning)
 
     def _missing_documents(self, documents: Mapping[str, str | None]) -> Iterator[str]:

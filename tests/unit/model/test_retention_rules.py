@@ -51,3 +51,11 @@ def test_a_percentage_that_does_not_hold_as_written_is_told() -> None:
     assert RetentionRules(disk_max_used_space_ratio=90, clean_file_forcibly_enable=False).warnings() == []
     (warning,) = RetentionRules(disk_space_warning_level_ratio=98).warnings()
     assert "98, and 90 holds" in warning
+
+
+@pytest.mark.parametrize(("identity", "told"), [
+    ("", "archiveIdentity is empty"), ("zzz", "archiveIdentity is 'zzz', and that of any archive is 32 hexadecimal"),
+    ("0123456789abcdef" * 2 + "0", "32 hexadecimal"), ("0123456789abcdef" * 2, "")])
+def test_a_gate_that_nothing_opens_is_told(identity: str, told: str) -> None:
+    found = RetentionRules(archive_gate=ArchiveGate.on, archive_identity=identity).warnings()
+    assert [told in warning for warning in found] == [True] * bool(told)

@@ -309,6 +309,17 @@ async def test_without_users_nobody_makes_one(tmp_path):
         await server.stop()
 
 
+@pytest.mark.parametrize("settings", [{}, {"init_authentication_user": USERS["init_authentication_user"]}])
+async def test_a_broker_that_lets_nobody_in_says_so_at_its_start(tmp_path, caplog, settings):
+    server = BrokerServer(BrokerConfig(listen_port=0, authentication_enabled=True, **settings), small_store(tmp_path),
+                          transport_config=LOOPBACK)
+    await server.start()
+    await server.stop()
+    told = [record.getMessage() for record in caplog.records if "nobody is let in" in record.getMessage()]
+    assert len(told) == (not settings)
+    assert all("set initAuthenticationUser" in text for text in told)
+
+
 async def test_a_heartbeat_that_needs_no_signature_makes_a_client_that_is_asked_for_transactions(tmp_path):
     broker_server = BrokerServer(BrokerConfig(
         listen_port=0, authentication_enabled=True, init_authentication_user=USERS["init_authentication_user"],
