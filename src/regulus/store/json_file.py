@@ -2,7 +2,7 @@
 
 A document is replaced as a whole; the file before is not copied, but gets the name of the `.bak`. One that is missing,
 empty or cut short is read from its `.bak`. What a document says is none of our business here: it is text that closes
-every bracket it opens.
+every bracket it opens, without what an editor or a hand leaves in it.
 
 Source: ConfigManager.load, MixAll.string2File.
 """
@@ -23,6 +23,9 @@ _WHOLE_NAMES = frozenset({"timermetrics"})
 _MODE, _PRIVATE_MODE = 0o644, 0o600
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_COMMENT = re.compile(rf"({_STRING.pattern})|/\*.*?\*/|//[^\r\n]*", re.DOTALL)
+_LAST_COMMA = re.compile(rf"({_STRING.pattern})|,(?=\s*[}}\]])", re.DOTALL)
+_MAY_BE_LAST = re.compile(r",\s*[}\]]")
 _OTHER = re.compile(r"[^][{}\"]+")
 
 
@@ -80,10 +83,23 @@ def _whole_text(data: bytes | None) -> str | None:
     if not data:
         return None
     try:
-        text = data.decode()
+        text = _without_what_hands_add(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return None
     return text if _is_whole(text) else None
+
+
+def _without_what_hands_add(text: str) -> str:
+    """Comments, and commas behind the last member: fastjson reads both over."""
+    if "//" in text or "/*" in text:
+        text = _COMMENT.sub(_kept_string, text)
+    if _MAY_BE_LAST.search(text):
+        text = _LAST_COMMA.sub(_kept_string, text)
+    return text
+
+
+def _kept_string(found: re.Match[str]) -> str:
+    return found[1] or ""
 
 
 def _is_whole(text: str) -> bool:

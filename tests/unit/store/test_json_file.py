@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -72,6 +73,20 @@ def test_brackets_in_strings_do_not_count(tmp_path: Path) -> None:
     files = JsonFiles(tmp_path)
     files.save("consumerFilter", [text.encode()])
     assert files.load("consumerFilter") == text
+
+
+@pytest.mark.parametrize(("text", "read"), [
+    ('\ufeff{"a":1}', {"a": 1}),
+    ('{"a":1, // the "old" one\n "b":[1,2,],\n}', {"a": 1, "b": [1, 2]}),
+    ('/* by hand: } */ {"a":"// no comment, }", "b":",]" /* none */ , }', {"a": "// no comment, }", "b": ",]"}),
+    ('{"a":"a \\" // b ,}",}', {"a": 'a " // b ,}'}),
+])
+def test_what_an_editor_or_a_hand_leaves_in_a_document_is_read_over(tmp_path: Path, text: str,
+                                                                    read: dict[str, object]) -> None:
+    (tmp_path / "topics.json").write_text(text, encoding="utf-8")
+    files = JsonFiles(tmp_path)
+    assert json.loads(files.load("topics") or "") == read
+    assert files.warnings == []
 
 
 @pytest.mark.parametrize("name", ["", "../topics", ".hidden"])
