@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _NO_OTHERS: Mapping[str, "Collection[type[DataclassInstance]]"] = {}
+_ALIKE = 0.8
+"""A misspelling is more like its key than that; below, a key of another meaning would be suggested."""
 _TOML_SUFFIXES = frozenset({".toml"})
 
 
@@ -111,7 +113,7 @@ def _taken(classes: "Collection[type[DataclassInstance]]") -> set[str]:
 
 def _unknown_key(key: str, names: set[str]) -> str:
     spellings = {known.lower(): known for known in {config_key(name) for name in names} | ROCKETMQ_KEYS}
-    nearest = get_close_matches(key.lower().replace("_", ""), spellings, n=1)
+    nearest = get_close_matches(key.lower().replace("_", ""), spellings, n=1, cutoff=_ALIKE)
     mend = f"did you mean {spellings[nearest[0]]}?" if nearest else "no known key resembles it"
     return f"unknown key {key}: {mend}"
 
