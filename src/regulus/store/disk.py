@@ -31,9 +31,8 @@ _SYNC_FILE_RANGE_WRITE = 2
 _MADV_DONTNEED = 4
 _MADV_POPULATE_WRITE = 23
 _MS_SYNC = 4
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_FOLDER = (errno.ENOTDIR, errno.EEXIST)
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DENIED = (errno.EACCES, errno.EPERM)
 _FLOCK = Struct("@hhqqi")
 _ZEROS = bytes(1 << 20)
 
@@ -56,8 +55,17 @@ def page_ceiling(position: int) -> int:
 
 
 def _not_writable(path: Path | str, error: OSError) -> StoreNotWritable:
-    if error.errno in _FULL:
+    if error.errno == errno.EDQUOT:
+        return StoreNotWritable(f"{path} cannot be written, for user {os.geteuid()} has used up its quota on that "
+                                "disk: make room there, or have the quota raised")
+    if error.errno == errno.ENOSPC:
+        if _lacks_inodes(path):
+            return StoreNotWritable(f"the disk of {path} takes no more files (0 inodes free, {free_bytes(path)} bytes "
+                                    "are): delete files there")
         return StoreNotWritable(f"the disk of {path} is full ({free_bytes(path)} bytes free): make room there")
+    if error.errno == errno.EROFS:
+        return StoreNotWritable(f"{path} cannot be written, for its file system is read-only: mount it for writing; "
+                                "where it was, the system's log says which fault made it so")
     if error.errno in _DENIED:
         return StoreNotWritable(f"{path} cannot be written ({error.strerror}): let user {os.geteuid()} write there, "
                                 "or set storePathRootDir to another directory")
@@ -496,13 +504,21 @@ def _address(mapping: mmap) -> int:
 
 def free_bytes(path: Path | str) -> int:
     """-1 when it cannot be told."""
+    state = _file_system(path)
+    return -1 if state is None else state.f_bavail * state.f_frsize
+
+
+def _lacks_inodes(path: Path | str) -> bool:
+    """Some file systems make them as they need them, and have no number."""
+    state = _file_system(path)
+    return state is not None and state.f_files > 0 and not state.f_favail
+
+
+def _file_system(path: Path | str) -> os.statvfs_result | None:
     for candidate in (Path(path), *Path(path).parents):
-        try:
-            state = os.statvfs(candidate)
-        except OSError:
-            continue
-        return state.f_bavail * state.f_frsize
-    return -1
+        with suppress(OSError):
+            return os.statvfs(candidate)
+    return None
 
 
 def room(path: Path) -> tuple[int, int]:

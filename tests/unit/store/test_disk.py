@@ -35,8 +35,23 @@ def test_a_full_disk_is_named_with_its_mend(tmp_path: Path, monkeypatch: pytest.
         disk.reserve(path, 0, 4096)
 
 
+@pytest.mark.parametrize(("number", "inodes", "told"), [
+    (errno.ENOSPC, (1000, 0), "takes no more files (0 inodes free, 409600 bytes are): delete files there"),
+    (errno.ENOSPC, (0, 0), "is full (409600 bytes free): make room there"),     # it makes inodes as it needs them
+    (errno.EDQUOT, (1000, 10), "has used up its quota on that disk"),
+    (errno.EROFS, (1000, 10), "its file system is read-only: mount it for writing")])
+def test_why_nothing_can_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int,
+                                            inodes: tuple[int, int], told: str) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=100, f_frsize=4096, f_files=inodes[0],
+                                                                    f_favail=inodes[1]))
+    monkeypatch.setattr(Path, "mkdir", _raise(number))
+    with pytest.raises(StoreNotWritable) as caught:
+        disk.make_directory(tmp_path / "made")
+    assert told in str(caught.value)
+
+
 def test_a_refused_write_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "open", _raise(errno.EROFS))
+    monkeypatch.setattr(os, "open", _raise(errno.EACCES))
     with pytest.raises(StoreNotWritable, match=r"cannot be written .* storePathRootDir"):
         disk.create_sized(tmp_path / "file", 10)
 
