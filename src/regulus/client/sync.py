@@ -485,7 +485,9 @@ class Admin(shared_loop.Blocking):
 
     def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None,
                      broker_address: str | None = None) -> None:
-        """Create or change the group on one broker, on a cluster, or everywhere. Raises ConfigError for its name."""
+        """Create or change the group on one broker, on a cluster, or everywhere; attributes that are not named stay.
+        Raises ConfigError for its name.
+        """
         shared_loop.run(self._client.create_group(config, cluster=cluster, broker_address=broker_address))
 
     def delete_group(self, group: str, *, clean_offset: bool = True, cluster: str | None = None) -> None:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
     true,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 from regulus.errors import JobRefused
 from regulus.pipeline.jdbc_tables import PARTITIONS_MAX
@@ -86,12 +87,15 @@ class OutboxDatabase:
 
     def parts(self, table: Table) -> tuple[str, ...]:
         """Conditions in this database's SQL, of which each row meets one, whatever is written meanwhile; none where the
-        table is read in one piece."""
+        table is read in one piece. Raises JobRefused when it cannot be read."""
         cut_by = _CUT_BY.get(table.name)
         if cut_by is None or self.engine.dialect.name == "sqlite":
             return ()
-        with self.engine.connect() as connection:
-            ends = _ends(connection, cut_by)
+        try:
+            with self.engine.connect() as connection:
+                ends = _ends(connection, cut_by)
+        except SQLAlchemyError as error:
+            raise JobRefused(f"{self.name}: {table.name} cannot be read: {error}") from error
         name = column(cut_by.name, cut_by.type)
         lows = [None, *(name >= literal(end, cut_by.type) for end in ends)]
         highs = [*(name < literal(end, cut_by.type) for end in ends), None]

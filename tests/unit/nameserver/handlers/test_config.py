@@ -43,7 +43,7 @@ def test_what_is_not_served_is_refused_with_what_to_do_instead() -> None:
     server = NameServerUnderTest()
     response = server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"clusterTest=true\norderMessageEnable=true")
     assert response.code == ResponseCode.SYSTEM_ERROR
-    assert response.remark == ("clusterTest=true is not served: a name server here asks no other one, "
-                               "and write clusterTest=false")
+    assert response.remark == ("clusterTest=true is not served: a name server here asks no other one; "
+                               "write clusterTest=false")
     assert server.state.config.order_message_enable is False
     assert server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"clusterTest=false").code == ResponseCode.SUCCESS
