@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(name="an address is a folder", path="regulus/model/local_path.py", old="if not _SCHEME.match(text):",
            new="if True:", tests=("tests/unit/model/test_local_path.py",)),
     Mutant(name="an identity that is damaged is made anew", path="regulus/pipeline/archive_files.py",
-           old="    if not re.fullmatch(", new="    if text and not re.fullmatch(",
+           old="    if not ARCHIVE_IDENTITY", new="    if text and not ARCHIVE_IDENTITY",
            tests=("tests/unit/pipeline/test_archive_files.py",)),
     Mutant(name="a power cut takes an identity that was told", path="regulus/pipeline/archive_files.py",
            old="        draft.replace(archive / IDENTITY)\n        _sync_folder(archive)\n",
