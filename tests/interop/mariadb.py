@@ -64,8 +64,9 @@ def running(password: str, *, certificate: Path | None = None, key: Path | None 
         with Path(root, "log").open("wb") as log:
             process = subprocess.Popen(
                 [programs / "sbin" / "mariadbd", *common, f"--port={port}", "--bind-address=127.0.0.1",
-                 f"--socket={root}/socket", f"--pid-file={root}/pid", f"--init-file={start}", "--skip-name-resolve",
-                 "--default-time-zone=+05:00", "--innodb-flush-log-at-trx-commit=0", *secured],
+                 # A server that starts removes what others have in a place for temporary files that they share.
+                 f"--tmpdir={root}", f"--socket={root}/socket", f"--pid-file={root}/pid", f"--init-file={start}",
+                 "--skip-name-resolve", "--default-time-zone=+05:00", "--innodb-flush-log-at-trx-commit=0", *secured],
                 stdout=log, stderr=subprocess.STDOUT, env=environment)
         try:
             _await(process, port, Path(root, "log"))
