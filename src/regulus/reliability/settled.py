@@ -74,7 +74,7 @@ def _unknown_writers(count: int, table: Table) -> str:
 
 
 _INNODB_SHOWN_LATE_MS = 100
-"""For so long the server shows what it looked up before."""
+"""For so long the server shows what it looked up before; for ever to those who look more often."""
 _NO_RIGHT = 1227
 
 # By the zone of the machine, and not of the session. Where its clocks are set back, a time of that hour is two moments:

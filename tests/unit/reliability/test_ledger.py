@@ -56,6 +56,10 @@ def name_groups(engine, message_id, **status):
             {"message_id": message_id, "consumer_group": group, "status": each} for group, each in status.items()])
 
 
+SHOWN_ANEW_S = 0.15
+"""Whoever looks at InnoDB's transactions again within 100 ms, be it for ever, is shown what was looked up before."""
+
+
 def clock(*databases):
     """The latest of their times."""
     times = []
@@ -72,6 +76,7 @@ def settle(*databases):
         with engine.connect() as connection:
             while settled(connection, tables.stubs).time_ms <= written:
                 assert time.monotonic() < deadline
+                time.sleep(SHOWN_ANEW_S)
 
 
 def audited(engine, effects=None, since=EVER[0], until=EVER[1]):
@@ -79,6 +84,7 @@ def audited(engine, effects=None, since=EVER[0], until=EVER[1]):
     written, deadline = clock(*filter(None, (engine, effects))), time.monotonic() + 60
     while (found := audited_now(engine, effects, since, until)).until_ms <= min(written, until - 1):
         assert time.monotonic() < deadline
+        time.sleep(SHOWN_ANEW_S)
     return found
 
 
