@@ -1,10 +1,12 @@
 """A MariaDB whose machine sets its clocks back: a time of that hour is two moments."""
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
 import mariadb
 import pytest
+from sqlalchemy import text
 from tests.unit.reliability.conftest import with_empty_tables
 from tests.unit.reliability.test_settled import place
 
@@ -42,3 +44,32 @@ def test_a_transaction_of_the_hour_that_comes_twice_is_no_younger_than_it_is(is_
     assert found.unseen == ""
     earlier_ms = by_minutes * 60_000 if is_set_back else 0
     assert abs(found.time_ms + earlier_ms - began_ms) < 60_000
+
+
+def test_a_server_that_shows_nothing_new_is_not_believed() -> None:
+    """InnoDB shows its transactions anew to those who look seldom; a monitor that looks all the time sees old ones."""
+    with mariadb.running("tell-nobody") as server:
+        for engine in with_empty_tables(mariadb.engine_of(server)):
+            stopping = threading.Event()
+
+            def look(engine=engine, stopping=stopping) -> None:
+                with engine.connect() as connection:
+                    while not stopping.is_set():
+                        connection.execute(text("SELECT count(*) FROM information_schema.innodb_trx")).all()
+
+            watching = threading.Thread(target=look)
+            watching.start()
+            try:
+                with engine.connect() as late, late.begin():
+                    place(late, "late")
+                    with engine.connect() as connection:
+                        blind = settled(connection, tables.stubs)
+                    stopping.set()
+                    watching.join()
+                    with engine.connect() as connection:
+                        seen = settled(connection, tables.stubs)
+            finally:
+                stopping.set()
+                watching.join()
+    assert "somebody looks at innodb_trx so often" in blind.unseen
+    assert (seen.is_held_back, seen.unseen) == (True, "")

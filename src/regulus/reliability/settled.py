@@ -10,6 +10,7 @@ may be writing, and since when:
 Where it does not tell, as for want of a right, it is said what could not be seen.
 """
 
+import time
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Table, select, text
@@ -76,6 +77,7 @@ def _unknown_writers(count: int, table: Table) -> str:
 _INNODB_SHOWN_LATE_MS = 100
 """For so long the server shows what it looked up before; for ever to those who look more often."""
 _NO_RIGHT = 1227
+_LOOKS_MAX, _BETWEEN_LOOKS_S = 10, 0.15
 
 # By the zone of the machine, and not of the session. Where its clocks are set back, a time of that hour is two moments:
 # the earlier one. Zones set them by half an hour, one, or two. What has neither written nor locked has no row yet.
@@ -91,19 +93,42 @@ _STATEMENTS_OF_MYSQL = text("""
     WHERE command IN ('Query', 'Execute') AND id <> connection_id()""")
 
 
+_IN_TRANSACTION = text("SELECT @@in_transaction")
+_OWN_OF_MYSQL = text("SELECT count(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = connection_id()")
+
+
 def _of_mysql(own: Connection, now: int) -> Settled:
     """No look at a table of InnoDB, which would begin what a transaction keeps to. The statements first: one that ends
     meanwhile leaves its transaction, or what it committed."""
     latest = now - _INNODB_SHOWN_LATE_MS
     running_s = own.execute(_STATEMENTS_OF_MYSQL).scalar_one()
+    # MySQL does not tell whether a transaction is open that another one would commit.
+    is_free = bool(getattr(own.dialect, "is_mariadb", False)) and not own.execute(_IN_TRANSACTION).scalar_one()
     try:
+        if is_free and not _begun_and_seen(own):
+            return Settled(latest, unseen="who writes at the moment: somebody looks at innodb_trx so often that InnoDB "
+                                          "shows nothing new there")
         began = own.execute(_WRITERS_OF_MYSQL).scalar_one()
     except DBAPIError as error:
         if error.orig is None or error.orig.args[0] != _NO_RIGHT:
             raise
         return Settled(latest, unseen="the transactions of others: GRANT PROCESS ON *.* TO this user shows them")
+    finally:
+        if is_free:
+            own.exec_driver_sql("COMMIT")
     since = [began, None if running_s is None else now - (running_s + 1) * 1000]
     return _held_back(latest, min((each for each in since if each is not None), default=None))
+
+
+def _begun_and_seen(own: Connection) -> bool:
+    """Begin a transaction, and wait until InnoDB shows it: then it shows all that had begun before. It shows nothing
+    new to anybody as long as somebody looks more often than every 100 ms."""
+    own.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    for _ in range(_LOOKS_MAX):
+        if own.execute(_OWN_OF_MYSQL).scalar_one():
+            return True
+        time.sleep(_BETWEEN_LOOKS_S)
+    return False
 
 
 def _of_sqlite(own: Connection, now: int) -> Settled:
