@@ -6,6 +6,7 @@ _ROUTES = "regulus/nameserver/route_table.py"
 _FRAMES = "regulus/wire/frame_reader.py"
 _FLUSH = "regulus/server/flush_loop.py"
 _DURABILITY = "regulus/server/durability.py"
+_HEALTH = "regulus/server/health.py"
 _DOCUMENTS = "regulus/server/documents.py"
 _CHECK = "regulus/server/deep_check_loop.py"
 _ASSEMBLY = "regulus/server/assembly.py"
@@ -21,6 +22,7 @@ _ROUTE_TESTS = ("tests/unit/nameserver/test_route_table.py", "tests/unit/nameser
 _FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wire_frames.py")
 _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
 _DURABILITY_TESTS = ("tests/unit/server/test_durability.py",)
+_HEALTH_TESTS = ("tests/unit/server/test_health.py",)
 _DOCUMENT_TESTS = ("tests/unit/server/test_documents.py",)
 _PROCESS_QUEUE_TESTS = ("tests/unit/client/core/test_process_queue.py",)
 _REBALANCE_TESTS = ("tests/unit/client/core/test_rebalance.py",)
@@ -84,6 +86,16 @@ MUTANTS = [
     Mutant(name="what waits behind a flush is not flushed", path=_FLUSH,
            old="        if self._durability.is_awaited_behind(flushed):\n            self._begin()\n", new="",
            tests=_FLUSH_TESTS),
+    Mutant(name="a loop that stands still is well", path=_HEALTH,
+           old="return self.still_looks >=", new="return self.still_looks > 99 +", tests=_HEALTH_TESTS),
+    Mutant(name="a loop without work is behind", path=_HEALTH,
+           old="progress == self.seen and self.has_work()", new="progress == self.seen", tests=_HEALTH_TESTS),
+    Mutant(name="an error ends the looks at loops", path=_HEALTH,
+           old="        self._timer = self._loop.call_later(LOOK_INTERVAL_S, self.look)\n", new="", tests=_HEALTH_TESTS),
+    Mutant(name="a tick that failed counts as one", path="regulus/server/tick_loop.py",
+           old="            wait_ms = self._tick(self._clock())\n            self.ticks += 1\n",
+           new="            self.ticks += 1\n            wait_ms = self._tick(self._clock())\n",
+           tests=("tests/unit/server/test_tick_loop.py",)),
     Mutant(name="offsets are saved before the log they speak of", path=_DOCUMENTS,
            old="        if behind_log:\n", new="        if False:\n", tests=_DOCUMENT_TESTS),
     Mutant(name="documents behind one that could not be saved count as saved", path=_DOCUMENTS,

@@ -104,6 +104,8 @@ class BrokerState:
     `is_retention_wanted`, `is_queue_cleaning_wanted`: an operator asked to delete expired files of the log, or what
     the queues do not need any more; the server does it and sets them back. `retention_report` is what came of it.
 
+    `complaints` says what is wrong with the server, a sentence each: its loops that are behind, a disk that refuses.
+
     `parted` says in what way a slave's log differs from its master's; it is empty where it does not. Nobody reads such
     a log: what it has of its own the master never had, and gives its numbers to other messages.
 
@@ -156,6 +158,7 @@ class BrokerState:
         self.is_retention_wanted = False
         self.is_queue_cleaning_wanted = False
         self.retention_report: Mapping[str, str] = {}
+        self.complaints: Sequence[str] = ()
         self.parted = ""
         self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
         self.access_documents: AccessDocuments | None = None

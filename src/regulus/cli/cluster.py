@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import click
 
+from regulus.broker.handlers.broker_runtime_info import HEALTHY
 from regulus.cli.connection import Address, with_admin
 from regulus.cli.output import print_facts, print_json, print_rows, with_output
 from regulus.client.admin import Admin
@@ -24,7 +25,8 @@ async def list_brokers(admin: Admin, json_output: bool) -> None:
 
     Of a slave, `behind` is how many bytes of its master's log it does not have yet."""
     info = await admin.cluster_info()
-    names = ("cluster", "broker", "id", "address", "role", "behind", "version", "in_tps", "out_tps", "disk")
+    names = ("cluster", "broker", "id", "address", "role", "behind", "version", "in_tps", "out_tps", "disk",
+             "health")
     rows: list[tuple[object, ...]] = []
     silent: ClientError | None = None
     for cluster_name, broker_names in sorted(info.cluster_addr_table.items()):
@@ -47,19 +49,25 @@ async def _group(admin: Admin, addresses: Mapping[int, str]) -> tuple[list[tuple
             facts = await admin.broker_runtime_info(address)
         except ClientError as error:
             silent = silent or error
-            rows.append((number, address, *["-"] * 6))
+            rows.append((number, address, *["-"] * 7))
             continue
         end = _number(facts.get("commitLogMaxOffset"))
         if number == MASTER_ID:
             master_end = end
         behind = _behind(master_end, end) if number != MASTER_ID else "-"
-        rows.append((number, address, _role(facts, number), behind, *_rates(facts)))
+        rows.append((number, address, _role(facts, number), behind, *_rates(facts), _health(facts)))
     return rows, silent
 
 
 def _role(facts: Mapping[str, str], number: int) -> str:
     """RocketMQ's brokers do not tell theirs."""
     return facts.get("brokerRole") or ("SLAVE" if number != MASTER_ID else "MASTER")
+
+
+def _health(facts: Mapping[str, str]) -> str:
+    """RocketMQ's brokers do not tell theirs; what is wrong is in `cluster status`."""
+    told = facts.get("health", "-")
+    return told if told in ("-", HEALTHY) else "ill"
 
 
 def _behind(master_end: int | None, end: int | None) -> str:

@@ -38,6 +38,7 @@ from regulus.server.event_log import EventLog
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.ha_client import HA_PORT_OFFSET
+from regulus.server.health import Health
 from regulus.server.in_process import InProcessConnection, OnBrokerRequest
 from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
@@ -163,6 +164,7 @@ class BrokerServer:
             raise
         # Only now, because whoever finds us through a name server will connect at once.
         await self._door.start()
+        self._health.start()
         self._settle(self._clock())
 
     async def stop(self) -> None:
@@ -177,6 +179,7 @@ class BrokerServer:
         _log.info("broker stopped; %s is closed", self._store_config.root)
 
     async def _end_parts(self) -> None:
+        self._health.stop()
         self._ticks.stop()
         self._route_asks.stop()
         await self._replication.end_copying()
@@ -252,6 +255,33 @@ class BrokerServer:
         self._listener = make_listener(for_clients, self._requests, self._transport_config, self._watchdog)
         self._door = self._make_door(self._replication.port or config.listen_port + HA_PORT_OFFSET)
         self._route_asks = RouteAsks(self.broker, self._door, self._send_notices)
+        self._health = self._make_health()
+
+    def _make_health(self) -> Health:
+        health, store, config = Health(self._take_complaints), self.store, self.broker.config
+        store_config = self._store_config
+        health.watch("flushing the commit log", lambda: store.flushed_offset,
+                     lambda: store.flushed_offset < store.commit_log_max_offset(),
+                     lambda: store_config.flush_interval_commit_log / 1000)
+        health.watch("making messages visible", lambda: store.commit_log_max_offset() - store.dispatch_behind_bytes(),
+                     lambda: store.dispatch_behind_bytes() > 0)
+        health.watch("the tick of the broker", lambda: self._ticks.ticks)
+        health.watch("saving documents", lambda: self._keeper.rounds, pause_s=lambda: self._save_interval_ms() / 1000)
+        health.watch("bringing queues and checkpoint to disk", lambda: self._care.rounds,
+                     pause_s=lambda: store_config.flush_interval_consume_queue / 1000)
+        health.watch("looking after old files", lambda: self._retention.passes,
+                     pause_s=lambda: self.broker.config.clean_resource_interval / 1000)
+        if self._name_servers or self._name_server is not None:
+            health.watch("registration with a name server", lambda: self._door.registrations,
+                         pause_s=lambda: self.broker.config.register_name_server_period / 1000)
+        if config.is_slave:
+            health.watch("the link to the master", lambda: 0, lambda: not self._replication.is_linked)
+        health.watch_fault(lambda: self._keeper.fault)
+        health.watch_fault(lambda: self._care.faults)
+        return health
+
+    def _take_complaints(self, complaints: Sequence[str]) -> None:
+        self.broker.complaints = complaints
 
     def _make_access(self) -> Door | None:
         """By accounts, or by users; None where everybody may do everything."""

@@ -93,6 +93,13 @@ class DocumentKeeper:
         self._task = KeptTask("saving documents", self._run, FAULT_RETRY_S)
         self._fault_until = 0.0
         self._faults: dict[str, str] = {}
+        self.rounds = 0
+        """Of looking at what is to be saved, that came to their end."""
+
+    @property
+    def fault(self) -> str:
+        """What is not saved, and why; empty when nothing is."""
+        return "; ".join([f"the document {name} is not saved: {fault}" for name, fault in self._faults.items()])
 
     async def start(self) -> None:
         """Save the settings, and go on doing so. What the disk refuses is tried again."""
@@ -140,6 +147,7 @@ class DocumentKeeper:
             if self._loop.time() >= next_time:
                 await self._save(at_once=False)
                 next_time = self._loop.time() + self._interval_ms() / 1000
+            self.rounds += 1
             if self._state.settings.fault:
                 await asyncio.sleep(FAULT_RETRY_S)
                 self._wake.set()

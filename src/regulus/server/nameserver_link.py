@@ -52,6 +52,10 @@ class NameServerDoor(Protocol):
     async def stop(self) -> None:
         """Unregister."""
 
+    @property
+    def registrations(self) -> int:
+        """With any name server, that came to their end."""
+
 
 class NameserverLink:
     """The way over the network."""
@@ -72,6 +76,11 @@ class NameserverLink:
                                 RETRY_INTERVAL_MAX_S) for number, (host, port) in enumerate(targets)]
         self._connections: dict[int, tuple[Connection, str]] = {}
         self._told: dict[int, Told] = {}
+        self._registrations = 0
+
+    @property
+    def registrations(self) -> int:
+        return self._registrations
 
     async def start(self) -> None:
         for task in self._tasks:
@@ -134,6 +143,7 @@ class NameserverLink:
             except StopIteration as end:
                 told: Told = end.value
                 break
+        self._registrations += 1
         if (connection, address) == self._connections.get(number):
             self._told[number] = told
         if told.master.master_addr:
@@ -189,6 +199,11 @@ class EmbeddedLink:
         self._is_outdated = False
         self._is_stopped = False
         self._is_told = asyncio.Event()
+        self._registrations = 0
+
+    @property
+    def registrations(self) -> int:
+        return self._registrations
 
     async def start(self) -> None:
         self._register()
@@ -232,6 +247,7 @@ class EmbeddedLink:
             is_over = False
         except StopIteration as end:
             self._told = end.value
+            self._registrations += 1
         except BrokerRefused as error:
             _log.error("the name server in this process refused the broker: %s", error.remark)
         finally:

@@ -62,6 +62,8 @@ class RetentionLoop:
         self._slaves_report = ""
         self._warning = ""
         self._told_hanging: HangingFile | None = None
+        self.passes = 0
+        """That came to their end."""
 
     def start(self) -> None:
         self._report()      # whoever asks before the first pass gets an answer, too
@@ -128,6 +130,7 @@ class RetentionLoop:
             except StoreError as error:
                 self._warn(f"old files were not deleted: {error}")
         self._report()
+        self.passes += 1
 
     def _refuse_or_take(self, plan: RetentionPlan, rules: RetentionRules, facts: RetentionFacts) -> None:
         """Whoever tells the store's other faults tells this one, too; so the text stays while nothing but its numbers

@@ -38,6 +38,8 @@ class StoreCare:
         self._allocation: asyncio.Future[None] | None = None
         self._next_thorough_ms = steady_clock() + config.flush_consume_queue_thorough_interval
         self._table_retry_ms = 0
+        self.rounds = 0
+        """That came to their end."""
         self._refusal = _LastingFault("messages are refused", "messages are taken again")
         self._flush_fault = _LastingFault("queues, index or what is known of them are not brought to disk",
                                           "queues, index and what is known of them are brought to disk again")
@@ -57,6 +59,12 @@ class StoreCare:
             await asyncio.wait([self._allocation])
         await self._loop.run_in_executor(self._queue_flusher, lambda: None)     # which comes behind what has begun
 
+    @property
+    def faults(self) -> str:
+        """What the disk refuses now; empty when it refuses nothing."""
+        lasting = (self._refusal, self._flush_fault, self._timer_fault)
+        return "; ".join([fault.text for fault in lasting if fault.text])
+
     def make_room(self) -> None:
         """Begin to make room when the writer comes near the end of it; returns at once."""
         if self._store.wants_allocation and (self._allocation is None or self._allocation.done()):
@@ -70,6 +78,7 @@ class StoreCare:
             await self._flush_timers()
             self._deletion_fault.tell(self._store.deletion_fault, self._steady_clock())
             self._tell_refusal()
+            self.rounds += 1
 
     async def _flush_queues(self) -> None:
         steady_ms = self._steady_clock()
@@ -122,10 +131,17 @@ class _LastingFault:
         self._begun = begun
         self._over = over
         self._level = level
+        self._fault = ""
         self._kind = ""
         self._told_ms = 0
 
+    @property
+    def text(self) -> str:
+        """What holds now; empty when nothing does."""
+        return f"{self._begun}: {self._fault}" if self._fault else ""
+
     def tell(self, fault: str, steady_ms: int) -> None:
+        self._fault = fault
         kind = _PLACE.sub("", fault)
         if fault and (kind != self._kind or steady_ms >= self._told_ms + FAULT_REPORT_INTERVAL_MS):
             _log.log(self._level, "%s: %s", self._begun, fault)

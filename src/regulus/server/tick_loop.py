@@ -21,6 +21,8 @@ class TickLoop:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_hurried = False
+        self.ticks = 0
+        """Those that came to their end."""
 
     def start(self) -> None:
         self._timer = self._loop.call_later(0, self._run)
@@ -43,6 +45,7 @@ class TickLoop:
         self._is_hurried = False
         try:
             wait_ms = self._tick(self._clock())
+            self.ticks += 1
         finally:
             # An error of one tick is reported by the event loop; time goes on all the same.
             wait_ms = self._interval_max_ms if wait_ms is None else min(wait_ms, self._interval_max_ms)

@@ -93,3 +93,26 @@ async def test_a_hurried_tick_comes_at_once_and_once() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(told) == 3
+
+
+async def test_only_ticks_that_came_to_their_end_count() -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    is_told = asyncio.Event()
+    number = 0
+
+    def tick(now_ms: int) -> int:
+        nonlocal number
+        number += 1
+        if number == 1:
+            raise ValueError("this tick fails")
+        is_told.set()
+        return 60_000
+
+    loop = TickLoop(tick, lambda: 0, interval_max_ms=60_000)
+    loop.start()
+    while not number:
+        await asyncio.sleep(0)
+    loop.hurry()
+    await asyncio.wait_for(is_told.wait(), 30)
+    assert (number, loop.ticks) == (2, 1)
+    loop.stop()
