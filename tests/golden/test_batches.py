@@ -1,14 +1,20 @@
-"""What Java's client 5.3.3 sends as a batch, and what RocketMQ 5.3.3 stores of one: each message has a key of its own,
-and the batch has another, which RocketMQ writes behind it. So all its messages are known by that one."""
+"""What clients send as a batch, and what RocketMQ 5.3.3 stores of one: behind each message's own properties those of
+the batch. Java's client 5 gives a batch a key, so all its messages are known by that one."""
 
 import base64
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.batch_forms import FORMS, stored
 from tests.unit.broker.conftest import make_rig
 
+from regulus.broker.config import BrokerConfig
 from regulus.record import message_record
+from regulus.server.assembly import BrokerServer
+from regulus.testing.running_server import HOST, small_store
+from regulus.transport.config import TransportConfig
 from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode
 from regulus.wire.frame_reader import FrameReader
@@ -20,21 +26,31 @@ REQUEST = next(line for line in LINES if line["kind"] == "request")
 RECORDS = [line for line in LINES if line["kind"] == "record"]
 
 
-def test_messages_of_a_batch_are_stored_by_the_ids_that_its_sender_was_told() -> None:
+@pytest.mark.parametrize("number", range(len(FORMS)), ids=[form.name for form in FORMS])
+async def test_a_batch_is_stored_as_rocketmq_stores_it(number: int, tmp_path: Path) -> None:
+    server = BrokerServer(BrokerConfig(listen_port=0, broker_ip1=HOST, broker_name="broker-a"), small_store(tmp_path),
+                          transport_config=TransportConfig(bind_address=HOST))
+    await server.start()
+    form = FORMS[number]
+    assert await stored(f"{HOST}:{server.port}", form, "Batches") == form.stored
+    await server.stop()
+
+
+def test_messages_of_a_java_batch_are_known_by_the_key_of_the_batch_here_too() -> None:
     reader = FrameReader()
     reader.feed(base64.b64decode(REQUEST["frame_base64"]))
     (request,) = reader.frames()
     header = SendMessageRequest.decode(request)
     key_of_batch = header.properties["UNIQ_KEY"]
-    own = [properties["UNIQ_KEY"] for _, _, properties in message_batch.decode(request.body)]
+    own = [properties["UNIQ_KEY"] for _, _, properties, _ in message_batch.decode(request.body)]
     assert own == REQUEST["sent"]
     assert key_of_batch not in own
     rig = make_rig()
     answer = rig.ask(RequestCode.SEND_BATCH_MESSAGE, request.ext, request.body)
     assert answer.code == 0
-    stored = [rig.store.look_message(int(place[16:], 16)) for place in answer.ext["msgId"].split(",")]
-    assert [message.message_id for message in stored] == REQUEST["sent"]
-    assert [message.body for message in stored] == [b"order-0", b"order-1", b"order-2"]
+    kept = [rig.store.look_message(int(place[16:], 16)) for place in answer.ext["msgId"].split(",")]
+    assert {message.message_id for message in kept} == {key_of_batch}
+    assert [message.body for message in kept] == [b"order-0", b"order-1", b"order-2"]
 
 
 def test_what_rocketmq_stored_of_a_batch_has_one_id_that_no_sender_was_told() -> None:

@@ -183,7 +183,7 @@ def test_a_send_survives_the_way(request: SendMessageRequest, code: int) -> None
                           st.binary(max_size=20), st.dictionaries(PROPERTY_TEXT, PROPERTY_TEXT, max_size=3), INT)))
 def test_a_batch_survives_the_way(messages: list[Message]) -> None:
     decoded = message_batch.decode(message_batch.encode(messages))
-    assert decoded == [(each.flag, each.body, each.properties) for each in messages]
+    assert [each[:3] for each in decoded] == [(each.flag, each.body, each.properties) for each in messages]
 
 
 @settings(deadline=None)

@@ -72,8 +72,9 @@ class SendFacts:
         self.topics = topic_facts
         self.region_id = config.region_id
         self.trace_on = config.trace_on
-        self.stamp = {names.MSG_REGION: config.region_id, names.TRACE_ON: "true" if config.trace_on else "false",
-                      names.CLUSTER: config.broker_cluster_name}
+        # In the order of Java's map, in which RocketMQ writes them.
+        self.stamp = {names.MSG_REGION: config.region_id, names.CLUSTER: config.broker_cluster_name,
+                      names.TRACE_ON: "true" if config.trace_on else "false"}
         self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
         self.host_texts: dict[bytes, str] = {}
         self.stamp_text = names.format(self.stamp).encode("utf-8", "replace")

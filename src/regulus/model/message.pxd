@@ -18,6 +18,7 @@ cdef class MessageExt(Message):
     cdef public long long store_timestamp
     cdef public int store_size
     cdef public int body_crc
+    cdef public bytes properties_text
 
 
 cdef class StraightMessage(MessageExt):

@@ -100,6 +100,9 @@ def _timer(delay: timedelta | None, deliver_at: datetime | None) -> dict[str, st
 class MessageExt(Message):
     """A stored message. Hosts are in stored form: 4 or 16 address bytes, then the port as 4 bytes.
 
+    `properties_text` is the property string to be stored where `properties` cannot say it, as where a name comes twice;
+    else it is empty.
+
     The store fills in queue_offset, physical_offset, store_timestamp, store_size and body_crc when it appends.
     """
 
@@ -124,6 +127,7 @@ class MessageExt(Message):
         self.store_timestamp = store_timestamp
         self.store_size = store_size
         self.body_crc = body_crc
+        self.properties_text = b""
 
 
 class StraightMessage(MessageExt):

@@ -30,7 +30,7 @@ def record_size(message: MessageExt) -> int:
     if isinstance(message, StraightMessage):
         return _size(message, body_size(message), len(message.topic_text), message.text_size)
     return _size(message, len(message.body), len(_utf8(message.topic)),
-                 len(_utf8(format_properties(message.properties))))
+                 len(message.properties_text or _utf8(format_properties(message.properties))))
 
 
 def body_size(message: MessageExt) -> int:
@@ -62,8 +62,8 @@ def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, me
     if isinstance(message, StraightMessage):
         return _encode_straight(buffer, cells, position, message, room)
     topic = _utf8(message.topic)
-    properties = b""
-    properties_size = _ascii_size(message.properties)
+    properties = message.properties_text
+    properties_size = len(properties) if properties else _ascii_size(message.properties)
     if properties_size < 0:
         properties = _utf8(format_properties(message.properties))
         properties_size = len(properties)
@@ -251,6 +251,7 @@ def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> Messa
     message.store_timestamp = big_endian.int8(view, born_end + layout.STORE_TIMESTAMP)
     message.store_size = size
     message.body_crc = big_endian.int4(view, position + layout.BODY_CRC)
+    message.properties_text = b""
     return message
 
 

@@ -38,6 +38,8 @@ class BatchedMessage(NamedTuple):
     flag: int
     body: bytes
     properties: dict[str, str]
+    properties_text: bytes
+    """As they came: a name may come twice, and the last separator be missing."""
 
 
 def encode(messages: Sequence[Message]) -> bytes:
@@ -146,9 +148,11 @@ def _decode_one(data: bytes, start: int, messages: list[BatchedMessage]) -> int:
     if not properties_start <= properties_end <= end:
         raise HeaderError(f"batch record's properties at {start} do not fit")
     try:
-        text = data[properties_start:properties_end].decode()
+        properties_text = data[properties_start:properties_end]
+        text = properties_text.decode()
     except UnicodeDecodeError as cause:
         raise HeaderError(f"batch record's properties at {start} are no UTF-8") from cause
     flag = big_endian.int4(octets, start + 12)
-    messages.append(BatchedMessage(flag, data[body_start:properties_start - 2], parse_properties(text)))
+    body = data[body_start:properties_start - 2]
+    messages.append(BatchedMessage(flag, body, parse_properties(text), properties_text))
     return end

@@ -236,7 +236,7 @@ async def test_when_a_batch_fails_every_caller_gets_the_same_error():
 
 async def test_a_message_that_breaks_a_rule_does_not_fail_those_that_travel_with_it():
     def store(command):
-        bodies = [body for _, body, _ in message_batch.decode(command.body)] if command.code == (
+        bodies = [body for _, body, _, _ in message_batch.decode(command.body)] if command.code == (
             RequestCode.SEND_BATCH_MESSAGE) else [command.body]
         return refused(command, ResponseCode.MESSAGE_ILLEGAL) if b"bad" in bodies else stored(command)
     async with scripted_cluster() as cluster:
@@ -252,7 +252,7 @@ async def test_a_batch_is_repeated_whole():
     batches = []
 
     def store(command):
-        batches.append([body for _, body, _ in message_batch.decode(command.body)])
+        batches.append([body for _, body, _, _ in message_batch.decode(command.body)])
         return stored(command) if len(batches) > 1 else refused(command, ResponseCode.SYSTEM_ERROR)
 
     async with scripted_cluster() as cluster:
@@ -293,7 +293,7 @@ async def test_thousands_at_once_become_few_requests_and_each_is_stored_once():
 
     def store(command):
         if command.code == RequestCode.SEND_BATCH_MESSAGE:
-            bodies.update(body for _, body, _ in message_batch.decode(command.body))
+            bodies.update(body for _, body, _, _ in message_batch.decode(command.body))
         else:
             bodies[bytes(command.body)] += 1
         return stored(command)

@@ -307,7 +307,7 @@ async def test_a_batch_has_ids_in_order_and_is_never_compressed():
     assert result.queue_offset == 5
     assert send.batch
     assert send.sys_flag == 0
-    assert [body for _, body, _ in message_batch.decode(request.body)] == [message.body for message in messages]
+    assert [body for _, body, _, _ in message_batch.decode(request.body)] == [message.body for message in messages]
 
 
 @pytest.mark.parametrize("bad", [Message("Other", b"x" * 300), Message("T", b"x" * ((4 << 20) + 1)),

@@ -22,6 +22,7 @@ from regulus.model import priority, sys_flag, topics
 from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
+from regulus.record.java_hash import in_map_order
 from regulus.wire import message_batch
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import (
@@ -44,6 +45,7 @@ _TIMER_TOPIC = topics.TIMER_TOPIC
 _PRIORITY = names.PRIORITY
 _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
+_PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
 _TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
 _ONEWAY = ONEWAY_FLAG
 _ROCKETMQ = ROCKETMQ
@@ -166,21 +168,22 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         return outcome
     store_host = facts.store_host or peer.local
     is_run = names.SINK in header.properties
+    behind = {**header.properties, **facts.stamp}
+    text_behind = names.format({name: behind[name] for name in in_map_order(behind)}).encode("utf-8", "replace")
     messages = []
-    for flag, body, properties in message_batch.decode(request.body):
+    for flag, body, properties, text in message_batch.decode(request.body):
         if not _NEVER_IN_BATCH.isdisjoint(properties):
             return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
                                "a message of a batch can be neither delayed nor transactional")
         if names.SINK in properties and not is_run:
             return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, MARKED_IN_BATCH)
-        if _UNIQUE_KEY not in properties:
-            properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
-        own_key = properties[_UNIQUE_KEY]
-        properties.update(header.properties)
-        properties.update(facts.stamp)
-        # The batch of a Java client has a key, too, by which RocketMQ makes all its messages known for one.
-        properties[_UNIQUE_KEY] = own_key
+        own_key = properties.get(_UNIQUE_KEY)
+        properties.update(behind)
+        if is_run:
+            properties[_UNIQUE_KEY] = own_key or broker.make_unique_key(now_ms)
         message = _message(header, topic, body, properties, queue_id, flag, peer.remote, store_host)
+        if not is_run:
+            message.properties_text = _ended(text) + text_behind
         messages.append(message)
     if not messages:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
@@ -190,6 +193,11 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     if appended.status is not _PUT_OK:
         return refuse_put(request, facts, appended)
     return answer_batch(request, appended, queue_id, store_host, header.properties.get(_WAIT) != "false", facts)
+
+
+def _ended(text: bytes) -> bytes:
+    """A message's own property string, with the separator that clients leave out at its end."""
+    return text + _PROPERTY_END if text and not text.endswith(_PROPERTY_END) else text
 
 
 def _message(header: SendMessageRequest, topic: TopicFacts, body: bytes, properties: dict[str, str], queue_id: int,
@@ -212,6 +220,7 @@ def _message(header: SendMessageRequest, topic: TopicFacts, body: bytes, propert
     message.store_timestamp = 0
     message.store_size = 0
     message.body_crc = 0
+    message.properties_text = b""
     return message
 
 
