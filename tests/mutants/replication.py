@@ -17,6 +17,23 @@ _KEPT = ("tests/unit/broker/test_consumer_offsets.py",)
 _READS = ("tests/unit/broker/test_read_place.py",)
 
 MUTANTS = [
+    Mutant(name="a slave deletes before its time what its master has", path="regulus/store/retention.py",
+           old="(is_forced and file.end <= facts.forcible_offset)", new="is_forced",
+           tests=("tests/unit/store/test_retention.py", "tests/unit/server/test_replication.py")),
+    Mutant(name="a slave without room copies on", path="regulus/store/file_message_store.py",
+           old="self.copy.fault = self._stopped or self._unfinished or self._wish",
+           new="self.copy.fault = self._stopped or self._unfinished", tests=("tests/unit/server/test_replication.py",)),
+    Mutant(name="a slave does not hear where its master's log begins", path="regulus/server/master_documents.py",
+           old="self.log_begin = int(", new="int(", tests=("tests/unit/server/test_replication.py",)),
+    Mutant(name="the longer of two limits holds", path="regulus/server/replication.py",
+           old="return min(config.slave_timeout", new="return max(config.slave_timeout",
+           tests=("tests/unit/server/test_replication.py",)),
+    Mutant(name="a master that stands still is asked on and on", path="regulus/client/queue_puller.py",
+           old="        if is_silent(address):\n", new="        if False:\n",
+           tests=("tests/unit/client/test_queue_puller.py",)),
+    Mutant(name="a master that stood still once is asked no more", path="regulus/client/connections.py",
+           old="            self._silent.discard(address)\n", new="            pass\n",
+           tests=("tests/unit/client/test_queue_puller.py",)),
     Mutant(name="a copy takes a piece wherever it lies", path=_COPY,
            old="        if offset != self.end:\n            self._begin(offset)\n", new="", tests=_COPIES),
     Mutant(name="a copy takes a record of another place", path=_COPY,

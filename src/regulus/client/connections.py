@@ -8,7 +8,7 @@ from collections.abc import Callable
 from regulus.client.config import ClientConfig
 from regulus.client.tasks import SharedTasks
 from regulus.client.turns import Room
-from regulus.errors import ClientClosed, ConnectFailed
+from regulus.errors import ClientClosed, ConnectFailed, RequestTimeout
 from regulus.transport.connection import Connection, OnRequests
 from regulus.transport.connector import connect, split_address
 from regulus.transport.tls import client_context
@@ -38,6 +38,7 @@ class Connections:
         self._opening: SharedTasks[Connection] = SharedTasks()
         self._places: dict[str, Room] = {}
         self._places_max = config.back_pressure_for_async_send_num
+        self._silent: set[str] = set()
         self._closed: str | None = None     # why, once they are
 
     def places(self, address: str) -> Room:
@@ -75,12 +76,23 @@ class Connections:
         if connection is None or not connection.is_open:
             connection, timeout_ms = await self._get_within(address, timeout_ms)
         begun = time.monotonic()
-        answer = await connection.request(command, timeout_ms)
-        if answer.code == ResponseCode.GO_AWAY:
-            self._drop(address, connection)
-            connection, timeout_ms = await self._get_within(address, _left_ms(timeout_ms, begun))
+        try:
             answer = await connection.request(command, timeout_ms)
+            if answer.code == ResponseCode.GO_AWAY:
+                self._drop(address, connection)
+                connection, timeout_ms = await self._get_within(address, _left_ms(timeout_ms, begun))
+                answer = await connection.request(command, timeout_ms)
+        except RequestTimeout:
+            self._note_silent(address)
+            raise
+        if self._silent:
+            self._silent.discard(address)
         return answer
+
+    def is_silent(self, address: str) -> bool:
+        """Whether the last request that has ended there ended because its time was over: the server may stand still,
+        though its connections are open."""
+        return address in self._silent
 
     async def send_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         """Write a request that is not answered. Raises ConnectFailed, ClientClosed, RequestTooLarge."""
@@ -127,7 +139,13 @@ class Connections:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await self.get(address), _left_ms(timeout_ms, begun)
         except TimeoutError:
+            self._note_silent(address)
             raise ConnectFailed(f"no connection to {address} within {timeout_ms} ms") from None
+
+    def _note_silent(self, address: str) -> None:
+        if len(self._silent) >= ADDRESSES_MAX:
+            self._silent.clear()
+        self._silent.add(address)
 
     def _forget_addresses(self) -> None:
         """Brokers that come back elsewhere, as they do in containers, leave their addresses behind."""

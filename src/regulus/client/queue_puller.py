@@ -175,6 +175,11 @@ class QueuePuller:
         address = route.brokers.get(queue.broker_name, {}).get(self._broker_id) or route.any_address(queue.broker_name)
         if address is None:
             raise ClientError(f"broker {queue.broker_name} is not in the route of {queue.topic}")
+        is_silent = self._instance.connections.is_silent
+        if is_silent(address):
+            # It may stand still for as long as two minutes before the name servers forget it.
+            others = [replica for replica in route.replicas(queue.broker_name) if not is_silent(replica)]
+            address = others[0] if others else route.master(queue.broker_name) or address
         self._asks_master = address == route.master(queue.broker_name)
         return address
 

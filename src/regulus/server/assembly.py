@@ -235,7 +235,7 @@ class BrokerServer:
         self._care = StoreCare(self.store, self._store_config, self._steady_clock, line(Line.ROOM), line(Line.QUEUES))
         self._deep_check = DeepCheckLoop(self.store, line(Line.CHECK))
         self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION),
-                                        self._replication.copied_offset)
+                                        self._replication.copied_offset, self._replication.forcible_offset)
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
         clients, filters = self.broker.clients, self.broker.consumer_filters

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from regulus.access.credentials import parse_credentials
 from regulus.broker.config import BrokerConfig
-from regulus.errors import ClientError, FrameError, LogsDiffer, RegulusError, StoreError
+from regulus.errors import ClientError, FrameError, LogsDiffer, RegulusError, StoreError, StoreNotWritable
 from regulus.server.byte_rate import ByteRate
 from regulus.server.clock import Clock, wall_clock_ms
 from regulus.server.kept_task import KeptTask
@@ -42,6 +42,9 @@ class LogTaker(Protocol):
 
     @property
     def newest_ms(self) -> int: ...
+
+    @property
+    def fault(self) -> str: ...
 
     def ask_from(self) -> int: ...
 
@@ -233,8 +236,13 @@ class HaClient:
             await asyncio.sleep(RETRY_S)
 
     async def _copy(self, address: str) -> None:
-        """As long as the link lasts. Raises OSError, FrameError, StoreError, ValueError for what is no address."""
+        """As long as the link lasts. Raises OSError, FrameError, StoreError, ValueError for what is no address.
+
+        A disk that has become too full ends the link with the next piece, and then there is none until it has room."""
         host, port = split_address(address)
+        if self._store.copy.fault:
+            # The master must not wait for a slave that will not take what comes.
+            raise StoreNotWritable(self._store.copy.fault)
         await self._check_master(self._client_address or f"{address.rpartition(':')[0]}:{port - HA_PORT_OFFSET}")
         # The first report says where to go on and what is sure, both.
         while self._waits_for_disk and self._store.flushed_offset < self._store.commit_log_max_offset():

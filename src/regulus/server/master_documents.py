@@ -73,6 +73,8 @@ class MasterDocuments:
         self._take = take
         self._is_told = told
         self._take_timers = take_timers
+        self.log_begin = -1
+        """Where the master's log begins, as it said last; -1 before it has."""
         self._versions: dict[str, str] = {}
         self._has_own = True
         self._address = ""
@@ -109,7 +111,7 @@ class MasterDocuments:
             try:
                 log_end = self._log_end()
                 await self._tell(self._take(await self._ask(address), log_end))
-                await self._ask_for_timers()
+                await self._ask_for_log_and_timers()
                 if self._told:
                     _log.info("topics, groups and offsets of the master at %s are known again", address)
                 self._told = ""
@@ -182,17 +184,19 @@ class MasterDocuments:
             _log.info("what is popped in order is known again")
         self._lacking = is_lacking
 
-    async def _ask_for_timers(self) -> None:
-        """RocketMQ 4.9's masters have none. Raises ClientError, HeaderError."""
+    async def _ask_for_log_and_timers(self) -> None:
+        """RocketMQ 4.9's masters have no timers. Raises ClientError, HeaderError."""
         if self._connection is None:
             return
         answer = await self._signed(self._connection, RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT))
-        if answer.code != ResponseCode.SUCCESS or not answer.body:
-            return
         facts = await self._signed(self._connection, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
         if facts.code != ResponseCode.SUCCESS:
             raise BrokerRefused(facts.code, facts.remark)
-        log_end = KVTable.decode(facts.body).table.get("commitLogMaxOffset", "")
+        said = KVTable.decode(facts.body).table
+        self.log_begin = int(said.get("commitLogMinOffset", "-1"))
+        if answer.code != ResponseCode.SUCCESS or not answer.body:
+            return
+        log_end = said.get("commitLogMaxOffset", "")
         counts = await self._signed(self._connection, RemotingCommand.request(RequestCode.GET_TIMER_METRICS))
         if counts.code != ResponseCode.SUCCESS:
             raise BrokerRefused(counts.code, counts.remark)

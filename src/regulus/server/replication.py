@@ -36,10 +36,10 @@ def be_slave(store: FileMessageStore, config: BrokerConfig) -> None:
 
 
 def longest_wait(config: BrokerConfig, store_config: MessageStoreConfig) -> int:
-    """Of an answer for disk and slaves, in ms."""
-    is_awaited = config.broker_role is BrokerRole.SYNC_MASTER
-    return max(store_config.sync_flush_timeout if config.sync_flush or not is_awaited else 0,
-               config.slave_timeout if is_awaited else 0)
+    """Of an answer for disk and slaves, in ms: the shorter limit, where both are waited for."""
+    if config.broker_role is not BrokerRole.SYNC_MASTER:
+        return store_config.sync_flush_timeout
+    return min(config.slave_timeout, store_config.sync_flush_timeout) if config.sync_flush else config.slave_timeout
 
 
 class Replication:
@@ -117,6 +117,10 @@ class Replication:
     def copied_offset(self) -> int:
         """Up to where all slaves have the log for which old files wait."""
         return self._server.copied_offset() if self._server is not None else LONG_MAX
+
+    def forcible_offset(self) -> int:
+        """Up to where the log may go before its time for lack of room: of a slave, what its master has deleted, too."""
+        return self._documents.log_begin if self._documents is not None else LONG_MAX
 
     def hurry_documents(self) -> None:
         """The log speaks of a topic that a slave does not know."""

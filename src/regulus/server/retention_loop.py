@@ -38,15 +38,18 @@ R = TypeVar("R")
 
 
 class RetentionLoop:
-    """`copied_offset` tells up to where the slaves that are waited for have the log."""
+    """`copied_offset` tells up to where the slaves that are waited for have the log, `forcible_offset` what may go
+    before its time."""
 
     def __init__(self, store: FileMessageStore, broker: BrokerState, clock: Clock, worker: Executor,
-                 copied_offset: Callable[[], int] = lambda: LONG_MAX) -> None:
+                 copied_offset: Callable[[], int] = lambda: LONG_MAX,
+                 forcible_offset: Callable[[], int] = lambda: LONG_MAX) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
         self._worker = worker
         self._copied_offset = copied_offset
+        self._forcible_offset = forcible_offset
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._task = KeptTask("looking after old files", self._run)
@@ -117,7 +120,7 @@ class RetentionLoop:
         rules: RetentionRules = self._broker.config
         seen = await self._in_worker(self._store.old_files.look, rules.delete_file_batch_max)
         facts = replace(seen, archived_offset=self._broker.archived_offset.trusted(rules.archive_identity),
-                        copied_offset=self._copied_offset())
+                        copied_offset=self._copied_offset(), forcible_offset=self._forcible_offset())
         plan = decide(rules, facts, was_full=self._is_full, is_ordered=self._ordered_passes > 0, now_ms=now_ms)
         self._refuse_or_take(plan, rules, facts)
         self._tell_gate(plan, facts)
@@ -285,4 +288,5 @@ def _lack_of_room(plan: RetentionPlan, facts: RetentionFacts, rules: RetentionRu
     if plan.space is Space.PLENTY or plan.files or plan.waits_for_archive or plan.waits_for_slaves:
         return ""
     return ("the disk of the store is running full and no file of the log may be deleted: the only one left is being "
-            f"written, or none is older than fileReservedTime {rules.file_reserved_time} h")
+            f"written, or none is older than fileReservedTime {rules.file_reserved_time} h"
+            + ("" if facts.forcible_offset == LONG_MAX else " and the master of this slave still has them all"))

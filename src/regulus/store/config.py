@@ -28,7 +28,7 @@ class MessageStoreConfig:
     check_crc_on_recover: bool = True
     cut_damaged_log: int = -1                       # physical offset at which a start that named it may cut the log
 
-    sync_flush_timeout: int = 5000
+    sync_flush_timeout: int = 2500          # RocketMQ's 5,000 is more than its clients wait by default
     flush_interval_commit_log: int = 500            # ASYNC_FLUSH
     flush_interval_consume_queue: int = 1000
     flush_consume_queue_least_pages: int = 2        # fewer dirty pages wait for the thorough flush

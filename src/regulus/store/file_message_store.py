@@ -276,8 +276,8 @@ class FileMessageStore:
 
     def _refuse_for(self) -> None:
         """After a reason to refuse came or went."""
-        self.copy.fault = self._stopped or self._unfinished
-        self._refusal = self.copy.fault or self._wish or self._copied
+        self.copy.fault = self._stopped or self._unfinished or self._wish
+        self._refusal = self.copy.fault or self._copied
 
     def _mark_running(self) -> None:
         """Whoever comes after a crash must not trust the files."""
@@ -367,7 +367,8 @@ class FileMessageStore:
         self._refuse_for()
 
     def refuse_writes(self, reason: str) -> None:
-        """Take no messages until this is called with an empty text: the disk is too full. Dispatch goes on."""
+        """Take no messages, and of a copied log no more, until this is called with an empty text: the disk is too full.
+        Dispatch goes on."""
         self._wish = reason
         self._refuse_for()
 

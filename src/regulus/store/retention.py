@@ -8,7 +8,8 @@
     no more                                    they go during the hours of deleteWhen, or when an operator asks
 
 The disk of the log and the disk of the consume queues both count; the fuller one decides. The newest file never goes,
-nor one that is not wholly on disk and dispatched. Up to 85 none goes that a connected slave still needs, unless that is
+nor one that is not wholly on disk and dispatched. Of a slave none goes before its time that its master still has: above
+90 it copies no more. Up to 85 none goes that a connected slave still needs, unless that is
 further behind than is waited for. With the archive gate on, none goes that is not wholly archived, unless the policy is
 to drop: then the gate opens at the point where the oldest files go whatever their age.
 
@@ -60,6 +61,8 @@ class RetentionFacts:
     archived_offset: int = -1
     copied_offset: int = LONG_MAX
     """Slaves that are waited for have the log up to here."""
+    forcible_offset: int = LONG_MAX
+    """What lies before may go before its time. A slave keeps what its master counts on: it copies no more instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,8 @@ def decide(rules: RetentionRules, facts: RetentionFacts, *, was_full: bool, is_o
     if is_due:
         for file in facts.files[:rules.delete_file_batch_max]:
             is_expired = now_ms >= file.modified_ms + rules.reserved_ms
-            if not (is_expired or is_forced) or file.end > facts.settled_offset:
+            may_go = is_expired or (is_forced and file.end <= facts.forcible_offset)
+            if not may_go or file.end > facts.settled_offset:
                 break
             if file.end > facts.copied_offset and space < Space.TIGHT:
                 waits_for_slaves = True
@@ -128,7 +132,7 @@ def full_remark(rules: RetentionRules, facts: RetentionFacts, plan: RetentionPla
     used = round(max(facts.log_ratio, facts.queue_ratio) * 100)
     text = (f"the disk of the store is {used} % full, and above diskSpaceWarningLevelRatio "
             f"{round(rules.full_ratio * 100)} % no messages are taken")
-    back = f"sends succeed again by themselves at {round(rules.forced_ratio * 100)} %"
+    back = f"they are taken again at {round(rules.forced_ratio * 100)} %"
     if plan.waits_for_archive:
         return (f"{text}; files wait for the archive, which has the log up to {max(facts.archived_offset, 0)}: run the "
                 f"archive, or set archiveGatePolicy to drop_and_report; {back}")

@@ -84,6 +84,7 @@ class ScriptedCluster:
         self.queue_count = queue_count
         self.brokers: dict[str, ScriptedServer] = {}
         self.addresses: dict[str, str] = {}
+        self.slaves: dict[str, ScriptedServer] = {}
         self.name_server = ScriptedServer(self._answer)
         self.topics_unknown: set[str] = set()
         self.broker_id = 0
@@ -99,6 +100,11 @@ class ScriptedCluster:
         self.addresses[name] = broker.address
         return broker
 
+    async def add_slave(self, name: str, others: Script) -> ScriptedServer:
+        slave = self.slaves[name] = ScriptedServer(others)
+        await slave.start()
+        return slave
+
     def add_unreachable_broker(self, name: str, address: str) -> None:
         self.addresses[name] = address
 
@@ -106,7 +112,8 @@ class ScriptedCluster:
         return TopicRouteData(
             queue_datas=[QueueData(broker_name=name, read_queue_nums=self.queue_count,
                                    write_queue_nums=self.queue_count, perm=7) for name in self.addresses],
-            broker_datas=[BrokerData(cluster="C", broker_name=name, broker_addrs={self.broker_id: address})
+            broker_datas=[BrokerData(cluster="C", broker_name=name, broker_addrs={self.broker_id: address} | (
+                {1: self.slaves[name].address} if name in self.slaves else {}))
                           for name, address in self.addresses.items()])
 
     def _answer(self, command: RemotingCommand) -> Answer:
@@ -125,7 +132,7 @@ async def scripted_cluster(queue_count: int = 4):
     try:
         yield cluster
     finally:
-        for broker in cluster.brokers.values():
+        for broker in (*cluster.brokers.values(), *cluster.slaves.values()):
             await broker.stop()
         await cluster.name_server.stop()
 

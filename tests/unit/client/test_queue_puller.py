@@ -21,6 +21,7 @@ from regulus.record import message_record
 from regulus.wire import compression
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import refused, scripted_cluster
 
 QUEUE = MessageQueue("T", "a", 0)
@@ -82,10 +83,13 @@ async def pulling():
     """Starts a puller whose pulls are answered by a script; gives (consumer, taking, puller, pulls so far)."""
     started = []
     async with scripted_cluster(queue_count=1) as cluster:
-        async def start(script, consumer=None, offset=0, commit=0, has_lock=True, broker_id=0):
-            def others(command):
-                return script(command) if command.code == RequestCode.PULL_MESSAGE else command.response(0)
-            broker = await cluster.add_broker("a", others=others)
+        async def start(script, consumer=None, offset=0, commit=0, has_lock=True, broker_id=0, slave=None):
+            def others_of(script):
+                return lambda command: script(command) if command.code == RequestCode.PULL_MESSAGE else (
+                    command.response(0))
+            broker = await cluster.add_broker("a", others=others_of(script))
+            if slave is not None:
+                await cluster.add_slave("a", others=others_of(slave))
             cluster.broker_id = broker_id
             instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
             consumer = consumer or Consumer()
@@ -95,7 +99,8 @@ async def pulling():
             puller = QueuePuller(consumer, consumer, instance, owned)
             task = asyncio.ensure_future(puller.run())
             started.append((task, instance))
-            return SimpleNamespace(consumer=consumer, owned=owned, puller=puller, task=task,
+            return SimpleNamespace(consumer=consumer, owned=owned, puller=puller, task=task, instance=instance,
+                                   address=broker.address,
                                    pulls=lambda: broker.requests_of(RequestCode.PULL_MESSAGE))
         yield start
         for task, instance in started:
@@ -338,6 +343,44 @@ async def test_answers_that_bring_nothing_and_come_at_once_are_not_asked_for_as_
     run = await pulling(script)
     await until(lambda: len(run.pulls()) > 3)
     assert all(later - earlier > 0.9 * NOTHING_NEW_PAUSE_MS / 1000 for earlier, later in itertools.pairwise(at))
+
+
+async def test_while_its_master_stands_still_a_queue_is_read_from_the_slave(pulling):
+    """Its connection is open, and the name servers will know it for two minutes more."""
+    asked = {0: 0, 1: 0}
+    has_resumed = False
+
+    def script_of(broker_id):
+        def script(command):
+            asked[broker_id] += 1
+            if broker_id == 0 and not has_resumed:
+                return None
+            return found(command, 1) if int(command.ext["queueOffset"]) < 3 else placed(
+                command, ResponseCode.PULL_NOT_FOUND, int(command.ext["queueOffset"]))
+        return script
+
+    consumer = Consumer()
+    object.__setattr__(consumer.config, "consumer_timeout_when_suspend", 50)
+    run = await pulling(script_of(0), consumer, slave=script_of(1))
+    await until(lambda: len(run.consumer.got) == 3)
+    assert asked[0] == 1        # the slave's answers name the master, which is not asked all the same
+    has_resumed = True
+    await run.instance.request(run.address, RemotingCommand.request(RequestCode.HEART_BEAT))    # as heartbeats do
+    before = asked[0]
+    await until(lambda: asked[0] > before)
+
+
+async def test_where_both_stand_still_the_master_is_asked(pulling):
+    asked = []
+
+    def script_of(broker_id):
+        return lambda command: asked.append(broker_id)
+
+    consumer = Consumer()
+    object.__setattr__(consumer.config, "consumer_timeout_when_suspend", 50)
+    await pulling(script_of(0), consumer, slave=script_of(1))
+    await until(lambda: len(asked) >= 4)
+    assert asked[:4] == [0, 1, 0, 0]
 
 
 async def test_where_to_read_is_what_the_last_answer_says(pulling):

@@ -25,7 +25,9 @@ from regulus.model.topics import TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import ha_client, master_documents
 from regulus.server.assembly import BrokerServer, Regulus
+from regulus.server.clock import wall_clock_ms
 from regulus.server.name_server import NameServer
+from regulus.server.replication import longest_wait
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.wanted_cut import WantedCut, WantedCutFile
@@ -41,6 +43,7 @@ from regulus.wire.row_digest import digest_of
 HOST = "127.0.0.1"
 LOOPBACK = TransportConfig(bind_address=HOST)
 FILE_SIZE = 1 << 16
+FLUSH = (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)
 PATIENT = ProducerConfig(send_msg_timeout=60_000)
 
 
@@ -274,6 +277,67 @@ async def test_a_slave_that_does_not_answer_in_time_is_told(group: Group, monkey
     assert await send_some(group, 1, 1) == [SendStatus.FLUSH_SLAVE_TIMEOUT]
 
 
+async def test_a_slave_without_room_copies_no_more_and_keeps_what_it_has(
+        group: Group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """What its master counts as copied is there after a promotion."""
+    full = 0.5
+    monkeypatch.setattr(disk, "used_ratio", lambda path: full if "slave1" in str(path) else 0.5)
+    master = await group.start("master", BrokerRole.SYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE, delete_when="00", clean_resource_interval=3_600_000)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    assert set(await send_some(group, 100)) == {SendStatus.SEND_OK}
+    await until(lambda: slave._replication.forcible_offset() == 0, "the slave knows where its master's log begins")
+    files = log_of(group.path / "slave1")
+    assert len(files) > 2
+    full = 0.95
+    await slave._retention.run_pass(wall_clock_ms())
+    assert set(await send_some(group, 5, 100)) == {SendStatus.SLAVE_NOT_AVAILABLE}
+    await slave._retention.run_pass(wall_clock_ms())
+    assert slave.store.commit_log_min_offset() == 0
+    assert log_of(group.path / "slave1") == files
+    assert "is not copied: the disk of the store is 95 % full" in caplog.text
+    full = 0.5
+    await slave._retention.run_pass(wall_clock_ms())
+    await until(lambda: is_copy(slave, master), "the slave has the whole log")
+    assert set(await send_some(group, 5, 105)) == {SendStatus.SEND_OK}
+
+
+async def test_what_its_master_has_deleted_a_full_slave_deletes_too(group: Group,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "used_ratio", lambda path: 0.86)
+    quick = {"delete_commit_log_files_interval": 0, "clean_resource_interval": 3_600_000}
+    master = await group.start("master", BrokerRole.SYNC_MASTER, **quick, ha_slave_keep_max=0)
+    slave = await group.start("slave1", BrokerRole.SLAVE, **quick)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    assert set(await send_some(group, 300)) == {SendStatus.SEND_OK}
+    for server in (master, slave):
+        await asyncio.to_thread(server.store.flush_commit_log)
+    await slave._retention.run_pass(wall_clock_ms())
+    assert slave.store.commit_log_min_offset() == 0
+    await master._retention.run_pass(wall_clock_ms())
+    begin = master.store.commit_log_min_offset()
+    assert begin > 0
+    await until(lambda: slave._replication.forcible_offset() == begin, "the slave hears of it")
+    await slave._retention.run_pass(wall_clock_ms())
+    assert slave.store.commit_log_min_offset() == begin
+
+
+def test_answers_for_a_slave_or_a_disk_come_while_their_senders_still_wait() -> None:
+    """With the settings that everybody has, of RocketMQ's clients and ours."""
+    for sync_flush in (False, True):
+        for role in (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER):
+            config = BrokerConfig(broker_role=role, flush_disk_type=FLUSH[sync_flush])
+            assert longest_wait(config, MessageStoreConfig()) <= ProducerConfig().send_msg_timeout - 500
+
+
+def test_the_shorter_of_two_limits_holds() -> None:
+    def wait(role: BrokerRole, sync_flush: bool) -> int:
+        return longest_wait(BrokerConfig(broker_role=role, flush_disk_type=FLUSH[sync_flush], slave_timeout=2),
+                            MessageStoreConfig(sync_flush_timeout=1))
+    assert [wait(BrokerRole.SYNC_MASTER, is_sync) for is_sync in (False, True)] == [2, 1]
+    assert [wait(BrokerRole.ASYNC_MASTER, is_sync) for is_sync in (False, True)] == [1, 1]
+
+
 async def test_logs_that_are_no_copies_are_told_and_left_alone(group: Group, caplog: pytest.LogCaptureFixture) -> None:
     one = await group.start("one", BrokerRole.ASYNC_MASTER)
     await send_some(group, 20)
@@ -397,11 +461,11 @@ async def test_a_slave_that_is_ten_files_behind_loses_none_of_them(group: Group,
         writer.close()
 
 
-async def test_a_slave_deletes_its_old_files_by_its_own_rules_and_copies_on(group: Group,
-                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "used_ratio", lambda path: 0.95 if "slave1" in str(path) else 0.5)
+async def test_a_slave_deletes_what_is_expired_by_its_own_rules_and_copies_on(group: Group,
+                                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "used_ratio", lambda path: 0.8 if "slave1" in str(path) else 0.5)
     master = await group.start("master", BrokerRole.SYNC_MASTER)
-    slave = await group.start("slave1", BrokerRole.SLAVE, delete_commit_log_files_interval=0)
+    slave = await group.start("slave1", BrokerRole.SLAVE, delete_commit_log_files_interval=0, file_reserved_time=0)
     await until(lambda: slave._replication.is_linked, "the slave copies")
     assert set(await send_some(group, 300)) == {SendStatus.SEND_OK}
     await asyncio.to_thread(slave.store.flush_commit_log)

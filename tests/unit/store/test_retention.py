@@ -19,11 +19,13 @@ GATE = {"archive_gate": ArchiveGate.on}
 
 
 def facts(ages_hours: list[float], ratio: float = 0.5, *, now_ms: int = NOON, queue_ratio: float | None = None,
-          archived: int = -1, settled: int = 1 << 40, copied: int = 1 << 62) -> RetentionFacts:
+          archived: int = -1, settled: int = 1 << 40, copied: int = 1 << 62,
+          forcible: int = 1 << 62) -> RetentionFacts:
     files = [LogFile(number * SIZE, (number + 1) * SIZE, now_ms - int(age * HOUR))
              for number, age in enumerate(ages_hours)]
     return RetentionFacts(log_ratio=ratio, queue_ratio=ratio if queue_ratio is None else queue_ratio, files=files,
-                          settled_offset=settled, archived_offset=archived, copied_offset=copied)
+                          settled_offset=settled, archived_offset=archived, copied_offset=copied,
+                          forcible_offset=forcible)
 
 
 def plan_of(seen: RetentionFacts, *, was_full: bool = False, is_ordered: bool = False, now_ms: int = NOON,
@@ -108,6 +110,15 @@ def test_a_full_disk_waits_for_no_slave(ratio: float) -> None:
     assert (count(gone), gone.waits_for_slaves, gone.passes_slaves) == (5, False, True)
     held = plan_of(facts([1] * 5, ratio, copied=2 * SIZE + 1, archived=SIZE), **GATE)
     assert (count(held), held.waits_for_archive, held.passes_slaves) == (1, True, False)
+
+
+@pytest.mark.parametrize("ratio", [0.86, 0.95])
+def test_a_slave_keeps_what_its_master_has_and_is_not_expired(ratio: float) -> None:
+    ages = [100, 80, 1, 1, 1]
+    assert [count(plan_of(facts(ages, ratio, forcible=begin * SIZE))) for begin in (0, 2, 3, 4)] == [2, 2, 3, 4]
+    assert count(plan_of(facts(ages, ratio, forcible=-1))) == 2
+    assert count(plan_of(facts(ages, ratio))) == 5
+    assert plan_of(facts(ages, 0.95, forcible=0)).is_full
 
 
 def test_the_gate_keeps_what_is_not_archived() -> None:

@@ -39,6 +39,11 @@ class Route:
         addresses = self.brokers.get(broker_name)
         return addresses[min(addresses)] if addresses else None
 
+    def replicas(self, broker_name: str) -> list[str]:
+        """Addresses of all brokers of the name but the master, by id."""
+        addresses = sorted(self.brokers.get(broker_name, {}).items())
+        return [address for broker_id, address in addresses if broker_id != MASTER_ID]
+
     def masters(self) -> list[str]:
         """Addresses of all masters, by broker name."""
         return [addresses[MASTER_ID] for _, addresses in sorted(self.brokers.items()) if MASTER_ID in addresses]
