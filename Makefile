@@ -17,6 +17,8 @@ TEST_JAVA := $(CURDIR)/build/java
 OUTSIDE := tests/interop tests/submission
 # A minute a kind; the seed is printed with each finding. `make attack ATTACK="--kind kill --seconds 600"`.
 ATTACK ?= --seconds 60
+# An hour of topics, groups and clients that come and go; `make test` plays its shape. `make soak SOAK="--seconds 600"`.
+SOAK ?= --seconds 3600
 # Four minutes each where others work as well. `make test` plays the first.
 SINK_KILLS ?= $(shell seq 20)
 WHEEL_PYTHONS ?= 3.11 3.12 3.13 3.14
@@ -35,7 +37,7 @@ define step
 endef
 
 .PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop interop-long mutants attack \
-        sink-kills fuzz wheels clean
+        soak sink-kills fuzz wheels clean
 
 help:
 	@echo "make demo     real flights, each committed and applied once while relay, broker and consumer are killed, and the verdict"
@@ -44,6 +46,7 @@ help:
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
+	@echo "make soak     an hour of topics, groups and clients that come and go: what a broker holds does not grow"
 	@echo "make fuzz     a fuzzer at the compiled parsers, under AddressSanitizer (FUZZ=\"--seconds 3600\")"
 	@echo "make sink-kills  kills around the Spark sink: driver, executors, broker (SINK_KILLS=\"1 2 3\", seeds)"
 	@echo "make interop  official RocketMQ clients, brokers and tools, Spark clusters, MariaDB (needs mvn, go, node)"
@@ -107,6 +110,9 @@ interop-long: compiled
 # Interpreted, because a mutant is tried as soon as it is written.
 mutants: $(STAMP)
 	$(PY) -m tests.mutants.run $(MUTANTS)
+
+soak: compiled
+	PYTHONPATH=$(COMPILED) $(PY) -m regulus.testing.attack --kind churn $(SOAK)
 
 attack: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m regulus.testing.attack --frames tests/golden/frames $(ATTACK)

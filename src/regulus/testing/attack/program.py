@@ -11,6 +11,7 @@ from pathlib import Path
 
 from regulus.errors import RegulusError
 from regulus.testing.attack import corrupt, frames, ids, storm
+from regulus.testing.attack.churn import churn
 from regulus.testing.attack.field import Attack, Field
 from regulus.testing.attack.full_disk import full_disk
 from regulus.testing.attack.kill import kill
@@ -26,6 +27,7 @@ KINDS: Mapping[str, Attack] = {
     "storm-holds": storm.holds,
     "storm-topics": storm.topics,
     "storm-groups": storm.groups,
+    "churn": churn,
     "full-disk": full_disk,
     "frames": frames.mutations,
     "frames-unfinished": frames.unfinished,
