@@ -35,7 +35,8 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 }
 _PROPERTIES: dict[str, tuple[str, ...]] = {
     "message_id": (names.UNIQUE_KEY,),
-    "message_type": (names.SHARDING_KEY, names.DELAY_TIME_LEVEL, names.TIMER_OUT_MS, names.TRANSACTION_PREPARED),
+    "message_type": (names.PRIORITY, names.SHARDING_KEY, names.DELAY_TIME_LEVEL, names.TIMER_OUT_MS,
+                     names.TRANSACTION_PREPARED),
     "keys": (names.KEYS,),
     "tags": (names.TAGS,),
     "deliver_time": (names.TIMER_OUT_MS, names.TIMER_DELIVER_MS),
@@ -51,7 +52,7 @@ UNPACKED_BYTES_MAX = 64 << 20
 SCHEMAS_MAX = 64
 """How many choices of columns have their schemas kept; the one that was not asked for longest is made anew."""
 
-_MESSAGE_TYPES = ("normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter")
+_MESSAGE_TYPES = ("normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter", "priority")
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
 
 
@@ -443,6 +444,7 @@ class RecordTable:
     def _message_type_column(self) -> pa.Array:
         """The topic says most; a later line beats an earlier one."""
         types = np.zeros(self._rows, dtype=np.int8)
+        types[self._has(names.PRIORITY)] = 7
         types[self._has(names.SHARDING_KEY)] = 1
         types[self._has(names.DELAY_TIME_LEVEL) | self._has(names.TIMER_OUT_MS)] = 2
         types[(self._field("sys_flag") & sys_flag.TRANSACTION_MASK) == sys_flag.TRANSACTION_COMMIT] = 3

@@ -68,6 +68,8 @@ def test_what_a_message_does_not_have_is_null():
 
 @pytest.mark.parametrize(("changes", "kind"), [
     ({}, "normal"), ({"properties": {names.SHARDING_KEY: "s"}}, "ordered"),
+    ({"properties": {names.PRIORITY: "3"}}, "priority"),
+    ({"properties": {names.PRIORITY: "3", names.SHARDING_KEY: "s"}}, "ordered"),
     ({"properties": {names.DELAY_TIME_LEVEL: "3"}}, "delayed"), ({"properties": {names.TIMER_OUT_MS: "3"}}, "delayed"),
     ({"properties": {names.TRANSACTION_PREPARED: "true"}}, "transaction"), ({"sys_flag": 8}, "transaction"),
     ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC", "properties": {names.TRANSACTION_PREPARED: "true"}}, "half"),
