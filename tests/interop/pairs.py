@@ -27,6 +27,7 @@ class Pair:
         self._slave_kind = slave
         self._of_both = of_both
         self._stack = stack
+        self.ours: dict[str, ChildProcess] = {}
         port = free_ports(1)[0]
         self.name_server = f"127.0.0.1:{port}"
         process = start_our(stack, home / "nameserver", ["nameserver", "--port", str(port), "--kv-config",
@@ -91,7 +92,7 @@ class Pair:
             return real.kill if which == "master" else real.stop_broker
         conf = write_properties(home / "broker.conf", broker_settings(
             self.name_server, port, self.store(which), haSendHeartbeatInterval="500", **settings))
-        process = start_our(self._stack, home, ["broker", "--config", str(conf)])
+        process = self.ours[which] = start_our(self._stack, home, ["broker", "--config", str(conf)])
         await_broker(f"127.0.0.1:{port}", self.name_server, process.check_alive)
         return process.kill if which == "master" else lambda: self._stop(process)
 

@@ -1,5 +1,8 @@
 """Consumers go on at the slave while the master is busy or away, and what they committed there is not lost."""
 
+import os
+import signal
+import threading
 import time
 from contextlib import ExitStack
 
@@ -8,6 +11,11 @@ from clients import JAVA, OURS, Client
 from conftest import NewRun
 from pairs import TOPIC, Pair
 from remoting_probe import ask
+
+from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.listener import ConsumeStatus
+from regulus.client.sync import PushConsumer
+from regulus.model.message import MessageExt
 
 pytestmark = pytest.mark.long
 
@@ -78,3 +86,36 @@ def test_what_was_committed_at_the_slave_is_known_to_the_master_when_it_is_back(
         pair.start_master()
         await_committed(pair, "master", 2 * COUNT)
         assert [committed(pair, which) for which in ("master", "slave")] == [2 * COUNT] * 2
+
+
+def test_ours_goes_on_at_the_slave_while_its_master_is_paused(new_run: NewRun) -> None:
+    """The machine stands still with its connections open, and the name server knows the master for two minutes."""
+    with ExitStack() as stack:
+        pair = Pair("regulus", "regulus", new_run("paused"), stack)
+        OURS.produce(new_run("paused-client"), namesrv=pair.name_server, topic=TOPIC, group="P", prefix="m",
+                     count=COUNT)
+        pair.await_copy()
+        has_begun, is_paused, bodies = threading.Event(), threading.Event(), set[str]()
+
+        def listen(messages: list[MessageExt], context: object) -> ConsumeStatus:
+            has_begun.set()
+            is_paused.wait()
+            bodies.update(message.body.decode() for message in messages)
+            return ConsumeStatus.CONSUME_SUCCESS
+
+        config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, pull_batch_size=1,
+                                    pull_threshold_for_queue=2, broker_suspend_max_time=4_000,
+                                    consumer_timeout_when_suspend=5_000)
+        consumer = PushConsumer(pair.name_server, GROUP, listen, config)
+        consumer.subscribe(TOPIC, "*")
+        with consumer:
+            assert has_begun.wait(BACK_WITHIN_S)
+            deadline = time.monotonic() + BACK_WITHIN_S
+            os.kill(pair.ours["master"].pid, signal.SIGSTOP)
+            try:
+                is_paused.set()
+                while len(bodies) < COUNT:
+                    assert time.monotonic() < deadline, f"{len(bodies)} of {COUNT} messages came"
+                    time.sleep(0.05)
+            finally:
+                os.kill(pair.ours["master"].pid, signal.SIGCONT)
