@@ -130,6 +130,10 @@ def exists(path: Path) -> bool:
     return path.exists()
 
 
+def is_directory(path: Path) -> bool:
+    return path.is_dir()
+
+
 def file_size(path: Path) -> int:
     with _reading(path):
         return path.stat().st_size
