@@ -11,6 +11,9 @@ _FORMATS_TESTS = ("tests/unit/store/test_later_formats.py",)
 _LEFT_OUT_TESTS = ("tests/unit/server/test_left_out.py",)
 _SWITCH_TESTS = (("tests/unit/cli/test_broker_and_nameserver.py"
                  "::test_a_store_that_is_partly_in_rocksdb_opens_by_the_switch_alone"),)
+_SEND = "regulus/broker/handlers/send_message.py"
+_SEND_TESTS = ("tests/unit/broker/handlers/test_send_message.py",)
+_TELEMETRY_TESTS = ("tests/unit/proxy/test_telemetry.py",)
 
 MUTANTS = [
     # --- a store that RocketMQ 5.5 kept partly in RocksDB ------------------------------------------------------------
@@ -42,6 +45,31 @@ MUTANTS = [
     Mutant(name="all of a topic is looked at", path=_LEFT_OUT,
            old="min(store.max_offset(topic, 0), offset + LOOKED_AT_MAX)", new="store.max_offset(topic, 0)",
            tests=_LEFT_OUT_TESTS),
+    # --- lite topics -------------------------------------------------------------------------------------------------
+    Mutant(name="a message for a lite topic is taken", path=_SEND,
+           old="if topic.is_retry or names.LITE_TOPIC not in message.properties:", new="if True:", tests=_SEND_TESTS),
+    Mutant(name="a batch may have a message for a lite topic", path=_SEND,
+           old="return LITE if found and not is_run else None", new="return None", tests=_SEND_TESTS),
+    Mutant(name="no sink brings back a lite message", path=_SEND,
+           old="return LITE if found and not is_run else None", new="return LITE if found else None",
+           tests=_SEND_TESTS),
+    Mutant(name="no lite message is tried again", path=_SEND,
+           old="if topic.is_retry or names.LITE_TOPIC not in", new="if names.LITE_TOPIC not in", tests=_SEND_TESTS),
+    Mutant(name="a lite topic is nothing unusual", path="regulus/broker/send_facts.py",
+           old="names.TIMER_DEL_UNIQUE_KEY,\n    names.LITE_TOPIC}", new="names.TIMER_DEL_UNIQUE_KEY}",
+           tests=_SEND_TESTS),
+    Mutant(name="the front passes on what names a lite topic as its own", path="regulus/proxy/sending.py",
+           old=" or names.LITE_TOPIC in users:", new=":", tests=("tests/unit/proxy/test_sending.py",)),
+    Mutant(name="a consumer of lite topics has a stream", path="regulus/proxy/telemetry.py",
+           old="if told.client_type in settings.LITE_CONSUMERS:", new="if False:", tests=_TELEMETRY_TESTS),
+    Mutant(name="a consumer of lite topics gets routes", path="regulus/proxy/calls.py",
+           old="client.client_type in settings.LITE_CONSUMERS:", new="False:", tests=_TELEMETRY_TESTS),
+    # --- what cannot be written --------------------------------------------------------------------------------------
+    Mutant(name="an index file of another user is found when it is written", path="regulus/store/index.py",
+           old="disk.check_writable(self._directory / name)", new="pass", tests=("tests/unit/store/test_index.py",)),
+    Mutant(name="an index folder of another user is found when it is full", path="regulus/store/index.py",
+           old="disk.check_writable(self._directory)", new="pass", tests=("tests/unit/store/test_index.py",)),
+    # --- the switch ---------------------------------------------------------------------------------------------------
     Mutant(name="the broker command drops the switch", path="regulus/cli/broker.py",
            old='"true" if take_what_is_readable else None', new="None", tests=_SWITCH_TESTS),
     Mutant(name="the up command drops the switch", path="regulus/cli/up.py",
