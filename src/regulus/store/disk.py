@@ -134,6 +134,15 @@ def is_directory(path: Path) -> bool:
     return path.is_dir()
 
 
+def check_writable(path: Path) -> None:
+    """Of a file, or of a folder in which files are to be made. Raises StoreNotWritable."""
+    with _writing(path):
+        if not path.is_dir():
+            os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        elif not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
 def file_size(path: Path) -> int:
     with _reading(path):
         return path.stat().st_size
