@@ -69,6 +69,12 @@ MUTANTS = [
            old="disk.check_writable(self._directory / name)", new="pass", tests=("tests/unit/store/test_index.py",)),
     Mutant(name="an index folder of another user is found when it is full", path="regulus/store/index.py",
            old="disk.check_writable(self._directory)", new="pass", tests=("tests/unit/store/test_index.py",)),
+    Mutant(name="a file to which a link led stays without a word", path="regulus/store/old_files.py",
+           old="hanging.left = disk.link_target(Path(file.path))", new="hanging.left = \"\"",
+           tests=("tests/unit/server/test_retention_loop.py",)),
+    Mutant(name="what queues left behind links is not told", path="regulus/store/old_files.py",
+           old="if left := disk.link_target(Path(file.path)):", new="if left := \"\":",
+           tests=("tests/unit/server/test_retention_loop.py",)),
     # --- the switch ---------------------------------------------------------------------------------------------------
     Mutant(name="the broker command drops the switch", path="regulus/cli/broker.py",
            old='"true" if take_what_is_readable else None', new="None", tests=_SWITCH_TESTS),

@@ -257,7 +257,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
         written += os.write(descriptor, data[written:])
 
 
+def link_target(path: Path) -> str:
+    """The file to which a symbolic link leads in the end; empty where `path` is none."""
+    return os.path.realpath(path) if path.is_symlink() else ""
+
+
 def remove_file(path: Path) -> None:
+    """Of a symbolic link the link alone: what it leads to may be another's."""
     with _writing(path):
         path.unlink(missing_ok=True)
 
