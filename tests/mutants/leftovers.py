@@ -14,6 +14,7 @@ _SWITCH_TESTS = (("tests/unit/cli/test_broker_and_nameserver.py"
 _SEND = "regulus/broker/handlers/send_message.py"
 _SEND_TESTS = ("tests/unit/broker/handlers/test_send_message.py",)
 _TELEMETRY_TESTS = ("tests/unit/proxy/test_telemetry.py",)
+_MEMORY_TESTS = ("tests/unit/server/test_little_memory.py",)
 
 MUTANTS = [
     # --- a store that RocketMQ 5.5 kept partly in RocksDB ------------------------------------------------------------
@@ -75,6 +76,25 @@ MUTANTS = [
     Mutant(name="what queues left behind links is not told", path="regulus/store/old_files.py",
            old="if left := disk.link_target(Path(file.path)):", new="if left := \"\":",
            tests=("tests/unit/server/test_retention_loop.py",)),
+    Mutant(name="a batch is half written when it finds out that nothing is mapped", path="regulus/store/commit_log.py",
+           old="            self._reserve_more(file, end)\n        if file.mapping is None:",
+           new="            self._reserve_more(file, end)\n        if False:", tests=_MEMORY_TESTS),
+    Mutant(name="a read of what cannot be mapped is a fault of the server", path="regulus/server/request_server.py",
+           old="except (StoreDamaged, StoreNotWritable) as error:", new="except StoreDamaged as error:",
+           tests=_MEMORY_TESTS),
+    Mutant(name="what cannot be mapped cannot be written", path="regulus/store/disk.py",
+           old="if error.errno != errno.ENOMEM:", new="if True:", tests=_MEMORY_TESTS),
+    Mutant(name="a held pull of what cannot be mapped ends those beside it",
+           path="regulus/broker/handlers/pull_message.py",
+           old="except (StoreDamaged, StoreNotWritable) as error:", new="except StoreDamaged as error:",
+           tests=("tests/unit/broker/handlers/test_pull_message.py",)),
+    Mutant(name="a queue that cannot be mapped keeps a pop from others", path="regulus/broker/handlers/pop_message.py",
+           old="except (StoreDamaged, StoreNotWritable) as error:", new="except StoreDamaged as error:",
+           tests=("tests/unit/broker/test_pops.py",)),
+    Mutant(name="a long answer that meets what cannot be mapped is a fault of the server",
+           path="regulus/broker/long_answers.py",
+           old="except (HeaderError, StoreDamaged, StoreNotWritable) as error:",
+           new="except (HeaderError, StoreDamaged) as error:", tests=("tests/unit/broker/test_long_answers.py",)),
     # --- the switch ---------------------------------------------------------------------------------------------------
     Mutant(name="the broker command drops the switch", path="regulus/cli/broker.py",
            old='"true" if take_what_is_readable else None', new="None", tests=_SWITCH_TESTS),

@@ -325,12 +325,23 @@ def map_file(path: Path | str, size: int, is_sequential: bool) -> mmap:
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            mapping = mmap(descriptor, size)
+            mapping = _mapped(path, descriptor, size)
             if not is_sequential:
                 mapping.madvise(MADV_RANDOM)
             return mapping
         finally:
             os.close(descriptor)
+
+
+def _mapped(path: Path | str, descriptor: int, size: int) -> mmap:
+    try:
+        return mmap(descriptor, size)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise StoreNotWritable(f"{path} cannot be mapped ({error.strerror}), to be read or written: give the process "
+                               "more address space (ulimit -v, vm.max_map_count), or the store smaller files"
+                               ) from error
 
 
 def sync_data(path: Path | str) -> None:

@@ -357,17 +357,18 @@ def test_a_pop_with_a_filter_waits_at_the_end_of_what_it_passed_over():
     assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
 
 
-def test_a_damaged_queue_keeps_a_pop_from_no_other():
+@pytest.mark.parametrize("how", ["damaged", "unmapped"])
+def test_a_damaged_queue_keeps_a_pop_from_no_other(how):
     rig = Rig()
     rig.send("a")
     rig.send("b", queue_id=1)
-    rig.store.damaged["T", 0] = "queue 0 is torn"
+    getattr(rig.store, how)["T", 0] = "queue 0 is torn"
     assert bodies(rig.pop()) == ["b"]
     answer = rig.ask(Code.POP_MESSAGE, PopMessageRequest(
         consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000, poll_time=0, born_time=NOW,
         init_mode=0).ext())
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "queue 0 is torn")
-    rig.store.damaged.clear()
+    getattr(rig.store, how).clear()
     assert bodies(rig.pop()) == ["a"]
 
 
