@@ -95,6 +95,10 @@ MUTANTS = [
            path="regulus/broker/long_answers.py",
            old="except (HeaderError, StoreDamaged, StoreNotWritable) as error:",
            new="except (HeaderError, StoreDamaged) as error:", tests=("tests/unit/broker/test_long_answers.py",)),
+    # --- settings of pops --------------------------------------------------------------------------------------------
+    Mutant(name="a queue in order that is free wakes whoever waits, wanted or not", path="regulus/broker/state.py",
+           old="if self.config.enable_notify_after_pop_order_lock_release:", new="if True:",
+           tests=("tests/unit/broker/test_pops.py",)),
     # --- the switch ---------------------------------------------------------------------------------------------------
     Mutant(name="the broker command drops the switch", path="regulus/cli/broker.py",
            old='"true" if take_what_is_readable else None', new="None", tests=_SWITCH_TESTS),

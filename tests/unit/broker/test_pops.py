@@ -808,6 +808,23 @@ def test_in_order_who_waits_is_answered_when_the_queue_is_free():
     assert bodies(rig.taken(notice.command)) == ["a"]
 
 
+def test_in_order_who_waits_is_answered_by_a_message_alone_where_an_operator_says_so():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.broker.set_config(replace(rig.broker.config, enable_notify_after_pop_order_lock_release=False))
+    rig.send("a")
+    counts(rig)
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000,
+                               poll_time=60_000, born_time=NOW, init_mode=0, order=True)
+    assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+    rig.run_to(NOW + 40_000)
+    assert not rig.broker.notices
+    rig.send("b")
+    rig.broker.message_arrived([Arrival("T", 0, 1, 0, rig.now_ms)], rig.now_ms)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+
+
 def test_in_order_a_start_knows_what_is_out():
     rig = Rig()
     rig.send(*"ab")
