@@ -209,13 +209,19 @@ _GROUPS: dict[int, Read] = {
     Code.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
 }
 
+_LITE_READS = (Code.GET_BROKER_LITE_INFO, Code.GET_PARENT_TOPIC_INFO, Code.GET_LITE_TOPIC_INFO,
+               Code.GET_LITE_CLIENT_INFO, Code.GET_LITE_GROUP_INFO)
+_LITE_DEEDS = (Code.POP_LITE_MESSAGE, Code.LITE_SUBSCRIPTION_CTL, Code.ACK_LITE_MESSAGE, Code.NOTIFY_UNSUBSCRIBE_LITE,
+               Code.TRIGGER_LITE_DISPATCH)
+"""None is served: whoever may do nothing learns no more than that."""
+
 _BROKER: dict[int, Read] = {
     **dict.fromkeys((
         Code.GET_BROKER_CONFIG, Code.GET_BROKER_RUNTIME_INFO, Code.VIEW_BROKER_STATS_DATA,
         Code.GET_BROKER_CONSUME_STATS, Code.GET_PRODUCER_CONNECTION_LIST, Code.GET_ALL_PRODUCER_INFO,
         Code.GET_BROKER_HA_STATUS, Code.GET_LOG_STATE, Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS,
         Code.GET_BROKER_CLUSTER_ACL_INFO, Code.GET_BROKER_EPOCH_CACHE, Code.GET_COLD_DATA_FLOW_CTR_INFO,
-        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON), needs.cluster(GET)),
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON, *_LITE_READS), needs.cluster(GET)),
     # Of a slave, and of tools that copy offsets of all groups.
     **dict.fromkeys((Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET), needs.cluster(GET)),
     **dict.fromkeys((
@@ -227,7 +233,7 @@ _BROKER: dict[int, Read] = {
         Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.ADD_BROKER, Code.REMOVE_BROKER,
         Code.NOTIFY_MIN_BROKER_ID_CHANGE, Code.EXCHANGE_BROKER_HA_INFO, Code.RESET_MASTER_FLUSH_OFFSET,
         Code.NOTIFY_BROKER_ROLE_CHANGED, Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
-        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, Code.SET_COMMITLOG_READ_MODE, Code.POP_ROLLBACK),
+        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, Code.SET_COMMITLOG_READ_MODE, Code.POP_ROLLBACK, *_LITE_DEEDS),
         needs.cluster(UPDATE)),
     # An ordinary account of 4.9 reads of the cluster what it likes; of users it learns nothing.
     **dict.fromkeys((Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL),

@@ -17,37 +17,43 @@ class Attribute(NamedTuple):
     """`is_legal` says whether RocketMQ takes a value, and `legal` which ones it takes; not `changeable`: only when the
     topic or group is made.
 
-    `served` is the only value that is done here, and `instead` what to do for the others; without it all are.
+    `served` are the values that are done here, and `instead` what to do for the others; without it all are.
     """
 
     changeable: bool
     is_legal: Callable[[str], bool]
     legal: str
-    served: str = ""
+    served: tuple[str, ...] = ()
     instead: str = ""
 
     def is_served(self, value: str) -> bool:
-        return not self.served or value == self.served
+        return not self.served or value in self.served
 
 
-def _one_of(changeable: bool, *values: str, served: str = "", instead: str = "") -> Attribute:
-    legal = f"{', '.join(values[:-1])} or {values[-1]}"
-    return Attribute(changeable, frozenset(values).__contains__, legal, served, instead)
+def _one_of(changeable: bool, *values: str, served: tuple[str, ...] = (), instead: str = "") -> Attribute:
+    return Attribute(changeable, frozenset(values).__contains__, _listed(values), served, instead)
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    return f"{', '.join(values[:-1])} or {values[-1]}"
 
 
 def _minutes(text: str) -> bool:
     return text == "-1" or (text.isascii() and text.isdigit())
 
 
+_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED")
 TOPIC_ATTRIBUTES = {
     "queue.type": _one_of(
-        False, "SimpleCQ", "BatchCQ", served="SimpleCQ",
+        False, "SimpleCQ", "BatchCQ", served=("SimpleCQ",),
         instead="send the batches to a topic without queue.type, where each message gets its own place"),
     "cleanup.policy": _one_of(
-        False, "DELETE", "COMPACTION", served="DELETE",
+        False, "DELETE", "COMPACTION", served=("DELETE",),
         instead="leave cleanup.policy away, and let consumers keep the newest message of each key"),
-    "message.type": _one_of(True, "UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED"),
-    "reserve.time": Attribute(True, _minutes, "minutes, or -1", "-1",
+    "message.type": Attribute(
+        True, frozenset((*_MESSAGE_TYPES, "LITE")).__contains__, _listed(_MESSAGE_TYPES), _MESSAGE_TYPES,
+        "send to topics of their own, for lite topics are not served"),
+    "reserve.time": Attribute(True, _minutes, "minutes, or -1", ("-1",),
                               "leave reserve.time away, and set fileReservedTime, which holds for all topics"),
 }
 """`message.type` is for proxies, which read it from the route; brokers, RocketMQ's too, take any message. Of PRIORITY

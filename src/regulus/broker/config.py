@@ -89,6 +89,12 @@ class BrokerConfig(StoreRules):
     enable_retry_topic_v2: bool = False
     """Whether messages to be tried again go to `%RETRY%group+topic`; those in `%RETRY%group_topic` are read anyway."""
 
+    enable_pop_buffer_merge: bool = False
+    """Taken and shown as RocketMQ's. With either value each pop is in the log before it is answered."""
+    enable_notify_after_pop_order_lock_release: bool = True
+    """Whether who waits for a queue in order is answered when the time of what is out is over, and not only by the next
+    message."""
+
     # queries
     default_query_max_num: int = 32
 

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from regulus.broker.outcome import HOLD, Notice, Outcome, Reply, refuse
 from regulus.broker.settings_changes import SettingsChanges
-from regulus.errors import AccessDenied, HeaderError, StoreDamaged
+from regulus.errors import AccessDenied, HeaderError, StoreDamaged, StoreNotWritable
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -265,6 +265,6 @@ def _step(answer: _LongAnswer) -> RemotingCommand | None:
         return response
     except AccessDenied as denied:
         return answer.request.response(denied.code, str(denied))
-    except (HeaderError, StoreDamaged) as error:
+    except (HeaderError, StoreDamaged, StoreNotWritable) as error:
         return answer.request.response(ResponseCode.SYSTEM_ERROR, str(error))
     return None

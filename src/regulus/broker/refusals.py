@@ -25,6 +25,10 @@ _REASONS: dict[str, tuple[Code, ...]] = {
     "its answer would have the secrets of all accounts, so that RocketMQ 4.9.8 has it no more": (
         Code.GET_BROKER_CLUSTER_ACL_CONFIG,),
     "pops are noted in the log, not in RocksDB": (Code.POP_ROLLBACK,),
+    "lite topics are not served": (
+        Code.POP_LITE_MESSAGE, Code.LITE_SUBSCRIPTION_CTL, Code.ACK_LITE_MESSAGE, Code.NOTIFY_UNSUBSCRIBE_LITE,
+        Code.GET_BROKER_LITE_INFO, Code.GET_PARENT_TOPIC_INFO, Code.GET_LITE_TOPIC_INFO, Code.GET_LITE_CLIENT_INFO,
+        Code.GET_LITE_GROUP_INFO, Code.TRIGGER_LITE_DISPATCH),
     "static topics are not served": (Code.UPDATE_AND_CREATE_STATIC_TOPIC,),
     "queues stand in files, not in RocksDB": (
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),

@@ -13,7 +13,8 @@ from regulus.wire.headers.straight_send import BinaryStraightAnswers, StraightAn
 from regulus.wire.straight_batch import StraightBatchReader
 
 NEVER_IN_BATCH = names.TIMER_PROPERTIES | {
-    names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQUE_KEY}
+    names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQUE_KEY,
+    names.LITE_TOPIC}
 UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK, names.PRIORITY}
 """They change where a message goes, or whether it is taken."""
 UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {

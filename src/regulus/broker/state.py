@@ -312,7 +312,8 @@ class BrokerState:
         host = self.own_host
         self.pop_orders.forget_unused(now_ms)
         for topic, queue_id in self.pop_orders.take_free(now_ms):
-            self.queue_changed(topic, queue_id)
+            if self.config.enable_notify_after_pop_order_lock_release:
+                self.queue_changed(topic, queue_id)
         return (self.pop_orders.wait_ms(now_ms), self.pop_flights.tick(host, now_ms),
                 self.pop_revival.tick(host, now_ms, is_v2=self.config.enable_retry_topic_v2))
 

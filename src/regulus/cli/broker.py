@@ -19,6 +19,7 @@ from regulus.cli.serve import (
     open_warning,
     run_server,
     store_option,
+    take_option,
 )
 from regulus.server.assembly import BrokerServer
 from regulus.store.config import MessageStoreConfig
@@ -33,16 +34,18 @@ from regulus.transport.config import TransportConfig
 @store_option
 @flush_option
 @cut_option
+@take_option
 @listen_option("0.0.0.0")
 @log_level_option
 @log_format_option
 def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None, store_path: str | None,
-           flush: str | None, cut_damaged_log: str | None, bind_address: str | None, log_level: str,
-           log_format: str) -> None:
+           flush: str | None, cut_damaged_log: str | None, take_what_is_readable: bool, bind_address: str | None,
+           log_level: str, log_format: str) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
         "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log,
+        "takeWhatIsReadable": "true" if take_what_is_readable else None,
         "bindAddress": bind_address, "namesrvAddr": namesrv_addr,
     }, BrokerConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), MessageStoreConfig(), TransportConfig())
     broker_config, store_config, transport_config = loaded.configs

@@ -56,6 +56,8 @@ flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
                             help="sync: a send is answered when it is on disk; async: at once [async].")
 cut_option = click.option("--cut-damaged-log", metavar="POSITION", help="Go on without what lies behind this damage of "
                           "the log, which a start refused and named; it is kept aside.")
+take_option = click.option("--take-what-is-readable", is_flag=True, help="Open a store that RocketMQ 5.5 kept partly "
+                           "in RocksDB without those parts; the log counts what is left out.")
 log_level_option = click.option("--log-level", default="info", show_default=True,
                                 type=click.Choice([level.lower() for level in logging_setup.LEVELS]))
 

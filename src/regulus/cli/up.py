@@ -21,6 +21,7 @@ from regulus.cli.serve import (
     log_level_option,
     run_server,
     store_option,
+    take_option,
 )
 from regulus.errors import ConfigError
 from regulus.nameserver.config import NamesrvConfig
@@ -48,19 +49,21 @@ _MEND = "gRPC is not installed: pip install 'regulus-mq[grpc]'"
 @store_option
 @flush_option
 @cut_option
+@take_option
 @listen_option(LOOPBACK)
 @log_level_option
 @log_format_option
 def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port: int | None,
-       store_path: str | None, flush: str | None, cut_damaged_log: str | None, bind_address: str | None, log_level: str,
-       log_format: str) -> None:
+       store_path: str | None, flush: str | None, cut_damaged_log: str | None, take_what_is_readable: bool,
+       bind_address: str | None, log_level: str, log_format: str) -> None:
     """Run a broker and a name server in one process, until SIGTERM or Ctrl-C.
 
     Only this machine reaches them, unless --listen says otherwise.
     """
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
-        "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log, "bindAddress": bind_address,
+        "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log,
+        "takeWhatIsReadable": "true" if take_what_is_readable else None, "bindAddress": bind_address,
         "grpcServerPort": None if grpc_port is None else str(grpc_port),
     }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK),
         ProxyConfig(bind_address=LOOPBACK, grpc_server_port=_UNSAID))

@@ -70,6 +70,10 @@ class Calls:
     # --- where things are --------------------------------------------------------------------------------------------
 
     async def query_route(self, request: Any, caller: Caller) -> Any:
+        client = self._clients.get(caller.key)
+        if client is not None and client.client_type in settings.LITE_CONSUMERS:
+            # Java asks three times before it gives up, and tells what it was told at the last.
+            raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
         topic = topic_name(full_name(request.topic, caller.namespace))
         endpoints = routing.endpoints_of(request.endpoints, caller.authority, self.own_port)
         route, taken = await self._catalog.route(topic), await self._catalog.types(topic)
@@ -211,7 +215,7 @@ class Calls:
         return messages.EndTransactionResponse(status=status(Code.OK))
 
     async def sync_lite_subscription(self, request: Any, caller: Caller) -> Any:
-        raise CallRefused(Code.NOT_IMPLEMENTED, "lite topics are not served here")
+        raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
 
     # --- what was received -------------------------------------------------------------------------------------------
 

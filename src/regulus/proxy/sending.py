@@ -28,7 +28,6 @@ MESSAGES_MAX = 256
 KEYS_MAX = 128
 BORN_HOST, BORN_TIMESTAMP = "__BORNHOST", "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
-LITE_TOPIC = "__LITE_TOPIC"
 RESERVED = frozenset(re.findall(r"\S+",
     "TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET "
     "BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME UNIQ_KEY MAX_RECONSUME_TIMES "
@@ -38,7 +37,7 @@ RESERVED = frozenset(re.findall(r"\S+",
     "TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC "
     "DLQ_ORIGIN_MESSAGE_ID __CRC32# _SYS_MSG_PRIORITY_")) | {names.SINK, names.SINK_DIGEST, names.SET_BACKS}
 HIDDEN = RESERVED | {names.SHARDING_KEY, TRACE_CONTEXT, names.CHECK_IMMUNITY_TIME, names.TRANSACTION_ID,
-                     names.TRANSACTION_CHECK_TIMES, LITE_TOPIC}
+                     names.TRANSACTION_CHECK_TIMES, names.LITE_TOPIC}
 """Names of properties that no application wrote; a consumer does not see them among its own."""
 
 
@@ -103,6 +102,8 @@ def _check_body(body: bytes, config: ProxyConfig) -> None:
 
 def _check_properties(message: Any, config: ProxyConfig) -> None:
     users, system = message.user_properties, message.system_properties
+    if system.message_type == MessageType.LITE or system.HasField("lite_topic") or names.LITE_TOPIC in users:
+        raise CallRefused(Code.ILLEGAL_LITE_TOPIC, f"the message has a lite topic: {topic_types.NO_LITE_TOPICS}")
     if len(users) > config.user_property_max_num:
         raise CallRefused(Code.MESSAGE_PROPERTIES_TOO_LARGE,
                           f"{len(users)} user properties; {config.user_property_max_num} are the most")

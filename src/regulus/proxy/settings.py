@@ -16,6 +16,8 @@ CUSTOMIZED_BACKOFF_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540
 _INITIAL_MS, _MAX_MS, _MULTIPLIER = 5_000, 7_200_000, 2
 CONSUMERS = frozenset((ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER))
 
+LITE_CONSUMERS = frozenset((ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER))
+
 
 def max_attempts(group: SubscriptionGroupConfig) -> int:
     """Deliveries of a message before it is a dead letter."""

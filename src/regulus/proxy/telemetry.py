@@ -8,7 +8,7 @@ from typing import Any
 from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
 from regulus.model.topics import SubscriptionGroupConfig
-from regulus.proxy import settings
+from regulus.proxy import settings, topic_types
 from regulus.proxy.access import CallAccess
 from regulus.proxy.caller import Caller
 from regulus.proxy.catalog import Catalog
@@ -51,6 +51,9 @@ class Telemetry:
 
     async def _take_settings(self, told: Any, caller: Caller, stream: Stream) -> None:
         kind = told.WhichOneof("pub_sub")
+        if told.client_type in settings.LITE_CONSUMERS:
+            self._clients.heard(caller).client_type = told.client_type      # for routes: it asks for one again
+            raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
         if kind == "publishing":
             topics = _topics(told.publishing.topics, caller)
             merged = settings.merged(told, self._config, None)

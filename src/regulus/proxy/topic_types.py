@@ -13,6 +13,8 @@ _MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.T
 _OF_NAME = {"NORMAL": (MessageType.NORMAL,), "FIFO": (MessageType.FIFO,), "DELAY": (MessageType.DELAY,),
             "TRANSACTION": (MessageType.TRANSACTION,), "PRIORITY": (MessageType.PRIORITY,), MIXED: _MIXED,
             UNSPECIFIED: ()}
+NO_LITE_CONSUMERS = "lite topics are not served here, so that a consumer of them would get nothing"
+NO_LITE_TOPICS = "lite topics are not served here, and no consumer would get it; send to a topic of its own instead"
 _DELAYS = (names.DELAY_TIME_LEVEL, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 
 

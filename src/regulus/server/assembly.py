@@ -40,6 +40,7 @@ from regulus.server.flush_loop import FlushLoop
 from regulus.server.ha_client import HA_PORT_OFFSET
 from regulus.server.health import Health
 from regulus.server.in_process import InProcessConnection, OnBrokerRequest
+from regulus.server.left_out import left_out
 from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
 from regulus.server.ports import Bind, make_listener, take_vip_port
@@ -318,7 +319,9 @@ class BrokerServer:
         self.broker.users.begin()
         self.broker.lower_offsets(self._clock())
         self.broker.timers.open(self._clock())
-        for warning in (*self.broker.unserved_attributes(),
+        told = (left_out(self.store, self.broker.timers, self._clock()) if self._store_config.take_what_is_readable
+                else "")
+        for warning in (*([told] if told else []), *self.broker.unserved_attributes(),
                         *([] if self._config.is_slave else self.broker.users.warnings())):
             _log.warning("%s", warning)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from regulus.broker.long_answers import Fault
 from regulus.broker.outcome import NO_REPLY, FirmReply, Outcome, Relay, Reply, ReplyWhenSaved, Unsent
-from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged
+from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged, StoreError, StoreNotWritable
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
 from regulus.server.clock import Clock
@@ -209,8 +209,8 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
     for request in requests:
         try:
             outcome = handle(request, peer, state, now_ms)
-        except StoreDamaged as error:
-            outcome = _damaged(request, peer, error)
+        except (StoreDamaged, StoreNotWritable) as error:
+            outcome = _unreadable(request, peer, error)
         except Exception:   # one broken handler must not end the connection, let alone the server
             outcome = _unexpected(request, peer)
         if type(outcome) is not Reply:
@@ -247,8 +247,9 @@ def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:
     return Reply(request.response(ResponseCode.SYSTEM_ERROR, remark))
 
 
-def _damaged(request: RemotingCommand, peer: Peer, error: StoreDamaged) -> Outcome:
-    """What is asked for is not as it was stored: the asker hears so, and the log does now and then."""
+def _unreadable(request: RemotingCommand, peer: Peer, error: StoreError) -> Outcome:
+    """What is asked for is not as it was stored, or cannot be looked at now: the asker hears so, and the log does now
+    and then."""
     if _damage_report.is_due(str(error)):
         _log.error("request %d of %s is refused: %s", request.code, peer.remote_text, error)
     if request.is_oneway:

@@ -8,7 +8,7 @@ thousands of queues their pauses add up, and the disk must be looked at all the 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +20,7 @@ from regulus.model.retention_rules import RetentionRules
 from regulus.server.clock import Clock
 from regulus.server.kept_task import KeptTask
 from regulus.store.file_message_store import FileMessageStore
+from regulus.store.mapped_file import MappedFile
 from regulus.store.old_files import HangingFile
 from regulus.store.retention import RetentionFacts, RetentionPlan, Space, decide, full_remark
 from regulus.wire.ext_fields import LONG_MAX
@@ -170,6 +171,8 @@ class RetentionLoop:
         if is_deleted:
             self._deleted_files += 1
             _log.info("deleted %s; the log begins at %d", hanging.file.path, self._store.commit_log_min_offset())
+            if hanging.left:
+                _tell_left(hanging.file.path, hanging.left)
         elif hanging is not self._told_hanging:
             self._told_hanging = hanging
             _log.info("%s is still being read; it is deleted once it is not, or in %d ms", hanging.file.path,
@@ -187,7 +190,7 @@ class RetentionLoop:
             return
         try:
             await self._trim_queues()
-            await self._in_worker(self._store.old_files.delete_all, self._store.old_files.take_index_files())
+            await self._delete_all(self._store.old_files.take_index_files())
             if cleans:
                 await self._clean_queues()
             self._followed_offset = physical_offset
@@ -199,11 +202,15 @@ class RetentionLoop:
         for number, trimmed in enumerate(await self._in_worker(old_files.queue_starts), 1):
             files = old_files.trim_queue(trimmed)
             if files:
-                await self._in_worker(old_files.delete_all, files)
+                await self._delete_all(files)
                 _log.info("deleted %d files of queue %d of %s", len(files), trimmed.queue.queue_id, trimmed.queue.topic)
                 await asyncio.sleep(self._broker.config.delete_consume_queue_files_interval / 1000)
             elif number % QUEUES_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+    async def _delete_all(self, files: Sequence[MappedFile]) -> None:
+        for link in await self._in_worker(self._store.old_files.delete_all, files):
+            _tell_left(*link)
 
     async def _clean_queues(self) -> None:
         """Queues that have neither a message nor a place in their topic; the others' numbering must go on."""
@@ -275,6 +282,11 @@ class RetentionLoop:
 def _tell_failure(following: "asyncio.Task[None]") -> None:
     if not following.cancelled() and (error := following.exception()) is not None:
         _log.error("files of queues and index are left for the next pass", exc_info=error)
+
+
+def _tell_left(link: str, left: str) -> None:
+    _log.warning("%s was a symbolic link: only the link is deleted, and %s stays and keeps its room; delete it by "
+                 "hand, and link folders, not files", link, left)
 
 
 def _nothing() -> None:

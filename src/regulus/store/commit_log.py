@@ -198,7 +198,8 @@ class CommitLog:
         self.recent.extend(requests)
 
     def _have_room(self, size: int) -> None:
-        """Have a tail with reserved room for `size` bytes and a blank. Raises MessageIllegal, StoreNotWritable."""
+        """Have a tail that is mapped, with reserved room for `size` bytes and a blank. Raises MessageIllegal,
+        StoreNotWritable."""
         file = self.tail
         if file is None:
             file = self._roll()
@@ -214,6 +215,8 @@ class CommitLog:
         end = file.wrote_position + size
         if end > file.reserved_position:
             self._reserve_more(file, end)
+        if file.mapping is None:
+            file.map()
 
     def _reserve_more(self, file: MappedFile, end: int) -> None:
         """Reserve up to `end` and a window beyond. On a nearly full disk the windows shrink, so that all of it is used

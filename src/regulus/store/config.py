@@ -27,6 +27,7 @@ class MessageStoreConfig:
     max_index_num: int = 20_000_000
     check_crc_on_recover: bool = True
     cut_damaged_log: int = -1                       # physical offset at which a start that named it may cut the log
+    take_what_is_readable: bool = False             # go on without what RocketMQ 5.5 keeps in RocksDB
 
     sync_flush_timeout: int = 2500          # RocketMQ's 5,000 is more than its clients wait by default
     flush_interval_commit_log: int = 500            # ASYNC_FLUSH

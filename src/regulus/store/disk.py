@@ -130,6 +130,19 @@ def exists(path: Path) -> bool:
     return path.exists()
 
 
+def is_directory(path: Path) -> bool:
+    return path.is_dir()
+
+
+def check_writable(path: Path) -> None:
+    """Of a file, or of a folder in which files are to be made. Raises StoreNotWritable."""
+    with _writing(path):
+        if not path.is_dir():
+            os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        elif not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
 def file_size(path: Path) -> int:
     with _reading(path):
         return path.stat().st_size
@@ -244,7 +257,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
         written += os.write(descriptor, data[written:])
 
 
+def link_target(path: Path) -> str:
+    """The file to which a symbolic link leads in the end; empty where `path` is none."""
+    return os.path.realpath(path) if path.is_symlink() else ""
+
+
 def remove_file(path: Path) -> None:
+    """Of a symbolic link the link alone: what it leads to may be another's."""
     with _writing(path):
         path.unlink(missing_ok=True)
 
@@ -306,12 +325,23 @@ def map_file(path: Path | str, size: int, is_sequential: bool) -> mmap:
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            mapping = mmap(descriptor, size)
+            mapping = _mapped(path, descriptor, size)
             if not is_sequential:
                 mapping.madvise(MADV_RANDOM)
             return mapping
         finally:
             os.close(descriptor)
+
+
+def _mapped(path: Path | str, descriptor: int, size: int) -> mmap:
+    try:
+        return mmap(descriptor, size)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise StoreNotWritable(f"{path} cannot be mapped ({error.strerror}), to be read or written: give the process "
+                               "more address space (ulimit -v, vm.max_map_count), or the store smaller files"
+                               ) from error
 
 
 def sync_data(path: Path | str) -> None:

@@ -186,7 +186,7 @@ class FileMessageStore:
 
     def _load(self, tell: Tell, left: bytes | None) -> RecoveryReport:
         assert self._lock is not None
-        refuse_later_formats(self.config.root)
+        refuse_later_formats(self.config)
         self._lock.write(b"lock")
         limit = disk.raise_open_files_limit(self.config.mapped_files_max + OTHER_OPEN_FILES)
         self._pool.files_max = max(16, min(self.config.mapped_files_max, limit // 2))

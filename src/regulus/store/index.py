@@ -321,6 +321,11 @@ class Index:
         found = [name for name in disk.names(self._directory)
                  if len(name) == index_entry.NAME_SIZE and name.isdigit()]
         missing = [name for name, end in (known or {}).items() if name not in found and end >= log_start]
+        for name in found:
+            # The newest is written to by the first message, and a message that cannot be indexed is not taken.
+            disk.check_writable(self._directory / name)
+        if disk.is_directory(self._directory):
+            disk.check_writable(self._directory)
         first_missing = min(missing, default="")
         is_whole = not missing and (bool(found) or known == {})
         for name in found:

@@ -8,17 +8,29 @@ from pathlib import Path
 
 from regulus.errors import StoreNewer
 from regulus.store import disk
+from regulus.store.config import MessageStoreConfig
+from regulus.store.rocksdb_parts import rocksdb_parts
 
 _ROCKSDB_FILE = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(?:sst|log)")
-_ROCKSDB_CONFIG = ("rdb", "topics", "subscriptionGroups", "consumerOffsets")
+_ROCKSDB_CONFIG = ("topics", "subscriptionGroups", "consumerOffsets")
 _REBUILD = "move it away together with index and checkpoint, then the queues are rebuilt from the log"
 
 
-def refuse_later_formats(root: Path) -> None:
-    """Raises StoreNewer. What a document says of a topic stops no start: only files hold messages."""
+def refuse_later_formats(config: MessageStoreConfig) -> None:
+    """Raises StoreNewer, StoreDamaged. What a document says of a topic stops no start: only files hold messages.
+
+    With `take_what_is_readable` what RocketMQ 5.5 keeps in RocksDB beside the files is left out.
+    """
+    root = config.root
     fault = _queue_fault(root) or _log_fault(root) or _config_fault(root / "config") or _batch_fault(root)
     if fault:
         raise StoreNewer(f"{fault} (or keep using RocketMQ 5 for this store)")
+    parts = rocksdb_parts(config) if not config.take_what_is_readable else []
+    if parts:
+        raise StoreNewer(f"RocketMQ 5.5 has kept parts of this store where they are not read here: {'; '.join(parts)}. "
+                         "Keep using RocketMQ 5.5 for it until these are consumed or ended, or start with "
+                         "takeWhatIsReadable=true (--take-what-is-readable), which goes on without them and counts "
+                         "them in the log")
 
 
 def _queue_fault(root: Path) -> str:
@@ -40,8 +52,13 @@ def _log_fault(root: Path) -> str:
 
 
 def _config_fault(folder: Path) -> str:
+    """Of folders with files: a tool of RocketMQ that finds none leaves empty ones behind."""
     for name in disk.names(folder, directories=True):
-        if name in _ROCKSDB_CONFIG:
+        if name == "rdb" and disk.names(folder / name):
+            return (f"{folder / name} keeps topics, groups and offsets in RocksDB (configManagerVersion=v2), and no "
+                    "tool of RocketMQ turns these into JSON files: have the running RocketMQ list them (mqadmin "
+                    "exportMetadata, consumerProgress), move the folder away, and make them anew here")
+        if name in _ROCKSDB_CONFIG and disk.names(folder / name):
             return (f"{folder / name} keeps the configuration in RocksDB: export it to JSON files with mqadmin "
                     "rocksDBConfigToJson and move the folder away")
     return ""

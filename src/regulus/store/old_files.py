@@ -41,6 +41,8 @@ class HangingFile:
         self.file = file
         self.since_ms = steady_ms
         self.tried_ms = steady_ms
+        self.left = ""
+        """Once it is deleted: the file that stays, where it was a symbolic link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,19 +160,24 @@ class OldFiles:
         file.unmap()
         if file.is_held and steady_ms - hanging.since_ms < forcibly_after_ms:
             return False
+        hanging.left = disk.link_target(Path(file.path))
         disk.remove_file(Path(file.path))
         disk.sync_directory(self._log.files.directory)
         self.hanging = None
         return True
 
-    def delete_all(self, files: Sequence[MappedFile]) -> None:
-        """Files of one consume queue or of the index, in their order; nobody holds slices of those. Raises
-        StoreNotWritable."""
+    def delete_all(self, files: Sequence[MappedFile]) -> list[tuple[str, str]]:
+        """Files of one consume queue or of the index, in their order; nobody holds slices of those. Those that were
+        symbolic links, each with the file that stays. Raises StoreNotWritable."""
+        links = []
         for file in files:
             file.unmap()
+            if left := disk.link_target(Path(file.path)):
+                links.append((file.path, left))
             disk.remove_file(Path(file.path))
         if files:
             disk.sync_directory(Path(files[0].path).parent)
+        return links
 
 
 def has_old_files(queue: ConsumeQueue) -> bool:

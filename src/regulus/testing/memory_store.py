@@ -7,7 +7,7 @@ and nothing is ever too old.
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Generator, Iterable, Iterator
 
-from regulus.errors import MessageIllegal, RecordError, StoreDamaged
+from regulus.errors import MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
@@ -40,6 +40,8 @@ class MemoryStore:
         """Set by a test: appends answer SERVICE_NOT_AVAILABLE with this remark."""
         self.damaged: dict[tuple[str, int], str] = {}
         """Set by a test: sentences about queues that take nothing and cannot be read."""
+        self.unmapped: dict[tuple[str, int], str] = {}
+        """Set by a test: sentences about queues that cannot be looked at now."""
         self.missing: range | tuple[int, ...] = ()
         """Set by a test: physical offsets in a file of the log that is not there."""
         self.timers = MemoryTimers(rules.timer_precision_ms)
@@ -183,6 +185,8 @@ class MemoryStore:
     def _check(self, topic: str, queue_id: int) -> None:
         if (topic, queue_id) in self.damaged:
             raise StoreDamaged(self.damaged[topic, queue_id])
+        if (topic, queue_id) in self.unmapped:
+            raise StoreNotWritable(self.unmapped[topic, queue_id])
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
         units = self._queues.get((topic, queue_id), [])

@@ -8,7 +8,7 @@ import pytest
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.outcome import HOLD, Notice, Reply
 from regulus.broker.settings_changes import SettingsChanges
-from regulus.errors import HeaderError, StoreDamaged
+from regulus.errors import HeaderError, StoreDamaged, StoreNotWritable
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -84,7 +84,7 @@ def test_what_a_closed_connection_asked_for_is_given_up():
     assert asked.done == [1]
 
 
-@pytest.mark.parametrize("error", [HeaderError, StoreDamaged])
+@pytest.mark.parametrize("error", [HeaderError, StoreDamaged, StoreNotWritable])
 def test_a_refusal_on_the_way_is_answered(error):
     asked = Asked()
     asked.begin(1, 3, error("no such thing"))

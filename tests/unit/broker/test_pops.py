@@ -357,17 +357,18 @@ def test_a_pop_with_a_filter_waits_at_the_end_of_what_it_passed_over():
     assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
 
 
-def test_a_damaged_queue_keeps_a_pop_from_no_other():
+@pytest.mark.parametrize("how", ["damaged", "unmapped"])
+def test_a_damaged_queue_keeps_a_pop_from_no_other(how):
     rig = Rig()
     rig.send("a")
     rig.send("b", queue_id=1)
-    rig.store.damaged["T", 0] = "queue 0 is torn"
+    getattr(rig.store, how)["T", 0] = "queue 0 is torn"
     assert bodies(rig.pop()) == ["b"]
     answer = rig.ask(Code.POP_MESSAGE, PopMessageRequest(
         consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000, poll_time=0, born_time=NOW,
         init_mode=0).ext())
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "queue 0 is torn")
-    rig.store.damaged.clear()
+    getattr(rig.store, how).clear()
     assert bodies(rig.pop()) == ["a"]
 
 
@@ -803,6 +804,23 @@ def test_in_order_who_waits_is_answered_when_the_queue_is_free():
     rig.run_to(NOW + 29_900)
     assert not rig.broker.notices
     rig.run_to(NOW + 30_100)
+    (notice,) = rig.broker.notices
+    assert bodies(rig.taken(notice.command)) == ["a"]
+
+
+def test_in_order_who_waits_is_answered_by_a_message_alone_where_an_operator_says_so():
+    rig = Rig()
+    rig.broker.steady_ms = NOW
+    rig.broker.set_config(replace(rig.broker.config, enable_notify_after_pop_order_lock_release=False))
+    rig.send("a")
+    counts(rig)
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=1, invisible_time=30_000,
+                               poll_time=60_000, born_time=NOW, init_mode=0, order=True)
+    assert rig.ask(Code.POP_MESSAGE, header.ext()) is None
+    rig.run_to(NOW + 40_000)
+    assert not rig.broker.notices
+    rig.send("b")
+    rig.broker.message_arrived([Arrival("T", 0, 1, 0, rig.now_ms)], rig.now_ms)
     (notice,) = rig.broker.notices
     assert bodies(rig.taken(notice.command)) == ["a"]
 

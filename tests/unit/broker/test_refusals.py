@@ -17,4 +17,6 @@ def test_the_reason_is_told(rig):
     response = rig.ask(RequestCode.POP_ROLLBACK)
     assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert response.remark == " request type 200056 not supported: pops are noted in the log, not in RocksDB"
+    for code in range(200070, 200080):
+        assert rig.ask(code).remark == f" request type {code} not supported: lite topics are not served"
     assert refusal_remark(31337) == " request type 31337 not supported"

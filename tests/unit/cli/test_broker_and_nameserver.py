@@ -3,16 +3,20 @@
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from regulus.transport.connector import connect
 from regulus.wire.bodies import TopicRouteData
 from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.store.rocksdb_store import STORE
 
 HOST = "127.0.0.1"
 
@@ -23,7 +27,7 @@ def running(*arguments: str, **environment: str) -> Iterator[int]:
     command = [sys.executable, "-m", "regulus", *arguments, "--listen", HOST, "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     assert process.stdout is not None
-    match = re.search(r"is ready: \S+:(\d+)", process.stdout.readline())
+    match = re.search(r"is ready: [^,]*?:(\d+)", process.stdout.readline())
     try:
         assert match is not None
         yield int(match[1])
@@ -73,3 +77,18 @@ async def test_the_key_value_configuration_outlives_a_restart(tmp_path: Path) ->
         answer = await connection.request(RemotingCommand.request(RequestCode.GET_KV_CONFIG, fields), 60_000)
         assert answer.ext["value"] == "v"
         connection.close()
+
+
+@pytest.mark.parametrize("command", [("broker",), ("up", "--namesrv-port", "0", "--grpc-port", "-1")],
+                         ids=["broker", "up"])
+def test_a_store_that_is_partly_in_rocksdb_opens_by_the_switch_alone(tmp_path: Path, command: tuple[str, ...]) -> None:
+    shutil.copytree(STORE, tmp_path / "store")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=8192\nmappedFileSizeConsumeQueue=400\nhaListenPort=0\n", encoding="utf-8")
+    arguments = [*command, "-c", str(conf), "--store", str(tmp_path / "store")]
+    refused = subprocess.run([sys.executable, "-m", "regulus", *arguments, "--listen", HOST, "--port", "0"],
+                             capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode != 0
+    assert "--take-what-is-readable" in refused.stderr
+    with running(*arguments, "--take-what-is-readable"):
+        pass

@@ -59,6 +59,11 @@ def test_where_a_damaged_log_may_be_cut_is_a_key_of_ours(tmp_path: Path) -> None
     assert store.cut_damaged_log == 4096
 
 
+def test_whether_parts_of_a_store_may_be_left_out_is_a_key_of_ours(tmp_path: Path) -> None:
+    _, store = loaded(tmp_path, "broker.conf", "takeWhatIsReadable=true\n").configs
+    assert store.take_what_is_readable
+
+
 def test_toml_takes_both_spellings_and_tables(tmp_path: Path) -> None:
     broker, store = loaded(tmp_path, "regulus.toml", """
         broker_name = "broker-t"

@@ -198,3 +198,12 @@ def test_the_broker_of_a_recall_handle() -> None:
     for forged in ("djEg", "!!", "djIgYSBiIGMgZA==", "ü"):
         with pytest.raises(CallRefused):
             sending.broker_of_recall(forged)
+
+
+def test_a_message_for_a_lite_topic_is_refused() -> None:
+    by_name = message()
+    by_name.user_properties["__LITE_TOPIC"] = "l1"
+    for made in (message(message_type=5), message(lite_topic="l1"), by_name):
+        with pytest.raises(CallRefused, match="lite topics are not served here") as refused:
+            sendables(message(), made)
+        assert refused.value.code == 40020

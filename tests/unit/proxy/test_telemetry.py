@@ -277,3 +277,24 @@ async def test_node_js_is_told_its_newest_settings_again(caller: Caller, monkeyp
     assert [len(each.settings.publishing.topics) for each in answers] == [2, 2, 2]
     stream.cancel()
     assert dict(METADATA)["x-mq-language"] == "JAVA"      # what it says in its settings counts
+
+
+@pytest.mark.parametrize("client_type", [5, 6])
+async def test_a_consumer_of_lite_topics_is_told_why_it_cannot_be(front: ProxyServer, client_type: int) -> None:
+    """On its stream, and by each route that it asks for then: the client for Java asks three times."""
+    caller = Caller(front.port)
+    route = messages.QueryRouteRequest()
+    route.topic.name = "normal"
+    assert (await caller.call("QueryRoute", route)).status.code == 20000
+    told = messages.TelemetryCommand(settings=messages.Settings(client_type=client_type))
+    told.settings.subscription.group.name = "g"
+    stream = caller.telemetry()
+    await stream.write(told)
+    with pytest.raises(grpc.aio.AioRpcError, match="lite topics are not served here"):
+        await stream.read()
+    refused = (await caller.call("QueryRoute", route)).status
+    assert refused.code == 50100
+    assert refused.message == "lite topics are not served here, so that a consumer of them would get nothing"
+    other = await caller.call("QueryRoute", route, (("x-mq-client-id", "another"),))
+    assert other.status.code == 20000
+    await caller.channel.close()

@@ -137,6 +137,27 @@ async def test_queues_and_index_follow(rig: Rig) -> None:
     assert len(disk.names(rig.store.config.index_directory)) < 0.6 * index_files
 
 
+async def test_a_file_that_was_a_symbolic_link_stays_and_is_named(rig: Rig, tmp_path: Path,
+                                                                  caplog: pytest.LogCaptureFixture) -> None:
+    rig.set(delete_file_batch_max=100, delete_when="12")
+    root, elsewhere = rig.store.config.root, tmp_path / "another disk"
+    elsewhere.mkdir()
+    links = {}
+    for folder in ("commitlog", "consumequeue/TopicA/0", "index"):
+        link = root / folder / disk.names(root / folder)[0]
+        links[link] = elsewhere / folder.replace("/", "-")
+        link.rename(links[link])
+        link.symlink_to(links[link])
+    rig.age(rig.files()[0], 200)
+    assert await rig.passes() == 49
+    told = [record.getMessage() for record in caplog.records if "symbolic link" in record.getMessage()]
+    assert len(told) == 3
+    for link, left in links.items():
+        assert not link.is_symlink()
+        assert left.exists()
+        assert [text for text in told if text.startswith(f"{link} was") and f"{left} stays" in text]
+
+
 async def test_an_operator_orders_twenty_passes(rig: Rig) -> None:
     rig.set(delete_file_batch_max=1)
     rig.broker.is_retention_wanted = True

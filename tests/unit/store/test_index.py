@@ -1,14 +1,17 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from regulus.errors import StoreDamaged
+from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model.steps import run_to_end
 from regulus.record import index_entry
 from regulus.record.dispatch_request import DispatchRequest
 from regulus.record.index_entry import IndexEntry
 from regulus.store.index import CHAIN_STEP, Index
 from regulus.store.mapped_file import MappedFilePool
+from tests.stores import fill, open_store
 
 NOW = 1_700_000_000_000
 FOREVER = 2**63 - 1
@@ -205,3 +208,36 @@ def test_a_file_whose_messages_are_all_gone_is_not_missed(tmp_path: Path) -> Non
     (tmp_path / index.files[0].name).unlink()
     assert make(tmp_path).load(None, known, 16, 1000)
     assert not make(tmp_path).load(None, known, 10, 1000)
+
+
+def deny_writing(monkeypatch: pytest.MonkeyPatch, denied: Path) -> None:
+    """As where another user owns it."""
+    before_open, before_access = os.open, os.access
+
+    def opened(path: Path | str, flags: int, *rest: int) -> int:
+        if Path(path) == denied and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return before_open(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: Path(path) != denied
+                        and before_access(path, mode, **more))
+
+
+@pytest.mark.parametrize("whose", ["first file", "last file", "folder"])
+def test_a_store_whose_index_is_another_users_does_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                            whose: str) -> None:
+    """It would say that it is ready, and refuse every message."""
+    store = open_store(tmp_path)
+    fill(store, 40)
+    store.close()
+    files = sorted((tmp_path / "index").iterdir())
+    assert len(files) > 1
+    denied = {"first file": files[0], "last file": files[-1], "folder": tmp_path / "index"}[whose]
+    with monkeypatch.context() as patch:
+        deny_writing(patch, denied)
+        with pytest.raises(StoreNotWritable, match=f"{denied} cannot be written .*: let user {os.geteuid()} "):
+            open_store(tmp_path)
+    again = open_store(tmp_path)
+    assert sorted((tmp_path / "index").iterdir()) == files
+    again.close()

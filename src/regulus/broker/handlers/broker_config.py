@@ -22,7 +22,8 @@ from regulus.wire.remoting_command import RemotingCommand
 
 UPDATABLE_KEYS = frozenset({
     "autoCreateSubscriptionGroup", "autoCreateTopicEnable", "brokerPermission", "defaultQueryMaxNum",
-    "enablePropertyFilter", "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable",
+    "enableNotifyAfterPopOrderLockRelease", "enablePopBufferMerge", "enablePropertyFilter",
+    "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable",
     "longPollingEnable", "maxMessageSize", "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory",
     "regionId", "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
     "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",

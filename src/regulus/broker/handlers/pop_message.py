@@ -17,7 +17,7 @@ from regulus.broker.message_filter import PoppedRetries, expression_filter, not_
 from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.vain_pops import Wanted
-from regulus.errors import HeaderError, MessageIllegal, StoreDamaged
+from regulus.errors import HeaderError, MessageIllegal, StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
 from regulus.model import permission
 from regulus.model.message_filter import LOOKED_MAX, Filter
@@ -280,10 +280,10 @@ class _Pop:
                 return
 
     def _pop_queue(self, topic: str, queue_id: int, *, is_retry: bool) -> None:
-        """One that is damaged keeps no other."""
+        """One that is damaged, or cannot be looked at now, keeps no other."""
         try:
             self._pop_sound_queue(topic, queue_id, is_retry=is_retry)
-        except StoreDamaged as error:
+        except (StoreDamaged, StoreNotWritable) as error:
             self._damage = str(error)
 
     def _pop_sound_queue(self, topic: str, queue_id: int, *, is_retry: bool) -> None:

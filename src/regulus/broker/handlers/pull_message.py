@@ -13,7 +13,7 @@ from regulus.broker.message_filter import expression_filter, not_served, subscri
 from regulus.broker.outcome import HOLD, Outcome, Reply
 from regulus.broker.read_place import MASTER_ID, next_broker
 from regulus.broker.state import BrokerState
-from regulus.errors import HeaderError, StoreDamaged
+from regulus.errors import HeaderError, StoreDamaged, StoreNotWritable
 from regulus.model import permission, sys_flag
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
@@ -122,7 +122,7 @@ def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Che
             return again
         try:
             return _read_again(request, header, again, peer, broker, deadline_ms)
-        except StoreDamaged as error:
+        except (StoreDamaged, StoreNotWritable) as error:
             # Whoever woke us serves others, too. The client asks again, and the server's log tells of that.
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 

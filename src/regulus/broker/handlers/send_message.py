@@ -39,6 +39,11 @@ RETRY_LIMIT_VERSION_MIN = 121
 MARKED_IN_BATCH = ("a message of a batch has no SINK: a sink's rows are sent one by one, or as a run, with SINK in the "
                    "request")
 
+LITE = (f"the message has a lite topic ({names.LITE_TOPIC}): lite topics are not served by this broker, and no "
+        "consumer would get it; send to a topic of its own instead")
+
+_LITE_ALONE = {names.LITE_TOPIC}
+_NEITHER = "{} can be neither delayed nor transactional"
 _NEVER_IN_BATCH = NEVER_IN_BATCH
 _UNUSUAL_PROPERTIES = UNUSUAL_PROPERTIES
 _TIMER_TOPIC = topics.TIMER_TOPIC
@@ -135,7 +140,7 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     message = _message(header, topic, body, properties, queue_id, header.flag, peer.remote, store_host)
     if is_unusual or message.sys_flag & _TRANSACTION_MASK:
         outcome = _refuse_unusual(request, message, facts, now_ms) \
-            or send_marked(request, message, topic, broker, now_ms)
+            or send_marked(request, message, topic, broker, now_ms) or _refuse_lite(request, message, topic, facts)
         if outcome is not None:
             return outcome
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
@@ -173,8 +178,9 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     messages = []
     for flag, body, properties, text in message_batch.decode(request.body):
         if not _NEVER_IN_BATCH.isdisjoint(properties):
-            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                               "a message of a batch can be neither delayed nor transactional")
+            fault = _never_in_batch(properties, "a message of a batch", is_run)
+            if fault is not None:
+                return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
         if names.SINK in properties and not is_run:
             return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, MARKED_IN_BATCH)
         own_key = properties.get(_UNIQUE_KEY)
@@ -317,6 +323,13 @@ def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFa
     return refuse_timer(request, message, facts, now_ms)
 
 
+def _refuse_lite(request: RemotingCommand, message: MessageExt, topic: TopicFacts, facts: SendFacts) -> Reply | None:
+    """Of a message that no sink brings back and no consumer tries again."""
+    if topic.is_retry or names.LITE_TOPIC not in message.properties:
+        return None
+    return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, LITE)
+
+
 def _make_half(request: RemotingCommand, message: MessageExt, facts: SendFacts) -> Reply | None:
     if facts.rejects_transactions:
         return refuse_send(request, facts, ResponseCode.NO_PERMISSION,
@@ -336,9 +349,17 @@ def _batch_fault(header: SendMessageRequest) -> str | None:
         return f"message topic length over {topics.TOPIC_SIZE_MAX}, too long for a batch"
     if topics.is_retry_topic(header.topic):
         return "batch request does not support retry group"
-    if not _NEVER_IN_BATCH.isdisjoint(header.properties) or header.sys_flag & _TRANSACTION_MASK:
-        return "a batch can be neither delayed nor transactional"
-    return None
+    if header.sys_flag & _TRANSACTION_MASK:
+        return _NEITHER.format("a batch")
+    return _never_in_batch(header.properties, "a batch", names.SINK in header.properties)
+
+
+def _never_in_batch(properties: dict[str, str], what: str, is_run: bool) -> str | None:
+    """Why no batch may have such properties; None where it may. A sink brings back what was stored."""
+    found = _NEVER_IN_BATCH.intersection(properties)
+    if found <= _LITE_ALONE:
+        return LITE if found and not is_run else None
+    return _NEITHER.format(what)
 
 
 def _is_exhausted(request: RemotingCommand, header: SendMessageRequest, broker: BrokerState, now_ms: int) -> bool:

@@ -35,6 +35,18 @@ def test_a_setting_changes_at_once_and_the_version_with_it(rig):
     assert json.loads(rig.ask(RequestCode.GET_BROKER_CONFIG).ext["version"])["counter"] == 1
 
 
+@pytest.mark.parametrize(("key", "before"), [("enablePopBufferMerge", "false"),
+                                             ("enableNotifyAfterPopOrderLockRelease", "true")])
+def test_settings_of_pops_change_while_the_broker_runs_and_begin_as_rocketmqs(rig, key, before):
+    def shown() -> str:
+        return parse_lines(rig.ask(RequestCode.GET_BROKER_CONFIG).body.decode())[key]
+
+    after = {"true": "false", "false": "true"}[before]
+    assert shown() == before
+    assert update(rig, f"{key}={after}").code == ResponseCode.SUCCESS
+    assert shown() == after
+
+
 def test_updatable_keys_are_settings_of_the_broker():
     assert set(config_values(BrokerConfig())) >= UPDATABLE_KEYS
     assert UPDATABLE_KEYS.isdisjoint(FORBIDDEN_KEYS)

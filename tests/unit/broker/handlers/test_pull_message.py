@@ -500,14 +500,15 @@ def test_pulls_are_counted(rig):
     assert rig.broker.consumer_offsets.pulls.of("CG", "TopicA", 0) == 3
 
 
-def test_a_held_pull_of_a_queue_that_is_damaged_meanwhile_is_refused_alone(rig):
+@pytest.mark.parametrize("how", ["damaged", "unmapped"])
+def test_a_held_pull_of_a_queue_that_is_damaged_meanwhile_is_refused_alone(rig, how):
     rig.heartbeat("CG2", "TopicA", channel=2, client_id="c2")
     assert rig.pull_outcome(queue_offset=3, channel=1) is HOLD
     assert rig.pull_outcome(queue_offset=0, queue_id=1, channel=2, group="CG2") is HOLD
     rig.notices()
     rig.send(queue_id=0)
     rig.send(queue_id=1)
-    rig.store.damaged["TopicA", 0] = "message 3 of queue 0 of TopicA is damaged"
+    getattr(rig.store, how)["TopicA", 0] = "message 3 of queue 0 of TopicA is damaged"
     codes = [(response.code, response.remark) for response in rig.arrive()]
     assert codes == [(ResponseCode.SYSTEM_ERROR, "message 3 of queue 0 of TopicA is damaged"),
                      (ResponseCode.SUCCESS, "FOUND")]

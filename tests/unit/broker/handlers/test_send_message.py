@@ -475,3 +475,42 @@ def test_a_batch_stays_in_its_queue_and_keeps_the_priorities(rig):
     rig.send_batch([Message("T", b"a", properties={"UNIQ_KEY": "A", PRIORITY: "1"}),
                     Message("T", b"b", properties={"UNIQ_KEY": "B", PRIORITY: "9"})], "T")
     assert [each.properties[PRIORITY] for each in rig.stored("T", 0)] == ["1", "9"]
+
+
+# --- lite topics -----------------------------------------------------------------------------------------------------
+
+LITE = {"__LITE_TOPIC": "l1", "UNIQ_KEY": "K"}
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"TRAN_MSG": "true", "PGROUP": "PG"}, {"DELAY": "1"}, {"TIMER_DELAY_SEC": "60"}, {"_SYS_MSG_PRIORITY_": "1"},
+    {"SINK": "S/0"}], ids=lambda more: "-".join(more) or "plain")
+def test_a_message_for_a_lite_topic_is_refused_whatever_else_it_is(rig, more):
+    answer = rig.send(properties={**LITE, **more})
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "lite topics are not served by this broker" in answer.remark
+    assert rig.store.commit_log_max_offset() == 0
+
+
+def test_so_is_a_batch_with_one_of_them(rig):
+    whole = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"__LITE_TOPIC": "l1"}, batch=True)
+    for answer in (rig.send_batch([*batch("a"), Message("TopicA", b"x", properties=LITE)]),
+                   rig.ask(RequestCode.SEND_BATCH_MESSAGE, whole.ext(), message_batch.encode(batch("a")))):
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "lite topics are not served by this broker" in answer.remark
+    assert rig.store.commit_log_max_offset() == 0
+
+
+def test_what_a_sink_brings_back_keeps_its_lite_topic(rig):
+    run = {"SINK": "S/0", "SEQ": "0/0", "SINK_DIGEST": "0"}
+    assert rig.send(properties={**LITE, **run}).code == ResponseCode.SUCCESS
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={**run, "SINK": "S/1"}, batch=True)
+    rows = message_batch.encode([Message("TopicA", b"x", properties=LITE)])
+    assert rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), rows).code == ResponseCode.SUCCESS
+    assert [message.properties["__LITE_TOPIC"] for message in rig.stored("TopicA")] == ["l1", "l1"]
+
+
+def test_one_that_was_stored_before_may_be_tried_again(rig):
+    """RocketMQ's record that a consumer here failed on."""
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG"), rig.now_ms)
+    assert rig.send("%RETRY%CG", properties=LITE).code == ResponseCode.SUCCESS
