@@ -98,6 +98,9 @@ async def _lap(field: Field, server: ServerProcess, number: int) -> None:
             await operator.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": retry_topic(group)})
         for topic in topics:
             await operator.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    async with Talk(server.name_server_port) as operator:
+        for topic in (*topics, *map(retry_topic, groups)):
+            await operator.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
 
 
 async def _client(field: Field, server: ServerProcess, topics: list[str], groups: list[str]) -> None:
