@@ -30,7 +30,20 @@ _CLUSTER = "regulus/proxy/cluster_brokers.py"
 _OF_CLUSTER = ("tests/unit/proxy/test_cluster_brokers.py",)
 _OF_SERVICE = ("tests/unit/proxy/test_service.py",)
 
+_OF_EMBEDDED = ("tests/unit/proxy/test_embedded.py",)
+
 MUTANTS = (
+    Mutant(name="what comes over gRPC is born in the broker", path="regulus/server/in_process.py",
+           old="self._own_peer if origin is None else origin.peer or self._peer_of(origin)", new="self._own_peer",
+           tests=_OF_EMBEDDED),
+    Mutant(name="what comes over gRPC is stored at the port of the front", path="regulus/server/in_process.py",
+           old="origin.local[:-4] + own.local[-4:]", new="origin.local", tests=_OF_EMBEDDED),
+    Mutant(name="a dead letter over gRPC is stored where the broker thinks it is", path=_POPPING,
+           old="header.ext()), TIMEOUT_MS, origin)", new="header.ext()), TIMEOUT_MS)",
+           tests=_OF_EMBEDDED),
+    Mutant(name="a client of gRPC is known by its address without a port", path=_CALLS,
+           old="self._config, caller.peer, self._now_ms())", new="self._config, caller.host, self._now_ms())",
+           tests=_OF_EMBEDDED),
     Mutant(name="a gRPC call may be signed by nobody", path=_ACCESS,
            old="return user if given.isascii() and hmac.compare_digest(expected, given) else None",
            new="return user", tests=_OF_ACCESS),

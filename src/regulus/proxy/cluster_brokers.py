@@ -9,6 +9,7 @@ from regulus.client.connections import Connections
 from regulus.client.name_servers import NameServers, parse_addresses
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused, ClientError, ConnectFailed, ConnectionLost, HeaderError, RequestTimeout
+from regulus.model.peer import Origin
 from regulus.proxy.brokers import NAME_SERVER, OnRequest
 from regulus.proxy.config import ProxyConfig
 from regulus.transport.connection import Connection
@@ -49,7 +50,8 @@ class ClusterBrokers:
         await self._tasks.cancel()
         await self._connections.close()
 
-    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int,
+                  origin: Origin | None = None) -> RemotingCommand:
         try:
             if broker == NAME_SERVER:
                 return await self._name_servers.request(command, timeout_ms)

@@ -53,7 +53,7 @@ class Sendable:
     sys_flag: int
 
 
-def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConfig, peer_host: str,
+def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConfig, peer: str,
               now_ms: int) -> list[Sendable]:
     """All messages of a send, whose `topics` are named in full. Raises CallRefused: one bad message refuses them
     all."""
@@ -62,10 +62,10 @@ def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConf
                           f"{len(request.messages)} messages in one send; {MESSAGES_MAX} are the most")
     if any(each != topic for each in topics):
         raise CallRefused(Code.MESSAGE_CORRUPTED, "the messages of one send have several topics; send each topic alone")
-    return [_sendable(each, topic, config, peer_host, now_ms) for each in request.messages]
+    return [_sendable(each, topic, config, peer, now_ms) for each in request.messages]
 
 
-def _sendable(message: Any, topic: str, config: ProxyConfig, peer_host: str, now_ms: int) -> Sendable:
+def _sendable(message: Any, topic: str, config: ProxyConfig, peer: str, now_ms: int) -> Sendable:
     system = message.system_properties
     _check_body(message.body, config)
     _check_properties(message, config)
@@ -77,7 +77,7 @@ def _sendable(message: Any, topic: str, config: ProxyConfig, peer_host: str, now
     _set_times(stored, system, config, now_ms)
     _set_priority(stored, system)
     _set_group(stored, system, config)
-    _set_origin(stored, system, peer_host)
+    _set_origin(stored, system, peer)
     is_half = system.message_type == MessageType.TRANSACTION
     if is_half and not transaction_id.may_be_unique_key(system.message_id):
         raise CallRefused(Code.ILLEGAL_MESSAGE_ID, "the message_id of a transaction has more than 128 characters, a "
@@ -200,8 +200,8 @@ def _set_group(stored: dict[str, str], system: Any, config: ProxyConfig) -> None
     stored[names.SHARDING_KEY] = group
 
 
-def _set_origin(stored: dict[str, str], system: Any, peer_host: str) -> None:
-    host = system.born_host.strip() or peer_host
+def _set_origin(stored: dict[str, str], system: Any, peer: str) -> None:
+    host = system.born_host.strip() or peer
     _check_plain(host, Code.BAD_REQUEST, "the born host")
     if host:
         stored[BORN_HOST] = host

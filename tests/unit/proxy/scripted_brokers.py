@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from regulus.model.peer import Origin
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.proxy.brokers import OnRequest
 from regulus.wire import json_fields
@@ -45,7 +46,8 @@ class ScriptedBrokers:
 
     async def stop(self) -> None: ...
 
-    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int,
+                  origin: Origin | None = None) -> RemotingCommand:
         self.asked.append(command)
         await asyncio.sleep(0)
         if command.code in self.silent or (broker and broker == self.dead):

@@ -80,11 +80,12 @@ class CallKeeper(Protocol):
 
 
 class GrpcCall(Stream):
-    """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`."""
+    """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`, and `origin`
+    the ends of its connection."""
 
     __slots__ = ("_deadline", "_has_begun", "_left_size", "_messages", "_method", "_more", "_own_size", "_queued",
                  "_reader", "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata",
-                 "path", "peer")
+                 "origin", "path", "peer")
 
     def __init__(self, connection: Http2Connection, stream_id: int, request: RequestHeaders,
                  server: CallKeeper) -> None:
@@ -93,6 +94,7 @@ class GrpcCall(Stream):
         self.authority = request.authority
         self.metadata = request.metadata
         self.peer = connection.peer
+        self.origin = connection.origin
         self._server = server
         self._method: Method | None = None
         self._reader: MessageReader | None = None
