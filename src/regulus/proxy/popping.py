@@ -126,7 +126,7 @@ async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: Rece
     """Copied to the group's dead letters, then acknowledged: in this order, as only so it is never nowhere. Raises
     CallRefused."""
     if handle.physical_offset < 0:
-        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle does not say where the message lies")
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "commit log offset is empty")
     await _check_place(brokers, group, topic, handle)
     header = ConsumerSendMsgBackRequest(
         offset=handle.physical_offset, group=group, delay_level=-1, origin_msg_id=message_id,

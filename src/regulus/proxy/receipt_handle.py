@@ -67,8 +67,7 @@ def live(text: str, now_ms: int) -> ReceiptHandle:
     """As `parse`, and of a message that is not visible again yet."""
     handle = parse(text)
     if handle.visible_at_ms <= now_ms:
-        raise CallRefused(Code.INVALID_RECEIPT_HANDLE,
-                          "the receipt handle has expired: the message has become visible again")
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
     return handle
 
 

@@ -100,7 +100,7 @@ class ReceiveCall:
     async def _received(self, request: Any, caller: Caller, topic: str, group: str) -> list[Popped]:
         """What the client is to get. Raises CallRefused."""
         now_ms = self._now_ms()
-        wanted = receiving.subscription(topic, request.filter_expression)
+        wanted = receiving.subscription(topic, request.filter_expression, self._config)
         invisible_ms = receiving.invisible_ms(request, self._config)
         broker = await self._broker(request, topic)
         config = await self._catalog.group(group, topic)

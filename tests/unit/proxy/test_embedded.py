@@ -143,6 +143,21 @@ async def test_a_message_is_born_at_its_client_and_stored_where_it_can_be_seen(
     await caller.channel.close()
 
 
+async def test_the_longest_tag_that_can_be_sent_can_be_subscribed_to(make: Make) -> None:
+    server = await make()
+    caller = Caller(server.front.port)
+    tag = "t" * (16 << 10)
+    for each in (tag, tag[1:]):
+        assert (await caller.call("SendMessage", send_request(tag=each))).status.code == 20000
+    assert (await caller.call("SendMessage", send_request(tag=tag + "t"))).status.code == 43101
+    request = receive_request()
+    request.filter_expression.type, request.filter_expression.expression = 1, tag
+    request.batch_size = 16
+    found = [each.message async for each in caller.receive(request, 10) if each.HasField("message")]
+    assert [each.system_properties.tag for each in found] == [tag]
+    await caller.channel.close()
+
+
 async def test_a_client_without_a_born_host_is_known_by_its_address_and_port(make: Make) -> None:
     """As RocketMQ's proxy writes it; a born host that a client names stays as it is named."""
     server = await make()

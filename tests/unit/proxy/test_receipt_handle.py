@@ -30,7 +30,7 @@ def test_what_is_no_handle_is_refused_for_good(text: str) -> None:
 
 def test_a_handle_lives_until_its_message_is_visible_again() -> None:
     assert live(TEXT, 1795744177395 + 14_999).queue_id == 3
-    with pytest.raises(CallRefused, match="expired"):
+    with pytest.raises(CallRefused, match=r"^receipt handle is expired$"):
         live(TEXT, 1795744177395 + 15_000)
 
 
