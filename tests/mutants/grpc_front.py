@@ -30,6 +30,10 @@ _CLUSTER = "regulus/proxy/cluster_brokers.py"
 _OF_CLUSTER = ("tests/unit/proxy/test_cluster_brokers.py",)
 _OF_SERVICE = ("tests/unit/proxy/test_service.py",)
 
+_HEALTH = "regulus/proxy/health.py"
+_OF_HEALTH = ("tests/unit/proxy/test_health.py",)
+_REFLECTION = "regulus/proxy/reflection.py"
+_OF_REFLECTION = ("tests/unit/proxy/test_reflection.py",)
 _OF_EMBEDDED = ("tests/unit/proxy/test_embedded.py",)
 
 MUTANTS = (
@@ -51,6 +55,33 @@ MUTANTS = (
            tests=("tests/unit/proxy/test_receiving.py",)),
     Mutant(name="how often a message was given back is told as an application's property", path=_SENDING,
            old=", names.GIVEN_BACK}", new="}", tests=("tests/unit/proxy/test_received.py",)),
+    Mutant(name="a front is healthy though no broker can be asked", path=_HEALTH,
+           old="if self._has_stopped or not self._is_ready() else", new="if self._has_stopped else", tests=_OF_HEALTH),
+    Mutant(name="a front that stops says to nobody that it does", path="regulus/proxy/server.py",
+           old="        self._health.stop()\n", new="", tests=_OF_HEALTH),
+    Mutant(name="who watches a front hears no change", path="regulus/proxy/server.py",
+           old="            self._health.look()\n", new="", tests=_OF_HEALTH),
+    Mutant(name="any service is healthy", path=_HEALTH,
+           old="        if request.service not in _NAMES:\n", new="        if False:\n", tests=_OF_HEALTH),
+    Mutant(name="watches have no limit", path=_HEALTH,
+           old="        if self._watches >= WATCHES_MAX:\n", new="        if False:\n", tests=_OF_HEALTH),
+    Mutant(name="a watch that ended counts for ever", path=_HEALTH,
+           old="            self._watches -= 1\n", new="            pass\n", tests=_OF_HEALTH),
+    Mutant(name="one who ends a watch ends those of others", path=_HEALTH,
+           old="await asyncio.shield(self._change)", new="await self._change", tests=_OF_HEALTH),
+    Mutant(name="whoever signs nothing asks with as much as he likes", path="regulus/proxy/small_requests.py",
+           old="    if len(data) > REQUEST_SIZE_MAX:\n", new="    if False:\n", tests=_OF_HEALTH + _OF_REFLECTION),
+    Mutant(name="a front alone is healthy before it knows a broker", path=_CLUSTER,
+           old="        return bool(self._addresses)\n", new="        return True\n", tests=_OF_HEALTH),
+    Mutant(name="a front alone looks for brokers only when it is asked for one", path=_CLUSTER,
+           old="        if self._should_look(next(iter(self._addresses), NAME_SERVER)):\n", new="        if False:\n",
+           tests=_OF_CLUSTER),
+    Mutant(name="streams of reflection have no limit", path=_REFLECTION,
+           old="            if self._streams >= STREAMS_MAX:\n", new="            if False:\n", tests=_OF_REFLECTION),
+    Mutant(name="a stream of reflection that asks nothing lasts", path=_REFLECTION,
+           old="asyncio.timeout(SILENT_S_MAX)", new="asyncio.timeout(None)", tests=_OF_REFLECTION),
+    Mutant(name="what reflection does not know ends its stream", path=_REFLECTION,
+           old="    except KeyError:\n", new="    except ValueError:\n", tests=_OF_REFLECTION),
     Mutant(name="a client of gRPC is known by its address without a port", path=_CALLS,
            old="self._config, caller.peer, self._now_ms())", new="self._config, caller.host, self._now_ms())",
            tests=_OF_EMBEDDED),

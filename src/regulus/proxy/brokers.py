@@ -36,6 +36,9 @@ class Brokers(Protocol):
         """Nobody waits any more for the answer to this one, which is asked: a broker that holds it and can be told lets
         it go, and its answer says that there is nothing. An answer that comes all the same is the asker's to take."""
 
+    def is_ready(self) -> bool:
+        """Whether there is one that can be asked, as far as is known."""
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...

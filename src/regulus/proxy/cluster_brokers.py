@@ -67,6 +67,12 @@ class ClusterBrokers:
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
         """RocketMQ's protocol has no word for it: the answer comes."""
 
+    def is_ready(self) -> bool:
+        """By what the name servers told last; they are asked anew when that is old."""
+        if self._should_look(next(iter(self._addresses), NAME_SERVER)):
+            self._begin_look()
+        return bool(self._addresses)
+
     async def _address(self, broker: str) -> str:
         """Of its master. One that is known is used while the brokers are looked up anew: a name server that is slow or
         gone holds up nobody whose broker is there."""

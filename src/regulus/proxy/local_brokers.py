@@ -49,5 +49,8 @@ class LocalBrokers:
         if self._connection is not None:
             self._connection.withdraw(command)
 
+    def is_ready(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
     async def _hear(self, command: RemotingCommand) -> RemotingCommand | None:
         return None if self.on_request is None else await self.on_request(self._name, command)

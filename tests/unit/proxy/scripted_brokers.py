@@ -40,6 +40,7 @@ class ScriptedBrokers:
         self.withdrawn: list[RemotingCommand] = []
         self.held: asyncio.Event | None = None      # pops wait for it
         self.dead = ""      # a broker that answers nothing
+        self.ready = True
         self.silent: set[int] = set()       # codes that nothing answers
 
     async def start(self) -> None: ...
@@ -57,6 +58,9 @@ class ScriptedBrokers:
         if command.code in self.answers:
             return self.answers[command.code](command)
         return self._known(command)
+
+    def is_ready(self) -> bool:
+        return self.ready
 
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
         self.withdrawn.append(command)

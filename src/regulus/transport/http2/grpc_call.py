@@ -6,7 +6,7 @@ Source: PROTOCOL-HTTP2 of gRPC.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -181,7 +181,7 @@ class GrpcCall(Stream):
         self._hold(self._messages_size())
         return whole
 
-    async def messages(self, size_max: int = STREAMED_SIZE_MAX) -> AsyncIterator[bytes]:
+    async def messages(self, size_max: int = STREAMED_SIZE_MAX) -> AsyncGenerator[bytes, None]:
         """Of the request, until the client ends its side; each of `size_max` bytes at most where it is compressed."""
         while await self.has_message():
             message = self._messages.popleft()
