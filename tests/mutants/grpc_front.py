@@ -34,6 +34,7 @@ _HEALTH = "regulus/proxy/health.py"
 _OF_HEALTH = ("tests/unit/proxy/test_health.py",)
 _REFLECTION = "regulus/proxy/reflection.py"
 _OF_REFLECTION = ("tests/unit/proxy/test_reflection.py",)
+_OF_SETTINGS = ("tests/unit/cli/test_read_settings.py",)
 _OF_EMBEDDED = ("tests/unit/proxy/test_embedded.py",)
 
 MUTANTS = (
@@ -82,6 +83,14 @@ MUTANTS = (
            old="asyncio.timeout(SILENT_S_MAX)", new="asyncio.timeout(None)", tests=_OF_REFLECTION),
     Mutant(name="what reflection does not know ends its stream", path=_REFLECTION,
            old="    except KeyError:\n", new="    except ValueError:\n", tests=_OF_REFLECTION),
+    Mutant(name="a setting is accepted that nobody reads", path="regulus/proxy/config.py",
+           old="    max_message_group_size: int = 64\n", new="    max_message_group_size: int = 64\n    unread: int = 64\n",
+           tests=_OF_SETTINGS),
+    Mutant(name="a command says nothing of a setting that it does not obey", path="regulus/cli/serve.py",
+           old="if command := idle.get(field_name(key)):", new="if command := {}.get(field_name(key)):",
+           tests=_OF_SETTINGS),
+    Mutant(name="a front alone does not say which settings of ports it passes over", path="regulus/cli/proxy.py",
+           old='"frame_time_max_ms", ', new="", tests=_OF_SETTINGS),
     Mutant(name="a client of gRPC is known by its address without a port", path=_CALLS,
            old="self._config, caller.peer, self._now_ms())", new="self._config, caller.host, self._now_ms())",
            tests=_OF_EMBEDDED),

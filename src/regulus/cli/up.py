@@ -37,6 +37,8 @@ LOOPBACK = "127.0.0.1"
 DEFAULT_GRPC_PORT = 8081
 GRPC_PORT = click.IntRange(-1, 65535)
 _UNSAID = -2
+IDLE = {"access_key": "regulus proxy", "secret_key": "regulus proxy", "namesrv_addr": "regulus broker or regulus proxy"}
+"""Settings that have no meaning for servers in one process, and who obeys them."""
 _MEND = "gRPC is not installed: pip install 'regulus-mq[grpc]'"
 
 
@@ -65,7 +67,8 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port:
         "grpcServerPort": None if grpc_port is None else str(grpc_port),
     }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK),
         ProxyConfig(bind_address=LOOPBACK, grpc_server_port=_UNSAID),
-        TransportConfig(bind_address=LOOPBACK, tls_test_mode_enable=_can_make_up_a_certificate()))
+        TransportConfig(bind_address=LOOPBACK, tls_test_mode_enable=_can_make_up_a_certificate()),
+        idle=IDLE)
     broker_config, store_config, transport_config, proxy_config, made_up = loaded.configs
     namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,
                                    kv_config_path=str(store_config.root / "config" / "kvConfig.json"),
