@@ -7,7 +7,7 @@ from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.peer import Origin
 from regulus.proxy.brokers import Brokers
-from regulus.proxy.receipt_handle import ReceiptHandle, with_place
+from regulus.proxy.receipt_handle import NO_PLACE, ReceiptHandle, with_place
 from regulus.proxy.status import checked
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -126,7 +126,7 @@ async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: Rece
     """Copied to the group's dead letters, then acknowledged: in this order, as only so it is never nowhere. Raises
     CallRefused."""
     if handle.physical_offset < 0:
-        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "commit log offset is empty")
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, NO_PLACE)
     await _check_place(brokers, group, topic, handle)
     header = ConsumerSendMsgBackRequest(
         offset=handle.physical_offset, group=group, delay_level=-1, origin_msg_id=message_id,
