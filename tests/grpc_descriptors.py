@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOM = Path(__file__).parent.parent / "src" / "regulus" / "wire" / "grpc"
 _SIZE = 52      # bytes a line
-_HEAD = '''"""The descriptors of `proto/apache/rocketmq/v2`, and of what they import, as a compiled FileDescriptorSet.
+_HEAD = '''"""The descriptors of what `proto` has, and of what that imports, as a compiled FileDescriptorSet.
 
 Generated: change the .proto files and run `python -m tests.grpc_descriptors`.
 """

@@ -52,6 +52,13 @@ def test_each_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
 
 
+@pytest.mark.parametrize("path", sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]),
+                         ids=lambda path: path.name)
+def test_no_page_has_both_sides_of_a_merge(path: Path) -> None:
+    """No tool reads pages that would stumble over it."""
+    assert [line for line in path.read_text().splitlines() if line.startswith(("<<<<<<< ", ">>>>>>> "))] == []
+
+
 def test_errors_are_caught_by_name() -> None:
     """`except Exception` stands only where a fault of a handler or listener must not end server or consumer, where a
     task that died begins anew, and where whatever the work raised is handed on or told, as a thread does it."""

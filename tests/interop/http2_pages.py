@@ -8,6 +8,7 @@ Says its port, and serves until its input ends.
 import asyncio
 import sys
 
+from regulus.model.peer import Origin
 from regulus.transport import event_loop
 from regulus.transport.http2.connection import Account, Http2Connection, Http2Limits
 from regulus.transport.http2.stream import Stream
@@ -35,7 +36,7 @@ async def serve() -> None:
 
     def connection() -> Http2Connection:
         made = Http2Connection(lambda of, stream_id, request: Page(of, stream_id), connections.pop, account,
-                               Http2Limits(), "h2spec", loop)
+                               Http2Limits(), "h2spec", loop, Origin(b"", b""))
         connections[made] = None
         return made
 

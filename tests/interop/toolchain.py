@@ -230,6 +230,17 @@ def h2spec() -> Path:
     return _made(f"h2spec-{version}", [], make) / "h2spec"
 
 
+def grpcurl() -> Path:
+    """The gRPC client of the command line, github.com/fullstorydev/grpcurl, which learns a server's calls from it."""
+    version = "v1.9.3"
+
+    def make(directory: Path) -> None:
+        _run([tool("go"), "install", f"github.com/fullstorydev/grpcurl/cmd/grpcurl@{version}"], HERE,
+             {**os.environ, "GOBIN": str(directory), "GOFLAGS": "-mod=mod"}, timeout_s=COMPILE_TIMEOUT_S)
+
+    return _made(f"grpcurl-{version}", [], make) / "grpcurl"
+
+
 def clients5_rust(name: str = "clients5-rust", main: Path = CLIENTS5 / "rust" / "src" / "main.rs") -> Path:
     """The Rust driver, or another program of one file, built against crates.io's rocketmq.
 
@@ -340,6 +351,7 @@ def make_everything() -> None:
     proxy_libraries(NEWEST_JAVA)
     clients5_java()
     go_program()
+    grpcurl()
     node_program()
     native_python()
     grpc_python()

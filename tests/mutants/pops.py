@@ -22,6 +22,12 @@ _ORDERS_TESTS = ("tests/unit/broker/test_pop_orders.py",)
 _RECORD_TESTS = ("tests/unit/record/test_pop_record.py",)
 
 MUTANTS = (
+    Mutant(name="a popped message comes again from another place", path=_REVIVAL,
+           old="self._storing.facts.store_host or message.store_host", new="self._storing.facts.store_host or bytes(8)",
+           tests=_REVIVAL_TESTS),
+    Mutant(name="a broker with an address of its own copies to where it was", path=_REVIVAL,
+           old="self._storing.facts.store_host or message.store_host", new="message.store_host",
+           tests=_REVIVAL_TESTS),
     Mutant(name="messages are handed out though the pop is not in the log", path=_POP,
            old="        elif self._note(topic, queue_id, offset, offsets):",
            new="        elif self._note(topic, queue_id, offset, offsets) or True:", tests=_TESTS),
@@ -154,7 +160,8 @@ MUTANTS = (
     Mutant(name="a popped message without room for its receipt is copied all the same", path=_REVIVAL,
            old="        if not self._has_room(copy):\n", new="        if False:\n", tests=_REVIVAL_TESTS),
     Mutant(name="a popped message that is too large for notes is lost", path=_REVIVAL,
-           old="        yield dead_letter_as_it_is(message, key.group, host)\n", new="", tests=_REVIVAL_TESTS),
+           old="        yield dead_letter_as_it_is(message, key.group, self._host_of(message))\n", new="",
+           tests=_REVIVAL_TESTS),
     Mutant(name="a popped message that nobody takes is lost", path=_REVIVAL,
            old="        if status == PutStatus.MESSAGE_ILLEGAL:\n            return",
            new="        if status == PutStatus.MESSAGE_ILLEGAL:\n            return True\n            return",
@@ -267,7 +274,7 @@ MUTANTS = (
            path="regulus/broker/state.py",
            old="        self.held_requests.wake_queue(topic, ANY_QUEUE)\n", new="", tests=_ORDERS_TESTS),
     Mutant(name="what is given back counts as delivered", path=_REVIVAL,
-           old="host, now_ms, is_v2, is_counted=False)", new="host, now_ms, is_v2, is_counted=True)",
+           old="key, now_ms, is_v2, is_counted=False)", new="key, now_ms, is_v2, is_counted=True)",
            tests=_GIVEN_BACK_TESTS),
     Mutant(name="a pop takes what another group's consumers sent back", path=_POP,
            old="PoppedRetries(self.message_filter) if topic == self._shared_topic else self.message_filter",

@@ -7,7 +7,17 @@ _CONNECTION = "regulus/transport/connection.py"
 _TESTS = ("tests/unit/transport/test_tls.py",)
 _SERVERS = ("tests/unit/server/test_tls_servers.py",)
 
+_UP = "regulus/cli/up.py"
+_OF_UP = ("tests/unit/cli/test_proxy.py",)
+
 MUTANTS = [
+    Mutant(name="a certificate is given out to whoever is outside", path=_UP,
+           old="made_up if is_loopback(transport_config.bind_address) else transport_config", new="made_up",
+           tests=_OF_UP),
+    Mutant(name="clients of this machine that begin with TLS have no port", path=_UP,
+           old="tls_test_mode_enable=_can_make_up_a_certificate()", new="tls_test_mode_enable=False", tests=_OF_UP),
+    Mutant(name="a certificate out of nothing is for no address", path="regulus/transport/made_up_certificate.py",
+           old='_ADDRESSES = ("127.0.0.1", "::1")', new="_ADDRESSES = ()", tests=_OF_UP),
     Mutant(name="plain text is let in where TLS is enforced", path=_CONNECTION,
            old="            if not tls.is_enforced:\n                return True\n", new="            return True\n",
            tests=_TESTS),

@@ -224,9 +224,9 @@ class PopRevival:
         if message is None or self._is_of_another_topic(message, flight.checkpoint):
             return True
         if names.number(message.properties.get(names.GIVEN_BACK)) >= GIVEN_BACK_TIMES_MAX:
-            copy: MessageExt | None = next(self._copies(message, key, group, host, now_ms, is_v2))
+            copy: MessageExt | None = next(self._copies(message, key, group, now_ms, is_v2))
         else:
-            copy = self._next_try(message, key, host, now_ms, is_v2, is_counted=False)
+            copy = self._next_try(message, key, now_ms, is_v2, is_counted=False)
         if copy is None:
             return True
         if copy.topic in self._topics.unsaved:
@@ -346,7 +346,7 @@ class PopRevival:
         if self._is_of_another_topic(message, checkpoint):
             return True
         status = PutStatus.MESSAGE_ILLEGAL
-        for copy in self._copies(message, key, group, host, now_ms, is_v2):
+        for copy in self._copies(message, key, group, now_ms, is_v2):
             if copy.topic in self._topics.unsaved:
                 return False        # after a kill nobody would look for it there
             status = self._storing.append(copy, now_ms).status
@@ -371,26 +371,30 @@ class PopRevival:
         return (checkpoint.topic_epoch not in (NO_EPOCH, self._topics.epochs.of(checkpoint.key.topic))
                 and message.store_timestamp > checkpoint.key.pop_time)
 
-    def _copies(self, message: MessageExt, key: CheckpointKey, group: SubscriptionGroupConfig, host: bytes, now_ms: int,
+    def _copies(self, message: MessageExt, key: CheckpointKey, group: SubscriptionGroupConfig, now_ms: int,
                 is_v2: bool) -> Iterator[MessageExt]:
         """What it may become, the best first: the next try, or a dead letter where it has had all, or where what is
         noted of it has no room beside its own properties."""
         if message.reconsume_times < group.retry_max_times:
-            copy = self._next_try(message, key, host, now_ms, is_v2, is_counted=True)
+            copy = self._next_try(message, key, now_ms, is_v2, is_counted=True)
             if copy is not None:
                 yield copy
         self._topics.create_if_absent(dlq_topic(key.group), 1, now_ms)
         message.topic = normal_topic(key.topic, key.group)
-        yield dead_letter_copy(message, key.group, host)
-        yield dead_letter_as_it_is(message, key.group, host)
+        yield dead_letter_copy(message, key.group, self._host_of(message))
+        yield dead_letter_as_it_is(message, key.group, self._host_of(message))
 
-    def _next_try(self, message: MessageExt, key: CheckpointKey, host: bytes, now_ms: int, is_v2: bool, *,
+    def _host_of(self, message: MessageExt) -> bytes:
+        """Where its copy is to be looked at: here, or where the message was stored if the broker knows no own name."""
+        return self._storing.facts.store_host or message.store_host
+
+    def _next_try(self, message: MessageExt, key: CheckpointKey, now_ms: int, is_v2: bool, *,
                   is_counted: bool) -> MessageExt | None:
         """The copy for the retry topic, which is there then; None where it has no room for a receipt."""
         topic = key.topic
         if retry_flag(topic, key.group) == NORMAL:
             topic = retry_topic_v2(topic, key.group) if is_v2 else retry_topic_v1(topic, key.group)
-        copy = popped_again(message, topic, key.pop_time, host, is_counted)
+        copy = popped_again(message, topic, key.pop_time, self._host_of(message), is_counted)
         if not self._has_room(copy):
             return None
         self._topics.create_if_absent(topic, 1, now_ms)

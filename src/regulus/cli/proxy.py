@@ -20,6 +20,11 @@ from regulus.errors import ConfigError
 from regulus.proxy.config import ProxyConfig
 from regulus.transport.config import TransportConfig
 
+IDLE = dict.fromkeys(("idle_time_max_ms", "write_buffer_high", "write_buffer_low", "write_buffer_max",
+                      "large_frames_size_max", "unfinished_size_max", "frame_time_max_ms", "close_wait_max_ms",
+                      "tls_ha_enable"), "regulus broker")
+"""Settings of ports that speak remoting; those of a gRPC port are ProxyConfig's."""
+
 
 @click.command()
 @config_option
@@ -35,7 +40,7 @@ def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, 
     loaded = load_configs(config_path, {
         "grpcServerPort": None if port is None else str(port), "bindAddress": bind_address,
         "namesrvAddr": namesrv_addr,
-    }, ProxyConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), TransportConfig())
+    }, ProxyConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), TransportConfig(), idle=IDLE)
     config, transport_config = loaded.configs
     if not config.namesrv_addr:
         raise ConfigError("no name server is named: give --namesrv host:port, or namesrvAddr in the file, or "

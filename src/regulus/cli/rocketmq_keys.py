@@ -1,7 +1,8 @@
 """The keys that RocketMQ's own configuration files may have, so that a file written for it is told from a misspelt one.
 
 Source: the setters of BrokerConfig, BrokerIdentity, MessageStoreConfig, NettyServerConfig, NettyClientConfig,
-NamesrvConfig, ControllerConfig and AuthConfig, releases 4.9.8 and 5.3.3.
+NamesrvConfig, ControllerConfig and AuthConfig, releases 4.9.8 and 5.3.3; of ProxyConfig, whose file is JSON, what we
+once took and nothing obeyed.
 """
 
 _KEYS = """
@@ -54,6 +55,7 @@ filterSupportRetry flushCommitLogLeastPages flushCommitLogThoroughInterval flush
 flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval
 flushConsumerOffsetInterval flushDelayOffsetInterval flushDiskType flushIntervalCommitLog flushIntervalConsumeQueue
 flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC forwardTimeout globalColdReadThreshold
+grpcProxyRelayRequestTimeoutInSeconds
 haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup
 haSendHeartbeatInterval haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums
 heartbeatThreadPoolQueueCapacity highSpeedMode inBrokerContainer inSyncReplicas initAuthenticationUser

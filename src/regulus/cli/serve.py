@@ -5,10 +5,12 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from errno import EADDRINUSE
 from ipaddress import ip_address
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
@@ -23,6 +25,7 @@ from regulus.proxy.config import ProxyConfig
 from regulus.server import logging_setup
 from regulus.store.config import MessageStoreConfig
 from regulus.transport import event_loop
+from regulus.wire.config_text import field_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -71,18 +74,24 @@ def listen_option(default: str) -> Callable[[Command], Command]:
                         help=f"Address to listen at; 0.0.0.0 is all of this machine's [{default}].")
 
 
-def load_configs(config_path: Path | None, options: dict[str, str | None],
-                 *defaults: "DataclassInstance") -> LoadedConfigs:
+def load_configs(config_path: Path | None, options: dict[str, str | None], *defaults: "DataclassInstance",
+                 idle: Mapping[str, str] = MappingProxyType({})) -> LoadedConfigs:
     """Defaults, then the file, then the options that were given (keys in RocketMQ's spelling). A file that
-    `tls.config.file` names counts as if its keys stood before those of the file that names it."""
+    `tls.config.file` names counts as if its keys stood before those of the file that names it. `idle`: fields that
+    these defaults have and this command does not obey, by who does; of their keys the warning says so."""
     values = read_values(config_path) if config_path is not None else {}
     if tls_path := values.pop("tls.config.file", ""):
         values = read_values(Path(tls_path)) | values
     given = {key: text for key, text in options.items() if text is not None}
     try:
-        return apply({**values, **given}, *defaults, others=_TAKEN_BY)
+        loaded = apply({**values, **given}, *defaults, others=_TAKEN_BY)
     except ConfigError as error:
         raise ConfigError(f"{config_path}: {error}" if config_path is not None else str(error)) from error
+    elsewhere = {command: list(keys) for command, keys in loaded.elsewhere.items()}
+    for key in values:
+        if command := idle.get(field_name(key)):
+            elsewhere.setdefault(command, []).append(key)
+    return replace(loaded, elsewhere=elsewhere)
 
 
 def flush_values(flush: str | None) -> str | None:

@@ -1,6 +1,7 @@
 """`regulus up`: broker and name server in one process."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ LOOPBACK = "127.0.0.1"
 DEFAULT_GRPC_PORT = 8081
 GRPC_PORT = click.IntRange(-1, 65535)
 _UNSAID = -2
+IDLE = {"access_key": "regulus proxy", "secret_key": "regulus proxy", "namesrv_addr": "regulus broker or regulus proxy"}
+"""Settings that have no meaning for servers in one process, and who obeys them."""
 _MEND = "gRPC is not installed: pip install 'regulus-mq[grpc]'"
 
 
@@ -66,20 +69,29 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port:
         "takeWhatIsReadable": "true" if take_what_is_readable else None, "bindAddress": bind_address,
         "grpcServerPort": None if grpc_port is None else str(grpc_port),
     }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK),
-        ProxyConfig(bind_address=LOOPBACK, grpc_server_port=_UNSAID))
-    broker_config, store_config, transport_config, proxy_config = loaded.configs
+        ProxyConfig(bind_address=LOOPBACK, grpc_server_port=_UNSAID),
+        TransportConfig(bind_address=LOOPBACK, tls_test_mode_enable=_can_make_up_a_certificate()),
+        idle=IDLE)
+    broker_config, store_config, transport_config, proxy_config, made_up = loaded.configs
     namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,
                                    kv_config_path=str(store_config.root / "config" / "kvConfig.json"),
                                    acl_enable=broker_config.acl_enable, rocketmq_home=broker_config.rocketmq_home,
                                    inner_client_authentication_credentials=
                                    broker_config.inner_client_authentication_credentials)
     regulus = Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config)
-    front, lack = _with_front(regulus, proxy_config, transport_config)
+    # Several of its clients begin with TLS unless they are told otherwise, and believe any certificate.
+    of_front = made_up if is_loopback(transport_config.bind_address) else transport_config
+    front, lack = _with_front(regulus, proxy_config, of_front)
     run_server(lambda: front or regulus,
                lambda server: "\n".join(filter(None, (
                    _ready_line(regulus, transport_config.bind_address, store_config, broker_config.guard),
                    _front_line(front, transport_config.bind_address, lack)))),
                log_level, log_format, loaded.warning)
+
+
+def _can_make_up_a_certificate() -> bool:
+    """It comes with the extra of the front."""
+    return find_spec("cryptography") is not None
 
 
 def _with_front(regulus: Regulus, config: ProxyConfig,

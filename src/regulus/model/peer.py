@@ -26,6 +26,18 @@ class Peer:
         return f"Peer({self.channel}, {self.remote_text!r})"
 
 
+class Origin:
+    """Whose requests another asks: `remote` and `local` are hosts in stored form, as a peer's are, of the connection
+    over which the one came to the other. `peer` is kept by who asks, so that it is made once a connection."""
+
+    __slots__ = ("local", "peer", "remote")
+
+    def __init__(self, remote: bytes, local: bytes) -> None:
+        self.remote = remote
+        self.local = local
+        self.peer: Peer | None = None
+
+
 def host_of(remote_text: str) -> str:
     """The address of a peer's `host:port`."""
     return remote_text.rpartition(":")[0].strip("[]") or remote_text

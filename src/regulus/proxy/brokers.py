@@ -6,6 +6,7 @@ Two of them: `local_broker`, in the broker's own process, and `cluster_brokers`,
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from regulus.model.peer import Origin
 from regulus.proxy.status import checked
 from regulus.wire.bodies import ClusterInfo
 from regulus.wire.codes import RequestCode
@@ -23,13 +24,20 @@ class Brokers(Protocol):
 
     on_request: OnRequest | None
 
-    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Raises CallRefused: PROXY_TIMEOUT when nothing answers in time, or no name server knows such a master;
+    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int,
+                  origin: Origin | None = None) -> RemotingCommand:
+        """What is stored for it is born at the `origin`; a broker in another process takes the front for that, as no
+        request says more, but the property `__BORNHOST`.
+
+        Raises CallRefused: PROXY_TIMEOUT when nothing answers in time, or no name server knows such a master;
         BAD_REQUEST for another broker than the one in this process."""
 
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
         """Nobody waits any more for the answer to this one, which is asked: a broker that holds it and can be told lets
         it go, and its answer says that there is nothing. An answer that comes all the same is the asker's to take."""
+
+    def is_ready(self) -> bool:
+        """Whether there is one that can be asked, as far as is known."""
 
     async def start(self) -> None: ...
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from regulus.errors import CallRefused
+from regulus.model.peer import Origin
 from regulus.wire.grpc.codes import Code
 
 CLIENT_ID_SIZE_MAX = 255
@@ -15,8 +16,8 @@ ClientKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """`peer` is `host:port`; `authority` is what the client calls us; at `deadline_ms` it gives up, or never. `user` is
-    who signed; empty for nobody, where nobody has to."""
+    """`peer` is `host:port`, and `origin` tells the same to brokers; `authority` is what the client calls us; at
+    `deadline_ms` it gives up, or never. `user` is who signed; empty for nobody, where nobody has to."""
 
     client_id: str = ""
     language: str = ""
@@ -26,6 +27,7 @@ class Caller:
     authorization: str = ""
     authority: str = ""
     peer: str = ""
+    origin: Origin | None = None
     deadline_ms: int | None = None
     user: str = ""
 
@@ -42,15 +44,15 @@ _FIELDS = {"x-mq-client-id": "client_id", "x-mq-language": "language", "x-mq-cli
            "x-mq-namespace": "namespace", "x-mq-date-time": "date_time", "authorization": "authorization"}
 
 
-def caller_of(metadata: Iterable[tuple[str, str]], peer: str, authority: str = "",
-              deadline_ms: int | None = None) -> Caller:
+def caller_of(metadata: Iterable[tuple[str, str]], peer: str, authority: str = "", deadline_ms: int | None = None,
+              origin: Origin | None = None) -> Caller:
     """Of headers that a stranger wrote: the first of each name counts, others are passed over."""
     values: dict[str, str] = {}
     for name, value in metadata:
         field = _FIELDS.get(name)
         if field is not None:
             values.setdefault(field, value)
-    return Caller(peer=peer, authority=authority, deadline_ms=deadline_ms, **values)
+    return Caller(peer=peer, origin=origin, authority=authority, deadline_ms=deadline_ms, **values)
 
 
 def check_client_id(caller: Caller) -> None:

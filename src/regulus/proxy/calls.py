@@ -12,6 +12,7 @@ from regulus.errors import CallRefused, HeaderError, MessageIllegal
 from regulus.model import sys_flag
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.message_queue import MessageQueue
+from regulus.model.peer import Origin
 from regulus.proxy import popping, receiving, routing, sending, settings, topic_types, transaction_id
 from regulus.proxy.brokers import Brokers
 from regulus.proxy.caller import Caller
@@ -128,7 +129,7 @@ class Calls:
             raise CallRefused(Code.MESSAGE_CORRUPTED, "the send has no message")
         names = [full_name(message.topic, caller.namespace) for message in request.messages]
         topic = topic_name(names[0])
-        sendables = sending.sendables(request, topic, names, self._config, caller.host, self._now_ms())
+        sendables = sending.sendables(request, topic, names, self._config, caller.peer, self._now_ms())
         queues = (await self._catalog.queues(topic)).publish_queues
         if not queues:
             raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be written")
@@ -138,19 +139,20 @@ class Calls:
                 topic_types.check(topic, taken, each.kind)
         if any(each.kind is MessageType.TRANSACTION for each in sendables):
             self._clients.sends_to(caller, topic)
-        entries = await self._send_all(sendables, queues)
+        entries = await self._send_all(sendables, queues, caller.origin)
         codes = [entry.status.code for entry in entries]
         code = common(codes)
         text = entries[0].status.message if code == codes[0] else ""
         return messages.SendMessageResponse(status=status(code, text), entries=entries)
 
-    async def _send_all(self, sendables: Sequence[Sendable], queues: Sequence[MessageQueue]) -> list[Any]:
+    async def _send_all(self, sendables: Sequence[Sendable], queues: Sequence[MessageQueue],
+                        origin: Origin | None) -> list[Any]:
         """An entry for each. Behind one that fails none is tried, as messages of a group keep their order. Raises
         CallRefused when nothing was stored."""
         entries: list[Any] = []
         for batch in sending.batches(sendables, self._config.max_message_size):
             try:
-                entries += await self._send(batch, self._queue_for(batch[0], queues))
+                entries += await self._send(batch, self._queue_for(batch[0], queues), origin)
             except CallRefused as error:
                 if not entries:
                     raise
@@ -164,11 +166,11 @@ class Calls:
             return routing.queue_of_group(queues, sendable.message_group)
         return queues[next(self._turns) % len(queues)]
 
-    async def _send(self, batch: Sequence[Sendable], queue: MessageQueue) -> list[Any]:
+    async def _send(self, batch: Sequence[Sendable], queue: MessageQueue, origin: Origin | None) -> list[Any]:
         """An entry for each message of one request to a broker. Raises CallRefused when it stored none."""
         try:
             command = sending.send_command(batch, queue.broker_name, queue.queue_id)
-            answer = await self._brokers.ask(queue.broker_name, command, SEND_TIMEOUT_MS)
+            answer = await self._brokers.ask(queue.broker_name, command, SEND_TIMEOUT_MS, origin)
         except MessageIllegal as error:
             raise CallRefused(Code.MESSAGE_PROPERTIES_TOO_LARGE, str(error)) from error
         if answer.code not in _STORED:
@@ -195,7 +197,7 @@ class Calls:
         header = RecallMessageRequest(producer_group=topic, topic=topic, recall_handle=request.recall_handle)
         answer = await self._brokers.ask(
             sending.broker_of_recall(request.recall_handle),
-            RemotingCommand.request(RequestCode.RECALL_MESSAGE, header.ext()), SEND_TIMEOUT_MS)
+            RemotingCommand.request(RequestCode.RECALL_MESSAGE, header.ext()), SEND_TIMEOUT_MS, caller.origin)
         told = RecallMessageResponse.decode(checked(answer))
         return messages.RecallMessageResponse(status=status(Code.OK), message_id=told.msg_id)
 
@@ -211,7 +213,7 @@ class Calls:
                 msg_id=half.unique_key, transaction_id=half.unique_key, topic=topic,
                 broker_name=half.broker)
             command = RemotingCommand.request(RequestCode.END_TRANSACTION, header.ext())
-            checked(await self._brokers.ask(half.broker, command, SEND_TIMEOUT_MS))
+            checked(await self._brokers.ask(half.broker, command, SEND_TIMEOUT_MS, caller.origin))
         return messages.EndTransactionResponse(status=status(Code.OK))
 
     async def sync_lite_subscription(self, request: Any, caller: Caller) -> Any:
@@ -258,7 +260,7 @@ class Calls:
         topic = topic_name(full_name(request.topic, caller.namespace))
         group = group_name(full_name(request.group, caller.namespace))
         async with self._renewing.decided((caller.key, group, request.receipt_handle), live=False) as handle:
-            await popping.to_dead_letters(self._brokers, group, topic, handle, request.message_id)
+            await popping.to_dead_letters(self._brokers, group, topic, handle, request.message_id, caller.origin)
         return messages.ForwardMessageToDeadLetterQueueResponse(status=status(Code.OK))
 
 

@@ -9,6 +9,7 @@ from regulus.client.connections import Connections
 from regulus.client.name_servers import NameServers, parse_addresses
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused, ClientError, ConnectFailed, ConnectionLost, HeaderError, RequestTimeout
+from regulus.model.peer import Origin
 from regulus.proxy.brokers import NAME_SERVER, OnRequest
 from regulus.proxy.config import ProxyConfig
 from regulus.transport.connection import Connection
@@ -49,7 +50,8 @@ class ClusterBrokers:
         await self._tasks.cancel()
         await self._connections.close()
 
-    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int,
+                  origin: Origin | None = None) -> RemotingCommand:
         try:
             if broker == NAME_SERVER:
                 return await self._name_servers.request(command, timeout_ms)
@@ -64,6 +66,12 @@ class ClusterBrokers:
 
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
         """RocketMQ's protocol has no word for it: the answer comes."""
+
+    def is_ready(self) -> bool:
+        """By what the name servers told last; they are asked anew when that is old."""
+        if self._should_look(next(iter(self._addresses), NAME_SERVER)):
+            self._begin_look()
+        return bool(self._addresses)
 
     async def _address(self, broker: str) -> str:
         """Of its master. One that is known is used while the brokers are looked up anew: a name server that is slow or

@@ -15,8 +15,7 @@ _AT_LEAST_ONE = ("max_message_size", "max_user_property_size", "user_property_ma
                  "grpc_client_consumer_long_polling_batch_size",
                  "grpc_client_producer_max_attempts", "renew_schedule_period_millis", "grpc_max_inbound_message_size",
                  "calls_max", "calls_size_max", "answers_size_max",
-                 "telemetry_streams_max", "receive_streams_max", "renewals_max", "metadata_size_max",
-                 "grpc_proxy_relay_request_timeout_in_seconds")
+                 "telemetry_streams_max", "receive_streams_max", "renewals_max", "metadata_size_max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,6 @@ class ProxyConfig:
     renew_max_time_millis: int = 10_800_000
     max_renew_retry_times: int = 3
     channel_expired_timeout: int = 120_000  # a client that was not heard of for so long is forgotten
-    grpc_proxy_relay_request_timeout_in_seconds: int = 5
     calls_max: int = 4_096                  # under way, receives and streams not counted
     calls_size_max: int = 512 << 20         # of their requests
     answers_size_max: int = 256 << 20       # bytes that wait for clients which are slow; then the slowest is closed

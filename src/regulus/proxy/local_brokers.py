@@ -2,6 +2,7 @@
 
 from regulus.access.credentials import parse_credentials, sign_as
 from regulus.errors import CallRefused, ConnectionLost, RequestTimeout
+from regulus.model.peer import Origin
 from regulus.proxy.brokers import NAME_SERVER, OnRequest
 from regulus.server.assembly import Regulus
 from regulus.server.in_process import InProcessConnection
@@ -27,7 +28,8 @@ class LocalBrokers:
         if self._connection is not None:
             self._connection.close()
 
-    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int,
+                  origin: Origin | None = None) -> RemotingCommand:
         sign_as(command, self._credentials)
         if broker == NAME_SERVER:
             answer = self._regulus.name_server.ask(command)
@@ -37,7 +39,7 @@ class LocalBrokers:
         if broker != self._name or self._connection is None:
             raise CallRefused(Code.BAD_REQUEST, f"no broker {broker[:80]!r} is here")
         try:
-            return await self._connection.ask(command, timeout_ms)
+            return await self._connection.ask(command, timeout_ms, origin)
         except RequestTimeout as error:
             raise CallRefused(Code.PROXY_TIMEOUT, str(error)) from error
         except ConnectionLost as error:
@@ -46,6 +48,9 @@ class LocalBrokers:
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
         if self._connection is not None:
             self._connection.withdraw(command)
+
+    def is_ready(self) -> bool:
+        return self._connection is not None and self._connection.is_open
 
     async def _hear(self, command: RemotingCommand) -> RemotingCommand | None:
         return None if self.on_request is None else await self.on_request(self._name, command)

@@ -5,8 +5,9 @@ from typing import NamedTuple
 from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
+from regulus.model.peer import Origin
 from regulus.proxy.brokers import Brokers
-from regulus.proxy.receipt_handle import ReceiptHandle, with_place
+from regulus.proxy.receipt_handle import NO_PLACE, ReceiptHandle, with_place
 from regulus.proxy.status import checked
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -41,16 +42,17 @@ class Popped(NamedTuple):
 class Poll:
     """One pop, which the broker may hold."""
 
-    def __init__(self, brokers: Brokers, broker: str, request: PopMessageRequest) -> None:
+    def __init__(self, brokers: Brokers, broker: str, request: PopMessageRequest, origin: Origin | None) -> None:
         self.broker = broker
         self.request = request
         self._brokers = brokers
+        self._origin = origin
         self._command = RemotingCommand.request(RequestCode.POP_MESSAGE, request.ext())
 
     async def popped(self) -> list[Popped]:
         """Also when it comes late. Raises CallRefused; with TOO_MANY_REQUESTS when the broker holds too many polls."""
         answer = await self._brokers.ask(self.broker, self._command,
-                                         self.request.poll_time + POP_MARGIN_MS + LATE_MS_MAX)
+                                         self.request.poll_time + POP_MARGIN_MS + LATE_MS_MAX, self._origin)
         if answer.code in _NOTHING:
             return []
         if answer.code == ResponseCode.POLLING_FULL:
@@ -119,17 +121,18 @@ async def give_back(brokers: Brokers, group: str, topic: str, handle: ReceiptHan
     checked(await brokers.ask(handle.broker, command, TIMEOUT_MS))
 
 
-async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle, message_id: str) -> None:
+async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle, message_id: str,
+                          origin: Origin | None) -> None:
     """Copied to the group's dead letters, then acknowledged: in this order, as only so it is never nowhere. Raises
     CallRefused."""
     if handle.physical_offset < 0:
-        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle does not say where the message lies")
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, NO_PLACE)
     await _check_place(brokers, group, topic, handle)
     header = ConsumerSendMsgBackRequest(
         offset=handle.physical_offset, group=group, delay_level=-1, origin_msg_id=message_id,
         origin_topic=handle.real_topic(topic, group), max_reconsume_times=0)
     answer = await brokers.ask(
-        handle.broker, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()), TIMEOUT_MS)
+        handle.broker, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()), TIMEOUT_MS, origin)
     checked(answer)
     await ack(brokers, group, topic, handle)
 

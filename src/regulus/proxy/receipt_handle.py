@@ -16,6 +16,10 @@ from regulus.wire import receipt_handle as wire_handle
 from regulus.wire.grpc.codes import Code
 
 HANDLE_SIZE_MAX = 512
+_RAISED = "org.apache.rocketmq.proxy.common.ProxyException: "
+"""Before these refusals RocketMQ's proxy has the name of its exception, and clients may compare the whole text."""
+EXPIRED = f"{_RAISED}receipt handle is expired"
+NO_PLACE = f"{_RAISED}commit log offset is empty"
 _FORM = re.compile(r"(-?\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,9}) ([012]) ([^ ]{1,255}) (\d{1,9}) (\d{1,19})"
                    r"(?: (-?\d{1,19}))?", re.ASCII)
 
@@ -67,8 +71,7 @@ def live(text: str, now_ms: int) -> ReceiptHandle:
     """As `parse`, and of a message that is not visible again yet."""
     handle = parse(text)
     if handle.visible_at_ms <= now_ms:
-        raise CallRefused(Code.INVALID_RECEIPT_HANDLE,
-                          "the receipt handle has expired: the message has become visible again")
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, EXPIRED)
     return handle
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused
 from regulus.model import message_properties as names
+from regulus.model.peer import Origin
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.proxy import popping, receiving, routing, settings
 from regulus.proxy.brokers import Brokers
@@ -99,7 +100,7 @@ class ReceiveCall:
     async def _received(self, request: Any, caller: Caller, topic: str, group: str) -> list[Popped]:
         """What the client is to get. Raises CallRefused."""
         now_ms = self._now_ms()
-        wanted = receiving.subscription(topic, request.filter_expression)
+        wanted = receiving.subscription(topic, request.filter_expression, self._config)
         invisible_ms = receiving.invisible_ms(request, self._config)
         broker = await self._broker(request, topic)
         config = await self._catalog.group(group, topic)
@@ -114,7 +115,8 @@ class ReceiveCall:
             born_time=0, init_mode=receiving.START_AT_END, exp_type=wanted.expression_type,
             exp=wanted.sub_string, order=config.consume_message_orderly,
             attempt_id=receiving.attempt_id(request) if config.consume_message_orderly else None, broker_name=broker)
-        due = await self._that_are_due(await self._pop(broker, pop), wanted, config, topic)
+        popped = await self._pop(broker, pop, caller.origin)
+        due = await self._that_are_due(popped, wanted, config, topic, caller.origin)
         if self._clients.knows(caller.key):
             return due
         self._renewing.give_back(group, topic, [each.handle for each in due])   # it said meanwhile that it ends
@@ -130,10 +132,10 @@ class ReceiveCall:
         self._turn += 1
         return names[self._turn % len(names)]
 
-    async def _pop(self, broker: str, pop: PopMessageRequest) -> list[Popped]:
+    async def _pop(self, broker: str, pop: PopMessageRequest, origin: Origin | None) -> list[Popped]:
         """The poll of a client that goes away while it waits ends, too; what comes of it all the same is given back,
         and so is what comes too late. Raises CallRefused."""
-        poll = popping.Poll(self._brokers, broker, pop)
+        poll = popping.Poll(self._brokers, broker, pop, origin)
         task = self._tasks.spawn_with(poll.popped(), f"pop of {pop.consumer_group}", _heard)
         try:
             async with asyncio.timeout((pop.poll_time + popping.POP_MARGIN_MS) / 1000):
@@ -160,7 +162,7 @@ class ReceiveCall:
         self._renewing.give_back(pop.consumer_group, pop.topic, [each.handle for each in popped])
 
     async def _that_are_due(self, popped: list[Popped], wanted: SubscriptionData, config: SubscriptionGroupConfig,
-                            topic: str) -> list[Popped]:
+                            topic: str, origin: Origin | None) -> list[Popped]:
         """Without what the client did not ask for, which is acknowledged, and what failed too often, which becomes a
         dead letter. When this is cut short the others are given back."""
         kept: list[Popped] = []
@@ -169,7 +171,7 @@ class ReceiveCall:
         try:
             while left:
                 each = left.popleft()
-                if await self._is_due(each, wanted, config, topic):
+                if await self._is_due(each, wanted, config, topic, origin):
                     kept.append(each)
             is_cut_short = False
         finally:
@@ -177,14 +179,14 @@ class ReceiveCall:
                 self._renewing.give_back(config.group_name, topic, [each.handle for each in (*kept, *left)])
         return kept
 
-    async def _is_due(self, each: Popped, wanted: SubscriptionData, config: SubscriptionGroupConfig,
-                      topic: str) -> bool:
+    async def _is_due(self, each: Popped, wanted: SubscriptionData, config: SubscriptionGroupConfig, topic: str,
+                      origin: Origin | None) -> bool:
         try:
             if not receiving.has_wanted_tag(each.message.properties.get(names.TAGS, ""), wanted):
                 await popping.ack(self._brokers, config.group_name, topic, each.handle)
             elif each.message.reconsume_times >= settings.max_attempts(config):
                 await popping.to_dead_letters(self._brokers, config.group_name, topic, each.handle,
-                                              message_id(each.message))
+                                              message_id(each.message), origin)
             else:
                 return True
         except CallRefused as error:

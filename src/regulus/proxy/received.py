@@ -9,7 +9,7 @@ from regulus.model import priority, sys_flag
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_address, host_text, offset_message_id
 from regulus.proxy import topic_types
-from regulus.proxy.sending import BORN_HOST, HIDDEN, TRACE_CONTEXT
+from regulus.proxy.sending import BORN_HOST, RESERVED, TRACE_CONTEXT
 from regulus.wire import compression
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import DigestType, Encoding, MessageType
@@ -31,7 +31,7 @@ def to_message(message: MessageExt, topic: str, body_size_max: int, receipt_hand
     made.topic.resource_namespace, made.topic.name = namespace, name
     is_of_sink = names.SINK in message.properties      # else its SEQ is an application's
     for key, value in message.properties.items():
-        if key not in HIDDEN and not (is_of_sink and key == names.SEQUENCE):
+        if key not in RESERVED and not (is_of_sink and key == names.SEQUENCE):
             made.user_properties[_valid(key)] = _valid(value)
     system = made.system_properties
     system.message_id = _valid(message_id(message))

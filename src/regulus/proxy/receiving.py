@@ -12,6 +12,8 @@ from regulus.wire.grpc.codes import Code, FilterType
 
 BATCH_MAX = 32
 EXPRESSION_SIZE_MAX = 4_096
+"""Characters of a filter; as many as those of the longest tag that can be sent (maxUserPropertySize) if these are
+more."""
 ATTEMPT_ID_SIZE_MAX = 128
 START_AT_END = 1
 """Where a group begins that is new."""
@@ -22,20 +24,24 @@ def invisible_ms(request: Any, config: ProxyConfig) -> int:
     if request.auto_renew and config.enable_proxy_auto_renew:
         return config.default_invisible_time_mills
     asked = ms_of(request.invisible_duration)
-    if not config.min_invisible_time_mills_for_recv <= asked <= config.max_invisible_time_mills:
-        raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME,
-                          f"invisible for {asked} ms; {config.min_invisible_time_mills_for_recv} to "
-                          f"{config.max_invisible_time_mills} ms are possible")
+    _check_invisible(asked, config.min_invisible_time_mills_for_recv, config)
     return asked
 
 
 def changed_invisible_ms(request: Any, config: ProxyConfig) -> int:
     """Raises CallRefused."""
     asked = ms_of(request.invisible_duration)
-    if not 0 <= asked <= config.max_invisible_time_mills:
-        raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME,
-                          f"invisible for {asked} ms; 0 to {config.max_invisible_time_mills} ms are possible")
+    _check_invisible(asked, 0, config)
     return asked
+
+
+def _check_invisible(asked_ms: int, low_ms: int, config: ProxyConfig) -> None:
+    """In RocketMQ's words, by which clients tell one refusal from the other. Raises CallRefused."""
+    if asked_ms < low_ms:
+        raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too small. min is {low_ms}")
+    if asked_ms > config.max_invisible_time_mills:
+        raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME,
+                          f"the invisibleTime is too large. max is {config.max_invisible_time_mills}")
 
 
 def poll_ms(request: Any, caller: Caller, config: ProxyConfig, now_ms: int) -> int:
@@ -54,13 +60,14 @@ def batch_size(request: Any) -> int:
     return min(request.batch_size, BATCH_MAX) if request.batch_size > 0 else BATCH_MAX
 
 
-def subscription(topic: str, expression: Any) -> SubscriptionData:
+def subscription(topic: str, expression: Any, config: ProxyConfig) -> SubscriptionData:
     """Raises CallRefused ILLEGAL_FILTER_EXPRESSION."""
     kind = SQL92 if expression.type == FilterType.SQL else TAG
     text = expression.expression.strip()
-    if len(text) > EXPRESSION_SIZE_MAX:
+    size_max = max(EXPRESSION_SIZE_MAX, config.max_user_property_size)
+    if len(text) > size_max:
         raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION,
-                          f"the filter has {len(text)} characters; {EXPRESSION_SIZE_MAX} are the most")
+                          f"the filter has {len(text)} characters; {size_max} are the most")
     if kind == SQL92 and not text:
         raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL filter is empty")
     try:

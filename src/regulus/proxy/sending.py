@@ -35,10 +35,10 @@ RESERVED = frozenset(re.findall(r"\S+",
     "INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE "
     "INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS "
     "TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC "
-    "DLQ_ORIGIN_MESSAGE_ID __CRC32# _SYS_MSG_PRIORITY_")) | {names.SINK, names.SINK_DIGEST, names.SET_BACKS}
-HIDDEN = RESERVED | {names.SHARDING_KEY, TRACE_CONTEXT, names.CHECK_IMMUNITY_TIME, names.TRANSACTION_ID,
-                     names.TRANSACTION_CHECK_TIMES, names.LITE_TOPIC}
-"""Names of properties that no application wrote; a consumer does not see them among its own."""
+    "DLQ_ORIGIN_MESSAGE_ID __CRC32# _SYS_MSG_PRIORITY_")) | {
+        names.SINK, names.SINK_DIGEST, names.SET_BACKS, names.GIVEN_BACK}
+"""Names of properties that no application may write, and that a consumer does not see among those of applications. It
+does see others of the system, `__SHARDINGKEY` and `__transactionId__` among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Sendable:
     sys_flag: int
 
 
-def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConfig, peer_host: str,
+def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConfig, peer: str,
               now_ms: int) -> list[Sendable]:
     """All messages of a send, whose `topics` are named in full. Raises CallRefused: one bad message refuses them
     all."""
@@ -61,10 +61,10 @@ def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConf
                           f"{len(request.messages)} messages in one send; {MESSAGES_MAX} are the most")
     if any(each != topic for each in topics):
         raise CallRefused(Code.MESSAGE_CORRUPTED, "the messages of one send have several topics; send each topic alone")
-    return [_sendable(each, topic, config, peer_host, now_ms) for each in request.messages]
+    return [_sendable(each, topic, config, peer, now_ms) for each in request.messages]
 
 
-def _sendable(message: Any, topic: str, config: ProxyConfig, peer_host: str, now_ms: int) -> Sendable:
+def _sendable(message: Any, topic: str, config: ProxyConfig, peer: str, now_ms: int) -> Sendable:
     system = message.system_properties
     _check_body(message.body, config)
     _check_properties(message, config)
@@ -76,7 +76,7 @@ def _sendable(message: Any, topic: str, config: ProxyConfig, peer_host: str, now
     _set_times(stored, system, config, now_ms)
     _set_priority(stored, system)
     _set_group(stored, system, config)
-    _set_origin(stored, system, peer_host)
+    _set_origin(stored, system, peer)
     is_half = system.message_type == MessageType.TRANSACTION
     if is_half and not transaction_id.may_be_unique_key(system.message_id):
         raise CallRefused(Code.ILLEGAL_MESSAGE_ID, "the message_id of a transaction has more than 128 characters, a "
@@ -201,8 +201,8 @@ def _set_group(stored: dict[str, str], system: Any, config: ProxyConfig) -> None
     stored[names.SHARDING_KEY] = group
 
 
-def _set_origin(stored: dict[str, str], system: Any, peer_host: str) -> None:
-    host = system.born_host.strip() or peer_host
+def _set_origin(stored: dict[str, str], system: Any, peer: str) -> None:
+    host = system.born_host.strip() or peer
     _check_plain(host, Code.BAD_REQUEST, "the born host")
     if host:
         stored[BORN_HOST] = host

@@ -16,7 +16,9 @@ from regulus.proxy.calls import Calls
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
+from regulus.proxy.health import Health
 from regulus.proxy.receive_call import ReceiveCall
+from regulus.proxy.reflection import Reflection
 from regulus.proxy.renewing import Renewing
 from regulus.proxy.service import Service
 from regulus.proxy.telemetry import Telemetry
@@ -66,7 +68,9 @@ class ProxyServer:
         self._telemetry = Telemetry(catalog, self._clients, config, access)
         self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config, now_ms,
                                 self._let_go)
-        self._server = GrpcServer(self._service.methods, transport, GrpcLimits(
+        self._health = Health(brokers.is_ready)
+        methods = {**self._service.methods, **self._health.methods, **Reflection().methods}
+        self._server = GrpcServer(methods, transport, GrpcLimits(
             connections_max=config.connections_max, message_size_max=config.grpc_max_inbound_message_size,
             held_max=config.calls_size_max, waiting_max=config.answers_size_max,
             metadata_size_max=config.metadata_size_max))
@@ -98,6 +102,7 @@ class ProxyServer:
     async def stop(self) -> None:
         """What was not answered by then is asked again by its client, elsewhere."""
         await self._tasks.cancel()
+        self._health.stop()
         self._service.end_streams()
         await self._server.stop(STOP_S)
         self._renewing.give_up()
@@ -117,6 +122,7 @@ class ProxyServer:
                     await self._service.decide_anew()
                 self._tell_happenings(self._access.happenings)
             self._tell_happenings(self._clients.happenings)
+            self._health.look()
             await asyncio.sleep(TICK_S)
 
     def _tell_happenings(self, happenings: Happenings) -> None:

@@ -144,7 +144,7 @@ class Service:
     def _caller(self, grpc_call: GrpcCall) -> Caller:
         left_s = grpc_call.time_left_s()
         deadline = None if left_s is None else self._now_ms() + int(left_s * 1000)
-        return caller_of(grpc_call.metadata, grpc_call.peer, grpc_call.authority, deadline)
+        return caller_of(grpc_call.metadata, grpc_call.peer, grpc_call.authority, deadline, grpc_call.origin)
 
     def _checked(self, method: str, request: Any, caller: Caller) -> Caller:
         """The caller, with the user who signed. Raises CallRefused."""

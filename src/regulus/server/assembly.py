@@ -58,7 +58,7 @@ from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.transport.config import TransportConfig
 from regulus.transport.connector import split_address
-from regulus.transport.listener import bind
+from regulus.transport.listener import bind, reachable
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,8 @@ class BrokerServer:
 
     def connect(self, on_request: OnBrokerRequest) -> InProcessConnection:
         """A client in this process, of a broker that is started; whoever connects also closes."""
-        connection = InProcessConnection(self._requests, self.port, on_request, self.broker.held_requests.withdraw)
+        connection = InProcessConnection(self._requests, reachable(self._transport_config.bind_address), self.port,
+                                         on_request, self.broker.held_requests.withdraw)
         connection.open()
         return connection
 

@@ -1,6 +1,7 @@
 """A client in the broker's own process: it asks as one behind a connection does, and no socket lies between.
 
-Its requests go through the same door, limits and handlers as all others, and their answers wait for the same disk.
+Its requests go through the same door, limits and handlers as all others, and their answers wait for the same disk. What
+it asks for others is born at their addresses, and stored under the one at which they came, with the broker's port.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from regulus.errors import ConnectionLost, FrameError, RequestTimeout
 from regulus.model.message_id import host_bytes
-from regulus.model.peer import Peer
+from regulus.model.peer import Origin, Peer
 from regulus.server.request_server import RequestServer
 from regulus.transport.connection import next_channel
 from regulus.wire.codes import ResponseCode
@@ -21,13 +22,14 @@ OnBrokerRequest = Callable[[RemotingCommand], Awaitable[RemotingCommand | None]]
 
 
 class InProcessConnection:
-    """`on_request` answers what the broker asks of its client; None: there is no answer. `withdraw` has the broker
-    forget a request that it holds, by channel and opaque; False where it does not hold it."""
+    """`address` and `port` are where the broker is reached. `on_request` answers what it asks of its client; None:
+    there is no answer. `withdraw` has it forget a request that it holds, by channel and opaque; False where it does not
+    hold it."""
 
-    def __init__(self, requests: RequestServer, port: int, on_request: OnBrokerRequest,
+    def __init__(self, requests: RequestServer, address: str, port: int, on_request: OnBrokerRequest,
                  withdraw: Callable[[int, int], bool]) -> None:
-        own = host_bytes("127.0.0.1", port)
-        self.peer = Peer(next_channel(), own, own, "this process:0", "127.0.0.1")
+        own = host_bytes(address, port)
+        self.peer = self._own_peer = Peer(next_channel(), own, own, "this process:0", address)
         self.is_open = False
         self._requests = requests
         self._on_request = on_request
@@ -51,8 +53,9 @@ class InProcessConnection:
             task.cancel()
         self._requests.on_closed(self)
 
-    async def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The broker's answer. Raises RequestTimeout, ConnectionLost."""
+    async def ask(self, command: RemotingCommand, timeout_ms: int, origin: Origin | None = None) -> RemotingCommand:
+        """The broker's answer to a request of ours, or of one who came from there. Raises RequestTimeout,
+        ConnectionLost."""
         if not self.is_open:
             raise ConnectionLost("the broker is not running")
         self._opaque = self._opaque % _OPAQUE_MAX + 1
@@ -60,7 +63,7 @@ class InProcessConnection:
         waiting: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = waiting
         try:
-            self._requests.on_requests(self, [command])     # type: ignore[arg-type]
+            self._request(command, origin)
             if waiting.done():
                 return waiting.result()
             async with asyncio.timeout(timeout_ms / 1000):
@@ -80,7 +83,7 @@ class InProcessConnection:
     def tell(self, command: RemotingCommand) -> None:
         """A one-way request."""
         if self.is_open:
-            self._requests.on_requests(self, [command])     # type: ignore[arg-type]
+            self._request(command, None)
 
     # --- as the broker sees a connection -----------------------------------------------------------------------------
 
@@ -110,6 +113,17 @@ class InProcessConnection:
         if answer is None:
             raise RequestTimeout(f"no client answered request {command.code} within {timeout_ms} ms")
         return answer
+
+    def _request(self, command: RemotingCommand, origin: Origin | None) -> None:
+        """Requests are decided before this returns, or held with the peer that they have now."""
+        self.peer = self._own_peer if origin is None else origin.peer or self._peer_of(origin)
+        self._requests.on_requests(self, [command])     # type: ignore[arg-type]
+
+    def _peer_of(self, origin: Origin) -> Peer:
+        own = self._own_peer
+        origin.peer = Peer(own.channel, origin.remote, origin.local[:-4] + own.local[-4:], own.remote_text,
+                           own.local_address)
+        return origin.peer
 
     def _take(self, command: RemotingCommand) -> None:
         if command.is_response:

@@ -461,10 +461,11 @@ def take_responses(commands: list[RemotingCommand]) -> list[RemotingCommand]:
 def _peer(channel: int, transport: asyncio.Transport) -> Peer:
     remote = transport.get_extra_info("peername")
     local = transport.get_extra_info("sockname")
-    return Peer(channel, _stored_host(remote), _stored_host(local), _address_text(remote), _host_of(local))
+    return Peer(channel, stored_host(remote), stored_host(local), _address_text(remote), _host_of(local))
 
 
-def _stored_host(address: Any) -> bytes:
+def stored_host(address: Any) -> bytes:
+    """Of what a socket says of one of its ends."""
     # A peer that is gone before we could ask has no address.
     return host_bytes(address[0], address[1]) if address else b"\0" * 8
 

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
+from ipaddress import ip_address
 
+from regulus.model.message_id import is_numeric_address
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
 from regulus.transport.read_buffer import ReadBuffer
@@ -13,6 +15,7 @@ from regulus.transport.unfinished_frames import UnfinishedFrames
 
 _log = logging.getLogger(__name__)
 
+_LOOPBACK = "127.0.0.1"
 _IDLE_CHECKS_PER_LIMIT = 4      # a connection is closed at the latest after 5/4 of the idle limit
 _FRAME_CHECKS_PER_LIMIT = 4     # and so it is after 5/4 of a frame's
 
@@ -131,6 +134,13 @@ async def listen(host: str, port: int, on_requests: OnRequests, on_opened: OnCon
     listener = Listener([bind(host, port)], on_requests, on_opened, on_closed, config, asyncio.get_running_loop())
     await listener.accept()
     return listener
+
+
+def reachable(bind_address: str) -> str:
+    """An address in numbers at which a client on this machine reaches what is bound there."""
+    if is_numeric_address(bind_address) and not ip_address(bind_address).is_unspecified:
+        return bind_address
+    return _LOOPBACK    # also of ::, which takes both kinds
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -1,4 +1,5 @@
-"""A certificate that is made up, for `tls.test.mode.enable`: nobody vouches for it, and it is another one each time.
+"""A certificate that is made up, for `tls.test.mode.enable` and for clients on the same machine: nobody vouches for it,
+and it is another one each time.
 
 Source: TlsHelper.buildSslContext, which takes netty's SelfSignedCertificate.
 """
@@ -6,6 +7,7 @@ Source: TlsHelper.buildSslContext, which takes netty's SelfSignedCertificate.
 import datetime
 import ssl
 import tempfile
+from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,18 +16,20 @@ from cryptography.x509.oid import NameOID
 
 _VALID_DAYS = 365
 _NAME = "localhost"
+_ADDRESSES = ("127.0.0.1", "::1")
 
 
 def load_made_up(context: ssl.SSLContext) -> None:
     """Load one. The key is on disk for that moment, where only its owner reads it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
+    names = [x509.DNSName(_NAME), *[x509.IPAddress(ip_address(each)) for each in _ADDRESSES]]
     now = datetime.datetime.now(datetime.UTC)
     certificate = (x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
                    .serial_number(x509.random_serial_number())
                    .not_valid_before(now - datetime.timedelta(days=1))
                    .not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
-                   .add_extension(x509.SubjectAlternativeName([x509.DNSName(_NAME)]), critical=False)
+                   .add_extension(x509.SubjectAlternativeName(names), critical=False)
                    .sign(key, hashes.SHA256()))
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,

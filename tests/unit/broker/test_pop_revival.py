@@ -7,6 +7,7 @@ import pytest
 from regulus.broker import pop_revival
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes
 from regulus.model.store_result import Appended, PutStatus, QueueUnit
 from regulus.model.topics import TIMER_TOPIC, SubscriptionGroupConfig, TopicConfig
 from regulus.record.pop_record import REVIVE_GROUP, CheckpointKey, PopCheckpoint, decode_checkpoint
@@ -600,6 +601,19 @@ def test_one_tick_brings_no_more_than_the_limit_and_the_next_one_follows_at_once
         rig.settle()
         counts.append(len(rig.shown("%RETRY%G_T")))
     assert (waits, counts) == ([100, 0, 100, 100], [0, 128, 200, 200])      # the first one reads
+
+
+@pytest.mark.parametrize(("own", "stored_at"), [("", HOST), ("10.0.0.7", host_bytes("10.0.0.7", 10911))])
+def test_a_copy_says_where_it_can_be_looked_at(own, stored_at):
+    """A broker that knows no address of its own goes by the one at which the message came."""
+    rig = Rig(broker_ip1=own)
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="G", retry_max_times=1), NOW)
+    rig.send("a")
+    for seconds in (12, 24):
+        rig.pop(invisible=10_000)
+        rig.run_to(NOW + 1_000 * seconds)
+    copies = [*rig.shown("%RETRY%G_T"), *rig.shown("%DLQ%G")]
+    assert [(each.body, each.store_host) for each in copies] == [(b"a", stored_at)] * 2
 
 
 def test_dead_letters_have_a_topic_that_is_known():

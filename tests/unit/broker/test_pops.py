@@ -1005,7 +1005,7 @@ def test_what_could_not_be_made_visible_at_once_is_so_once():
         finally:
             rig.store.refusal = ""
 
-    rig.broker.pop_revival._storing = SimpleNamespace(append=append)
+    rig.broker.pop_revival._storing = SimpleNamespace(append=append, facts=storing.facts)
     rig.run_to(NOW + 13_000)
     assert refusals == []
     assert sorted(bodies(rig.pop())) == ["a", "b", "c"]

@@ -3,12 +3,16 @@
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
+
+from regulus.wire.grpc import messages
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -49,6 +53,45 @@ def test_up_says_where_the_clients_of_rocketmq_5_come_in(start: Start, tmp_path:
     status, output = ended(process)
     assert status == 0, output
     assert "Traceback" not in output
+
+
+HEALTH = messages.method_types("grpc.health.v1.Health")["Check"]
+
+
+def up_with_front(start: Start, tmp_path: Path, *words: str) -> int:
+    """The port of the front, which is open when its line is there."""
+    process = start("up", "--port", "0", "--namesrv-port", "0", "--grpc-port", "0", "--store", str(tmp_path / "store"),
+                    *words)
+    return int(lines(process, 3)[2].rpartition(":")[2])
+
+
+def shown_certificate(port: int) -> str:
+    """To a client that believes any, as Java's does."""
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=60)
+
+
+def health(channel: grpc.Channel) -> int:
+    with channel:
+        return int(HEALTH[1].FromString(channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=60)).status)
+
+
+def test_up_on_the_loopback_takes_tls_and_plain_text_of_clients_of_rocketmq_5(start: Start, tmp_path: Path) -> None:
+    port = up_with_front(start, tmp_path)
+    believed = grpc.ssl_channel_credentials(shown_certificate(port).encode())
+    for address in (f"127.0.0.1:{port}", f"localhost:{port}"):
+        assert health(grpc.secure_channel(address, believed)) == 1
+    assert health(grpc.insecure_channel(f"127.0.0.1:{port}")) == 1
+
+
+@pytest.mark.parametrize(("words", "setting"), [
+    (["--listen", "0.0.0.0"], ""), ([], "tls.test.mode.enable=false"), ([], "tls.server.mode=disabled")])
+def test_up_makes_no_certificate_up_for_others_nor_against_its_settings(
+        start: Start, tmp_path: Path, words: list[str], setting: str) -> None:
+    (tmp_path / "up.conf").write_text(f"{setting}\n")
+    port = up_with_front(start, tmp_path, "-c", str(tmp_path / "up.conf"), *words)
+    with pytest.raises(OSError):
+        shown_certificate(port)
+    assert health(grpc.insecure_channel(f"127.0.0.1:{port}")) == 1
 
 
 def test_up_without_a_front_says_nothing_of_it(start: Start, tmp_path: Path) -> None:

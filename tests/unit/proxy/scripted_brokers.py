@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from regulus.model.peer import Origin
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.proxy.brokers import OnRequest
 from regulus.wire import json_fields
@@ -39,13 +40,15 @@ class ScriptedBrokers:
         self.withdrawn: list[RemotingCommand] = []
         self.held: asyncio.Event | None = None      # pops wait for it
         self.dead = ""      # a broker that answers nothing
+        self.ready = True
         self.silent: set[int] = set()       # codes that nothing answers
 
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
 
-    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int,
+                  origin: Origin | None = None) -> RemotingCommand:
         self.asked.append(command)
         await asyncio.sleep(0)
         if command.code in self.silent or (broker and broker == self.dead):
@@ -55,6 +58,9 @@ class ScriptedBrokers:
         if command.code in self.answers:
             return self.answers[command.code](command)
         return self._known(command)
+
+    def is_ready(self) -> bool:
+        return self.ready
 
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
         self.withdrawn.append(command)

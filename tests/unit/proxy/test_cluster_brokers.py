@@ -149,3 +149,22 @@ async def test_a_broker_that_is_known_by_the_name_of_its_host_is_heard(cluster: 
     (connection,) = cluster.brokers["a"].connections
     connection.ask_soon(RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, oneway=True))
     assert await asyncio.wait_for(heard.get(), 60) == ("a", RequestCode.CHECK_TRANSACTION_STATE)
+
+
+async def test_brokers_are_ready_when_one_is_known_and_stay_so_without_a_name_server(
+        cluster: ScriptedCluster, brokers: ClusterBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks whether they are has them looked up, once for all."""
+    assert not any(brokers.is_ready() for _ in range(50))
+    async with asyncio.timeout(20):
+        while not brokers.is_ready():
+            await asyncio.sleep(0.01)
+    assert len(cluster.name_server.requests_of(LOOK)) == 1
+    monkeypatch.setattr(cluster_brokers, "ADDRESSES_AGE_MAX_S", 0.0)
+    monkeypatch.setattr(cluster_brokers, "LOOK_S_MIN", 0.0)
+    assert brokers.is_ready()
+    async with asyncio.timeout(20):
+        while len(cluster.name_server.requests_of(LOOK)) < 2:
+            await asyncio.sleep(0.01)
+    await cluster.name_server.stop()
+    assert await ask(brokers, "a") == 0
+    assert brokers.is_ready()

@@ -12,15 +12,18 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.errors import ConnectionLost, RequestTimeout
+from regulus.model.message_id import host_address, host_bytes, host_text
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.embedded import RegulusWithFront
 from regulus.proxy.receipt_handle import parse
 from regulus.proxy.server import now_ms
+from regulus.record import message_record
 from regulus.server.assembly import Regulus
 from regulus.testing.running_server import small_store
 from regulus.transport.config import TransportConfig
+from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode
 from regulus.wire.grpc import messages
 from regulus.wire.remoting_command import RemotingCommand
@@ -56,13 +59,14 @@ async def make_topic(server: RegulusWithFront, topic: str, kind: str) -> None:
 async def make(tmp_path: Path) -> AsyncIterator[Make]:
     started: list[RegulusWithFront] = []
 
-    async def start(flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH, **settings: Any) -> RegulusWithFront:
+    async def start(flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH, host: str = HOST,
+                    **settings: Any) -> RegulusWithFront:
         regulus = Regulus(BrokerConfig(listen_port=0, **settings, flush_disk_type=flush),
                           small_store(tmp_path / "store"),
-                          NamesrvConfig(listen_port=0, bind_address=HOST, acl_enable=settings.get("acl_enable", False),
+                          NamesrvConfig(listen_port=0, bind_address=host, acl_enable=settings.get("acl_enable", False),
                                         rocketmq_home=settings.get("rocketmq_home", "")),
-                          transport_config=TRANSPORT)
-        server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=0, bind_address=HOST), TRANSPORT)
+                          transport_config=TransportConfig(bind_address=host))
+        server = RegulusWithFront(regulus, ProxyConfig(grpc_server_port=0, bind_address=host), TRANSPORT)
         await server.start()
         started.append(server)
         await make_topic(server, "Orders", "NORMAL")
@@ -92,6 +96,76 @@ async def test_what_is_sent_by_grpc_is_stored(make: Make, flush: FlushDiskType) 
     assert (response.status.code, response.entries[0].status.code) == (20000, 20000), response
     stored = server.regulus.broker_server.store
     assert sum(stored.max_offset("Orders", queue) for queue in range(2)) == 1
+    await caller.channel.close()
+
+
+def stored(server: RegulusWithFront, topic: str) -> list[Any]:
+    """All records of a topic."""
+    store = server.regulus.broker_server.store
+    return [store.look_message(unit.physical_offset)
+            for queue in range(2) for unit in store.queue_units(topic, queue, 0, 100)]
+
+
+async def seen_at(store_host: bytes, physical_offset: int) -> bytes:
+    """The body of the message that an offset id names, as `mqadmin queryMsgById` looks at it."""
+    connection = await connect(*host_address(store_host))
+    answer = await connection.request(
+        RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(physical_offset)}), 60_000)
+    connection.close()
+    return message_record.decode(answer.body).body
+
+
+@pytest.mark.parametrize(("bound", "host"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "::1")])
+async def test_a_message_is_born_at_its_client_and_stored_where_it_can_be_seen(
+        make: Make, bound: str, host: str) -> None:
+    """Also as one of several, as a half, and as a dead letter."""
+    server = await make(host=bound)
+    shown = f"[{host}]" if ":" in host else host
+    caller = Caller(server.front.port, grpc.aio.insecure_channel(f"{shown}:{server.front.port}"))
+    two = send_request()
+    two.messages.append(two.messages[0])
+    for request in (send_request(), two, send_request("trans", message_type=4)):
+        assert (await caller.call("SendMessage", request)).status.code == 20000
+    receive = receive_request()
+    found = [each.message async for each in caller.receive(receive, 10) if each.HasField("message")]
+    (connection,) = server.front._server.connections
+    assert {each.system_properties.born_host for each in found} == {connection.peer}
+    handle = found[0].system_properties.receipt_handle
+    dead = messages.ForwardMessageToDeadLetterQueueRequest(group=receive.group, topic=receive.message_queue.topic,
+                                                           receipt_handle=handle, message_id="01AB")
+    assert (await caller.call("ForwardMessageToDeadLetterQueue", dead)).status.code == 20000
+    records = [*stored(server, "Orders"), *stored(server, "RMQ_SYS_TRANS_HALF_TOPIC"), *stored(server, "%DLQ%g")]
+    assert len(records) == 5
+    for record in records:
+        assert host_text(record.born_host) == connection.peer
+        assert record.store_host == host_bytes(host, server.regulus.broker_server.port)
+        assert await seen_at(record.store_host, record.physical_offset) == b"body"
+    await caller.channel.close()
+
+
+async def test_the_longest_tag_that_can_be_sent_can_be_subscribed_to(make: Make) -> None:
+    server = await make()
+    caller = Caller(server.front.port)
+    tag = "t" * (16 << 10)
+    for each in (tag, tag[1:]):
+        assert (await caller.call("SendMessage", send_request(tag=each))).status.code == 20000
+    assert (await caller.call("SendMessage", send_request(tag=tag + "t"))).status.code == 43101
+    request = receive_request()
+    request.filter_expression.type, request.filter_expression.expression = 1, tag
+    request.batch_size = 16
+    found = [each.message async for each in caller.receive(request, 10) if each.HasField("message")]
+    assert [each.system_properties.tag for each in found] == [tag]
+    await caller.channel.close()
+
+
+async def test_a_client_without_a_born_host_is_known_by_its_address_and_port(make: Make) -> None:
+    """As RocketMQ's proxy writes it; a born host that a client names stays as it is named."""
+    server = await make()
+    caller = Caller(server.front.port)
+    for request in (send_request(), send_request(born_host="client-1")):
+        assert (await caller.call("SendMessage", request)).status.code == 20000
+    (connection,) = server.front._server.connections
+    assert {each.properties["__BORNHOST"] for each in stored(server, "Orders")} == {connection.peer, "client-1"}
     await caller.channel.close()
 
 

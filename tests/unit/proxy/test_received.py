@@ -24,7 +24,7 @@ def test_what_stands_where() -> None:
                              TRACE_CONTEXT="c"), "ns%Orders", SIZE_MAX, "handle")
     system = made.system_properties
     assert (made.topic.resource_namespace, made.topic.name, made.body) == ("ns", "Orders", b"body")
-    assert dict(made.user_properties) == {"color": "red"}
+    assert dict(made.user_properties) == {"color": "red", "__SHARDINGKEY": "g", "TRACE_CONTEXT": "c"}
     assert (system.message_id, system.tag, list(system.keys), system.message_group) == ("01AB", "A", ["k1", "k2"], "g")
     assert (system.body_digest.type, system.body_digest.checksum) == (2, "841A2D689AD86BD1611447453C22C6FC")
     assert (system.body_encoding, system.message_type, system.delivery_attempt) == (1, 3, 2)
@@ -42,6 +42,16 @@ def test_a_priority_has_a_field_of_its_own(text: str, has: bool, number: int) ->
     system = made.system_properties
     assert (system.HasField("priority"), system.priority, system.message_type) == (has, number, 6)
     assert dict(made.user_properties) == {}
+
+
+def test_what_rocketmq_hides_is_hidden_and_no_more() -> None:
+    """Names of MessageConst that are not in its STRING_HASH_SET, and what is ours."""
+    shown = {"__SHARDINGKEY": "g", "TRACE_CONTEXT": "c", "CHECK_IMMUNITY_TIME_IN_SECONDS": "6",
+             "__transactionId__": "t", "TRANSACTION_CHECK_TIMES": "1", "INNER_NUM": "2", "INNER_BASE": "3",
+             "REDIRECT": "r"}
+    hidden = {"UNIQ_KEY": "01", "PGROUP": "p", "TRAN_MSG": "true", "1ST_POP_TIME": "7", "__CRC32#": "8",
+              "DLQ_ORIGIN_TOPIC": "o", "GIVEN_BACK": "1", "SET_BACKS": "2"}
+    assert dict(to_message(stored(**shown, **hidden), "Orders", SIZE_MAX).user_properties) == shown
 
 
 def test_only_of_a_sinks_message_its_place_is_hidden() -> None:

@@ -11,7 +11,7 @@ from regulus.errors import ConnectFailed
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
-from regulus.transport.listener import Listener, bind, listen
+from regulus.transport.listener import Listener, bind, listen, reachable
 from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -188,3 +188,10 @@ async def test_a_peer_that_reads_nothing_does_not_keep_its_place() -> None:
                 await asyncio.sleep(0.01)
     assert doors.closed == doors.opened
     await listener.close()
+
+
+@pytest.mark.parametrize(("bound", "reached"), [
+    ("0.0.0.0", "127.0.0.1"), ("::", "127.0.0.1"), ("localhost", "127.0.0.1"), ("::1", "::1"),
+    ("10.0.0.7", "10.0.0.7")])
+def test_a_server_is_reached_where_it_is_bound_or_at_the_loopback(bound, reached):
+    assert reachable(bound) == reached

@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import cast
 
 from regulus.errors import Http2Error
+from regulus.model.peer import Origin
 from regulus.transport.http2.stream import STREAM_WINDOW, Stream
 from regulus.wire.http2 import frames
 from regulus.wire.http2.frames import (
@@ -95,11 +96,12 @@ OpenStream = Callable[["Http2Connection", int, RequestHeaders], Stream]
 
 class Http2Connection(asyncio.Protocol):
     """`open_stream` makes the owner of a request that begins; `on_closed` hears when the socket is closed; `peer` is
-    `host:port`. `account` is that of all connections which share it."""
+    `host:port`, and `origin` both ends in stored form. `account` is that of all connections which share it."""
 
     def __init__(self, open_stream: OpenStream, on_closed: Callable[["Http2Connection"], None], account: "Account",
-                 limits: Http2Limits, peer: str, loop: asyncio.AbstractEventLoop) -> None:
+                 limits: Http2Limits, peer: str, loop: asyncio.AbstractEventLoop, origin: Origin) -> None:
         self.peer = peer
+        self.origin = origin
         self.initial_window = frames.WINDOW_DEFAULT     # of the streams that it opens, for what we send
         self.streams: dict[int, Stream] = {}
         self.held = 0               # bytes that wait for the peer to read, or to end what it says

@@ -6,7 +6,7 @@ Source: PROTOCOL-HTTP2 of gRPC.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -80,11 +80,12 @@ class CallKeeper(Protocol):
 
 
 class GrpcCall(Stream):
-    """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`."""
+    """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`, and `origin`
+    the ends of its connection."""
 
     __slots__ = ("_deadline", "_has_begun", "_left_size", "_messages", "_method", "_more", "_own_size", "_queued",
                  "_reader", "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata",
-                 "path", "peer")
+                 "origin", "path", "peer")
 
     def __init__(self, connection: Http2Connection, stream_id: int, request: RequestHeaders,
                  server: CallKeeper) -> None:
@@ -93,6 +94,7 @@ class GrpcCall(Stream):
         self.authority = request.authority
         self.metadata = request.metadata
         self.peer = connection.peer
+        self.origin = connection.origin
         self._server = server
         self._method: Method | None = None
         self._reader: MessageReader | None = None
@@ -179,7 +181,7 @@ class GrpcCall(Stream):
         self._hold(self._messages_size())
         return whole
 
-    async def messages(self, size_max: int = STREAMED_SIZE_MAX) -> AsyncIterator[bytes]:
+    async def messages(self, size_max: int = STREAMED_SIZE_MAX) -> AsyncGenerator[bytes, None]:
         """Of the request, until the client ends its side; each of `size_max` bytes at most where it is compressed."""
         while await self.has_message():
             message = self._messages.popleft()

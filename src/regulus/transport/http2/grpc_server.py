@@ -15,7 +15,9 @@ from operator import attrgetter
 from typing import Any, cast
 
 from regulus.errors import GrpcRefused
+from regulus.model.peer import Origin
 from regulus.transport.config import TransportConfig
+from regulus.transport.connection import stored_host
 from regulus.transport.http2.connection import Account, Http2Connection, Http2Limits
 from regulus.transport.http2.grpc_call import GrpcCall, Method
 from regulus.transport.http2.stream import Carrier
@@ -187,8 +189,9 @@ class GrpcServer:
     def ended(self, opening: "_Opening") -> None:
         self._opening.pop(opening, None)
 
-    def connection(self, peer: str) -> Http2Connection:
-        return Http2Connection(self._open_stream, self._closed, self._account, self._http2_limits, peer, self.loop)
+    def connection(self, peer: str, origin: Origin) -> Http2Connection:
+        return Http2Connection(self._open_stream, self._closed, self._account, self._http2_limits, peer, self.loop,
+                               origin)
 
     def joined(self, connection: Http2Connection, transport: asyncio.Transport) -> None:
         """It is known what the connection speaks."""
@@ -224,7 +227,7 @@ class _Opening(asyncio.Protocol):
 
     def __init__(self, server: GrpcServer) -> None:
         self._server = server
-        self._peer = ""
+        self._peer, self._remote = "", b""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._joining: asyncio.Task[None] | None = None
@@ -237,6 +240,7 @@ class _Opening(asyncio.Protocol):
             return
         host = str(address[0]).removeprefix("::ffff:")
         self._peer = f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+        self._remote = stored_host(address)
         self._timer = self._server.loop.call_later(FIRST_BYTES_S_MAX, self.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -247,7 +251,8 @@ class _Opening(asyncio.Protocol):
             self._refuse(str(error))
             return
         self._disarm()
-        connection = self._server.connection(self._peer)
+        origin = Origin(self._remote, stored_host(self._transport.get_extra_info("sockname")))
+        connection = self._server.connection(self._peer, origin)
         if context is not None:
             self._transport.pause_reading()
             self._joining = self._server.loop.create_task(self._encrypt(self._transport, connection, context, data))
