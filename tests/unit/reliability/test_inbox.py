@@ -211,21 +211,6 @@ def test_a_claim_is_kept_when_its_effect_is_committed(engine):
     assert claims.done == {"1"}
 
 
-def test_of_several_messages_those_before_the_failure_are_applied(engine):
-    place_orders(engine, "1", "2", "3")
-
-    def dislikes_2(connection, message):
-        if message.body == b"2":
-            raise ValueError("2")
-        book(connection, message)
-
-    with pytest.raises(ValueError, match="2"):
-        deliver(ApplyOnce(engine, dislikes_2), "1", "2", "3")
-    assert booked(engine) == ["1"]
-    assert deliver(ApplyOnce(engine, book), "1", "2", "3") == (SUCCESS, 0)
-    assert booked(engine) == ["1", "2", "3"]
-
-
 @pytest.mark.parametrize("ids", ["?12", "1?2", "12?"])
 def test_a_stray_among_others_holds_none_up_and_makes_no_dead_letters_of_them(engine, ids):
     place_orders(engine, "1", "2")

@@ -41,6 +41,8 @@ class Setting:
     interval_ms: int = 150
     attempts_max: int = 1_000
     stale_ms: int = 130 * 60_000
+    at_once: int = 1            # messages of one call
+    orders_behind: int = 0      # placed with the order, and consumed with it
     relays: bool = True
     consumes: bool = True
 
@@ -56,7 +58,7 @@ def finish(setting):
 
 async def _work(setting, *, is_last):
     engine = create_engine(setting.database)
-    _place(engine, setting.order)
+    _place(engine, setting.order, *orders_with(setting))
     async with AsyncExitStack() as running:
         confirms = None
         if setting.tells_by_message:
@@ -65,17 +67,22 @@ async def _work(setting, *, is_last):
             confirms = StubConfirms(engine)
         for each in _parts(setting, engine, confirms):
             await running.enter_async_context(each)
-        await asyncio.to_thread(await_settled, engine, [setting.order])
+        await asyncio.to_thread(await_settled, engine, [setting.order, *orders_with(setting)])
         if is_last:
             _place(engine, BEHIND)
             await asyncio.to_thread(await_settled, engine, [BEHIND])
 
 
-def _place(engine, order):
+def orders_with(setting):
+    return [f"{setting.order}-{number}" for number in range(setting.orders_behind)]
+
+
+def _place(engine, *ids):
+    """In one transaction, so that they are sent, and consumed, together."""
     with engine.connect() as connection:
-        is_placed = connection.execute(select(orders.c.id).where(orders.c.id == order)).first()
+        is_placed = connection.execute(select(orders.c.id).where(orders.c.id == ids[0])).first()
     if not is_placed:
-        place_orders(engine, order)
+        place_orders(engine, *ids)
 
 
 def _parts(setting, engine, confirms):
@@ -95,7 +102,8 @@ def _consumer(setting, group, topic, listener):
     # One thread: what lies behind another message is consumed behind it.
     consumer = PushConsumer(setting.name_server, group, listener, PushConsumerConfig(
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_thread_max=1,
-        max_reconsume_times=setting.retries_max, poll_name_server_interval=100))
+        consume_message_batch_max_size=setting.at_once, max_reconsume_times=setting.retries_max,
+        poll_name_server_interval=100))
     consumer.subscribe(topic)
     return consumer
 

@@ -80,6 +80,8 @@ class _Doors:
         self._watch_listener()
         self._around(confirms.StubConfirms, "confirm", lambda confirms, message_id, group: {message_id},
                      before="before TELL", after="after TELL")
+        self._around(confirms.StubConfirms, "confirm_all", lambda confirms, message_ids, group: message_ids,
+                     before="before TELL", after="after TELL")
         self._around(confirms.MessageConfirms, "confirm", lambda confirms, message_id, group: {message_id},
                      before="before TELL", after="after TELL")
         self._around(judges, "confirm", lambda connection, message_id, group: {message_id}, before="before CONFIRM",
@@ -215,8 +217,8 @@ class _Doors:
                      _stubs((delivery,)) if claim.token else (), before="before KEY", after="after KEY")
 
     def _taking(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def take(applying: Applying, connection: Connection, delivery: Delivery) -> Any:
-            taken = original(applying, connection, delivery)
+        def take(applying: Applying, connection: Connection, delivery: Delivery, *rest: Any) -> Any:
+            taken = original(applying, connection, delivery, *rest)
             if taken:
                 ids = _stubs((delivery,))
                 self._pass("before C5", ids)
