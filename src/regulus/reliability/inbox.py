@@ -129,7 +129,8 @@ class ApplyOnce(Applying):
         with self._engine.begin() as connection:
             effect_transaction.begin_shared(connection)
             for delivery in deliveries:
-                part = Part(delivery, self._win(delivery))
+                begun = time.monotonic()
+                part = Part(delivery, self._win(delivery), begun)
                 parts.append(part)
                 if part.claim.is_open:
                     _, part.error = call(self._add, connection, part)

@@ -24,7 +24,7 @@ from regulus.client.send_back import SendBack
 from regulus.errors import ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message
-from regulus.reliability import confirms, dead_letters, delivery_log, judges, outbox_table
+from regulus.reliability import confirms, dead_letters, delivery_log, effect_transaction, judges, outbox_table
 from regulus.reliability.applying import Applying
 from regulus.reliability.delivery_log import Delivery
 from regulus.reliability.inbox import ApplyOnce, ApplyOnceAsync
@@ -210,6 +210,7 @@ class _Doors:
                              before="before C4", after="after C4")
         self._wrap(Applying, "_take", self._taking)
         self._wrap(Applying, "_conclude", self._concluding)
+        self._wrap(effect_transaction, "undo_shared", self._undoing)
         self._around(delivery_log, "conclude", lambda connection, delivery, *_: _stubs((delivery,)),
                      before="before C7", after="after C7")
         # Without claims there is no token.
@@ -225,6 +226,12 @@ class _Doors:
                 connection.info[_EFFECT] = ids
             return taken
         return take
+
+    def _undoing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def undo(connection: Connection) -> None:
+            connection.info.pop(_EFFECT, None)      # or its end would be taken for the effect's first statement
+            original(connection)
+        return undo
 
     def _concluding(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def conclude(applying: Applying, connection: Connection, delivery: Delivery, *rest: Any) -> None:
