@@ -1,12 +1,12 @@
 """Applies the effect of a message once.
 
-Receipt is written down first, for all messages of a call; then, for each, a judge in the effect's own transaction lets
-one of several copies have its effect (`judges`). Claims save copies the way to the database; without them, and when
-they do not answer, the database alone decides.
+Receipt is written down first, for all messages of a call; then, for each, a judge in the effect's transaction, which
+others of the call share, lets one of several copies have its effect (`judges`). Claims save copies the way to the
+database; without them, and when they do not answer, the database alone decides.
 
     stub                  what is done                     the listener answers
     UNCONFIRMED           confirm and effect, one commit   CONSUME_SUCCESS
-    UNCONFIRMED, fails    rolled back; claim given back    RECONSUME_LATER: whatever was raised
+    UNCONFIRMED, fails    rolled back; claim given back    that this message comes again; the others go on
     UNCONFIRMED, claimed  nothing: another works on it     that this message comes again; the others go on
     CONFIRMED, VOIDED     nothing                          CONSUME_SUCCESS
     missing               nothing                          that it comes again; at last a dead letter, and an alarm
@@ -59,8 +59,8 @@ class ApplyOnce(Applying):
 
         consumer = PushConsumer("127.0.0.1:9876", "billing", ApplyOnce(engine, book))
 
-    An effect that raises is rolled back, and its message comes again. Of several messages of one call those before the
-    failure are applied, and answer as done when they come again. `confirms`: the engine is of a database of the
+    An effect that raises is rolled back, and its message comes again: alone, or, in order, with those behind it. What
+    it raised is logged, or raised where all of a call are to come again. `confirms`: the engine is of a database of the
     consumer's own, without stubs; each effect has a row in its inbox, and the stub's database is told.
     """
 
