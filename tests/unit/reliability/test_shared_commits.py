@@ -22,6 +22,11 @@ RECEIPT = 1
 """Commits of a call besides those of its effects."""
 
 
+@pytest.fixture(autouse=True)
+def however_slow_the_machine_is(monkeypatch):
+    monkeypatch.setattr(applying, "TOGETHER_MS_MAX", 60_000)
+
+
 def call(listener, ids, *, is_ordered=False):
     """The ids of those that come again."""
     context = ConsumeContext(QUEUE, "billing", is_ordered=is_ordered)

@@ -14,7 +14,16 @@ from regulus.reliability.inbox import ApplyOnceAsync
 from .deliveries import QUEUE, message, rows
 from .shop import booked, bookings, place_orders, stub
 from .test_inbox import KeptClaims
-from .test_shared_commits import ENDS, RECEIPT, SUCCESS, conflict, counted_commits
+from .test_shared_commits import (
+    ENDS,
+    RECEIPT,
+    SUCCESS,
+    conflict,
+    counted_commits,
+    however_slow_the_machine_is,
+)
+
+__all__ = ["however_slow_the_machine_is"]
 
 
 @pytest.fixture

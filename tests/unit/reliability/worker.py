@@ -10,6 +10,7 @@ from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.sync import Producer
 from regulus.model.topics import dlq_topic
+from regulus.reliability import applying
 from regulus.reliability.confirms import CONFIRMATION_TOPIC, ConfirmationListener, MessageConfirms, StubConfirms
 from regulus.reliability.dead_letters import DeadLetterListener
 from regulus.reliability.inbox import ApplyOnce
@@ -17,8 +18,9 @@ from regulus.reliability.relay import RelayConfig
 from regulus.reliability.relay_loop import Relay
 from regulus.reliability.retry_policy import ResendPolicy
 from regulus.testing.crash_points import await_settled
+from tests.unit.reliability.consumed import wait_until
 from tests.unit.reliability.kept_in_a_file import FileClaims
-from tests.unit.reliability.shop import book, orders, place_orders
+from tests.unit.reliability.shop import book, count_stubs, orders, place_orders
 
 GROUP = "billing"
 BEHIND = "behind"
@@ -59,6 +61,8 @@ def finish(setting):
 async def _work(setting, *, is_last):
     engine = create_engine(setting.database)
     _place(engine, setting.order, *orders_with(setting))
+    if setting.at_once > 1:
+        applying.TOGETHER_MS_MAX = 60_000       # however slow the machine is
     async with AsyncExitStack() as running:
         confirms = None
         if setting.tells_by_message:
@@ -67,6 +71,8 @@ async def _work(setting, *, is_last):
             confirms = StubConfirms(engine)
         for each in _parts(setting, engine, confirms):
             await running.enter_async_context(each)
+            if setting.at_once > 1:     # behind the relay, so that the consumer finds all of them at once
+                await wait_until(lambda: count_stubs(engine, status="UNCONFIRMED", queue_offset=None) == 0)
         await asyncio.to_thread(await_settled, engine, [setting.order, *orders_with(setting)])
         if is_last:
             _place(engine, BEHIND)
