@@ -44,9 +44,9 @@ def engine_of(server: Server, init: str = "DO 0") -> Engine:
 
 @contextmanager
 def running(password: str, *, certificate: Path | None = None, key: Path | None = None,
-            zone: str = "") -> Iterator[Server]:
+            zone: str = "", binary_log: bool = False) -> Iterator[Server]:
     """A new server far east of Greenwich, so that a time which is taken for another zone's is seen. `zone`: that of its
-    machine, as TZ has it."""
+    machine, as TZ has it; `binary_log`: it keeps one, by rows."""
     programs, environment = mariadb_server()
     if zone:
         environment = {**environment, "TZ": zone}
@@ -59,6 +59,7 @@ def running(password: str, *, certificate: Path | None = None, key: Path | None 
         start = Path(root, "start.sql")
         start.write_text(f"CREATE DATABASE shop;\nCREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{password}';\n"
                          f"GRANT ALL ON shop.* TO {USER}@'127.0.0.1';\n")     # a line each
+        logged = [f"--log-bin={root}/binary", "--binlog-format=ROW"] if binary_log else []
         secured = [f"--ssl-cert={certificate}", f"--ssl-key={key}", "--require-secure-transport"] if certificate else []
         (port,) = free_ports(1)
         with Path(root, "log").open("wb") as log:
@@ -66,7 +67,8 @@ def running(password: str, *, certificate: Path | None = None, key: Path | None 
                 [programs / "sbin" / "mariadbd", *common, f"--port={port}", "--bind-address=127.0.0.1",
                  # A server that starts removes what others have in a place for temporary files that they share.
                  f"--tmpdir={root}", f"--socket={root}/socket", f"--pid-file={root}/pid", f"--init-file={start}",
-                 "--skip-name-resolve", "--default-time-zone=+05:00", "--innodb-flush-log-at-trx-commit=0", *secured],
+                 "--skip-name-resolve", "--default-time-zone=+05:00", "--innodb-flush-log-at-trx-commit=0",
+                 *secured, *logged],
                 stdout=log, stderr=subprocess.STDOUT, env=environment)
         try:
             _await(process, port, Path(root, "log"))

@@ -26,6 +26,7 @@ from tests.unit.reliability.test_migrations import *  # noqa: F403
 from tests.unit.reliability.test_operator import *  # noqa: F403
 from tests.unit.reliability.test_review import *  # noqa: F403
 from tests.unit.reliability.test_settled import *  # noqa: F403
+from tests.unit.reliability.test_shared_commits import *  # noqa: F403
 from tests.unit.reliability.test_stub_purge import *  # noqa: F403
 from tests.unit.reliability.test_windows import *  # noqa: F403
 

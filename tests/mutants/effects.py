@@ -20,6 +20,11 @@ _DEAD_LETTERS = "regulus/reliability/dead_letters.py"
 _INBOX_PURGE = "regulus/reliability/inbox_purge.py"
 _LEDGER = "regulus/reliability/ledger.py"
 
+_EFFECT = "regulus/reliability/effect_transaction.py"
+_CONFIRMS = "regulus/reliability/confirms.py"
+
+_SHARED_TESTS = ("tests/unit/reliability/test_shared_commits.py",)
+_COROUTINES_TESTS = ("tests/unit/reliability/test_shared_coroutines.py",)
 _SETTLED_TESTS = ("tests/unit/reliability/test_settled.py",)
 _TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
 _ASYNC_TESTS = ("tests/unit/reliability/test_inbox_async.py",)
@@ -59,6 +64,73 @@ MUTANTS = [
     Mutant(name="a coroutine whose claim is another's makes the effect", path=_INBOX,
            old="            effect = self._decide if claim.is_open else self._see\n",
            new="            effect = self._decide\n", tests=_ASYNC_TESTS),
+    # --- effects that share a commit --------------------------------------------------------------------------------
+    Mutant(name="each effect of a call is a commit", path=_APPLYING,
+           old="return len(deliveries) > 1 and time.monotonic()", new="return False and time.monotonic()",
+           tests=_SHARED_TESTS),
+    Mutant(name="effects share a commit however long they take", path=_APPLYING,
+           old="(_spent_ms(parts[0].begun) >= TOGETHER_MS_MAX) or ", new="", tests=_SHARED_TESTS),
+    Mutant(name="SQLite ends a transaction with its first savepoint", path=_EFFECT,
+           old="        connection.exec_driver_sql(\"BEGIN\")", new="        pass", tests=_SHARED_TESTS),
+    Mutant(name="what failed among others stays", path=_EFFECT,
+           old="    connection.exec_driver_sql(f\"ROLLBACK TO SAVEPOINT {_SHARED}\")\n", new="",
+           tests=_SHARED_TESTS),
+    Mutant(name="one that fails takes the others with it", path=_APPLYING,
+           old="        effect_transaction.undo_shared(connection)\n", new="        raise part.error\n",
+           tests=_SHARED_TESTS),
+    Mutant(name="one that ends a shared transaction is done", path=_EFFECT,
+           old="    _release(connection, _SHARED)\n", new="    pass\n", tests=_SHARED_TESTS),
+    Mutant(name="after a deadlock a call goes on in a transaction that is gone", path=_APPLYING,
+           old="not isinstance(part.error, Exception) or is_passing(part.error)",
+           new="not isinstance(part.error, Exception)", tests=_SHARED_TESTS),
+    Mutant(name="a deadlock is an effect's failure", path=_APPLYING,
+           old="if part.error is not None and not is_passing(part.error)]", new="if part.error is not None]",
+           tests=_SHARED_TESTS),
+    Mutant(name="after a deadlock effects share commits as before", path=_APPLYING,
+           old="            self._alone_until = time.monotonic() + ALONE_S\n", new="            pass\n",
+           tests=_SHARED_TESTS),
+    Mutant(name="what a lost commit held is done", path=_INBOX,
+           old="        self._settle_shared(parts, error is None)", new="        self._settle_shared(parts, True)",
+           tests=_SHARED_TESTS),
+    Mutant(name="what was applied before a commit was lost is told as applied", path=_APPLYING,
+           old="        if error is None:\n            for part in parts:",
+           new="        if True:\n            for part in parts:",
+           tests=_SHARED_TESTS),
+    Mutant(name="in order a call goes on behind one that failed", path=_APPLYING,
+           old=" or (is_ordered and not parts[-1].is_applied)", new="", tests=_SHARED_TESTS),
+    Mutant(name="a failure makes dead letters of strays that come with it", path=_APPLYING,
+           old="        if not self._busy and not self._failed and all(", new="        if not self._busy and all(",
+           tests=_SHARED_TESTS),
+    Mutant(name="a call goes on with a database that is away", path=_INBOX,
+           old="            log_unwritten(delivery, unwritten)\n            raise error from None\n"
+               "        if not isinstance(error, Exception):\n            raise error\n        return error\n\n\n"
+               "class ApplyOnceAsync",
+           new="            log_unwritten(delivery, unwritten)\n        return error\n\n\nclass ApplyOnceAsync",
+           tests=_SHARED_TESTS),
+    Mutant(name="stubs are confirmed one by one", path=_APPLYING,
+           old="        if len(deliveries) > 1 and isinstance(", new="        if False and isinstance(",
+           tests=_SHARED_TESTS),
+    Mutant(name="confirmations that met a deadlock are lost", path=_APPLYING,
+           old="            if not isinstance(error, DBAPIError) or not is_conflict(error):\n",
+           new="            if True:\n",
+           tests=_SHARED_TESTS),
+    Mutant(name="of coroutines what was cancelled keeps its claims", path=_INBOX,
+           old="await asyncio.shield(asyncio.to_thread(self._settle_shared, parts, is_committed))", new="pass",
+           tests=_COROUTINES_TESTS),
+    Mutant(name="of coroutines what failed among others stays", path=_INBOX,
+           old="await connection.run_sync(self._undo, part)", new="pass",
+           tests=_COROUTINES_TESTS),
+    Mutant(name="what undoes an effect is taken for its first statement",
+           path="regulus/testing/crash_points/doors.py",
+           old="            connection.info.pop(_EFFECT, None)      # or", new="            # or",
+           tests=("tests/unit/testing/crash_points/test_doors.py",)),
+    Mutant(name="pages of stubs are filled", path=_TABLES,
+           old="    postgresql_with={\"fillfactor\": STUB_FILL_PERCENT},\n", new="",
+           tests=("tests/unit/reliability/test_migrations.py",)),
+    Mutant(name="migrations leave pages of stubs filled",
+           path="regulus/reliability/migrations/versions/v0009_room_for_changes.py",
+           old="ALTER TABLE regulus_stub SET (fillfactor = 50)", new="SELECT 50",
+           tests=("tests/unit/reliability/test_migrations.py",)),
     # --- batches of Java --------------------------------------------------------------------------------------------
     Mutant(name="what comes twice in a batch is stored once", path=_SEND,
            old="            message.properties_text = _ended(text) + text_behind\n", new="            pass\n",

@@ -36,6 +36,7 @@ _WATCH_TESTS = ("tests/unit/reliability/test_broker_watch.py",)
 _STUB_PURGE_TESTS = ("tests/unit/reliability/test_stub_purge.py",)
 _ALARM_TESTS = ("tests/unit/reliability/test_alarms.py",)
 _ALARM_LOOP_TESTS = ("tests/unit/reliability/test_alarm_loop.py",)
+_GOES_ON = "return not (self._context.is_ordered and (result is Outcome.BUSY or isinstance(result, Exception)))"
 _STATUS = "regulus/reliability/outbox_status.py"
 _STATUS_TESTS = ("tests/unit/reliability/test_outbox_status.py",)
 _COMMAND_TESTS = ("tests/unit/cli/test_outbox.py",)
@@ -58,7 +59,7 @@ MUTANTS = [
            old="    if tables.commits_each_statement(dialect, driver_connection):", new="    if False:",
            tests=_OUTBOX_TESTS),
     Mutant(name="a transaction begun by hand is not seen", path=_TABLES,
-           old="    return not _has_begun(driver_connection)", new="    return True", tests=_OUTBOX_TESTS),
+           old="    return not has_begun(dbapi_connection)", new="    return True", tests=_OUTBOX_TESTS),
     Mutant(name="properties leave no room for the broker's own", path=_OUTBOX,
            old="    if size > names.PROPERTIES_SIZE_MAX - PROPERTIES_RESERVE:", new="    if False:",
            tests=_OUTBOX_TESTS),
@@ -226,15 +227,14 @@ MUTANTS = [
            old="self._context.failed_indexes = frozenset(again)\n        return ConsumeStatus.CONSUME_SUCCESS",
            new="return ConsumeStatus.RECONSUME_LATER", tests=_INBOX_TESTS),
     Mutant(name="a stray makes dead letters of what another works on", path=_APPLYING,
-           old="        if not self._busy and all(", new="        if all(", tests=_INBOX_TESTS),
+           old="        if not self._busy and not self._failed and all(",
+           new="        if not self._failed and all(", tests=_INBOX_TESTS),
     Mutant(name="a stray holds up what came behind it", path=_APPLYING,
-           old="return not (outcome is Outcome.BUSY and self._context.is_ordered)",
-           new="return outcome is not Outcome.MISSING", tests=_INBOX_TESTS),
+           old=_GOES_ON, new="return result is not Outcome.MISSING", tests=_INBOX_TESTS),
     Mutant(name="what another works on holds up what came behind it", path=_APPLYING,
-           old="return not (outcome is Outcome.BUSY and self._context.is_ordered)",
-           new="return outcome is not Outcome.BUSY", tests=_INBOX_TESTS),
+           old=_GOES_ON, new="return result is not Outcome.BUSY", tests=_INBOX_TESTS),
     Mutant(name="in order nothing waits for what another works on", path=_APPLYING,
-           old="return not (outcome is Outcome.BUSY and self._context.is_ordered)", new="return True",
+           old=_GOES_ON, new="return True",
            tests=_INBOX_TESTS),
     Mutant(name="in order some come again without the others", path=_APPLYING,
            old="if self._context.is_ordered or len(again)", new="if len(again)", tests=_INBOX_TESTS),

@@ -5,13 +5,18 @@
     judge       in the effect's transaction; then the effect, which may not end it, its row of the ledger, and the
                 receipt goes
     behind      the claim is kept or given back, and the stub's database told where that is another one
+
+The effects of a call share commits: as many as are made within TOGETHER_MS_MAX, each from a savepoint of its own on, so
+that one that fails is undone alone. A copy, or what another works on, is left over for a transaction of its own, and
+so are all of a commit that the database refused.
 """
 
 import logging
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -32,6 +37,10 @@ MISSING_TRIES_MAX = 3
 CONFLICT_TRIES_MAX = 3
 """Times that an effect is made, because the database ended its transaction for another's sake."""
 CONFLICT_PAUSE_S = 0.05
+TOGETHER_MS_MAX = 100
+"""Effects share a commit until they took so long: what they lock, others wait for."""
+ALONE_S = 10.0
+"""So long each effect is committed by itself after the database ended a shared transaction for another's sake."""
 SETTLED = frozenset({Outcome.APPLIED, Outcome.DONE, Outcome.VOIDED})
 """Outcomes after which a message need not come again."""
 
@@ -67,10 +76,33 @@ class Claim(NamedTuple):
     is_certain: bool = True
 
 
+_UNCLAIMED = Claim(is_open=True)
+
+
 class Confirms(Protocol):
     """Tells the stub's database of an effect that is committed in another one."""
 
     def confirm(self, message_id: str, consumer_group: str) -> None: ...
+
+
+@runtime_checkable
+class ConfirmsTogether(Protocol):
+    """Confirms that tell of many in one go, or of none."""
+
+    def confirm_all(self, message_ids: Sequence[str], consumer_group: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Part:
+    """One message of several whose effects share a commit. `error`: what its effect raised; `result`: what came of it,
+    None as long as it is left over."""
+
+    delivery: Delivery
+    claim: Claim = _UNCLAIMED
+    begun: float = field(default_factory=time.monotonic)
+    is_applied: bool = False
+    error: BaseException | None = None
+    result: Outcome | Exception | None = None
 
 
 class Applying:
@@ -83,6 +115,7 @@ class Applying:
         self._is_checked = False
         self._are_claims_away = False
         self._is_lease_told = False
+        self._alone_until = 0.0
 
     # --- over a connection in a transaction ------------------------------------------------------------------------
 
@@ -93,21 +126,39 @@ class Applying:
         tables.check(connection, *self._judge.needs, tables.message_log, tables.watermarks, tables.attempts,
                      tables.alarms)
 
-    def _take(self, connection: Connection, delivery: Delivery) -> Taken:
-        """Before the effect."""
+    def _take(self, connection: Connection, delivery: Delivery, is_shared: bool = False) -> Taken:
+        """Before the effect. `is_shared`: the transaction is that of other effects, too."""
+        if is_shared:
+            effect_transaction.mark_shared(connection)
         taken = self._judge.takes(connection, delivery)
-        if taken:
+        if taken and not is_shared:
             effect_transaction.mark(connection)
+        elif not taken and is_shared:
+            effect_transaction.check_shared(connection)
         return taken
 
-    def _conclude(self, connection: Connection, delivery: Delivery, taken: Taken, begun: float) -> None:
+    def _conclude(self, connection: Connection, delivery: Delivery, taken: Taken, begun: float,
+                  is_shared: bool = False) -> None:
         """Behind the effect. What other groups wait for is locked last."""
-        effect_transaction.check(connection)
+        if is_shared:
+            effect_transaction.check_begun(connection)
+        else:
+            effect_transaction.check(connection)
         if not delivery_log.conclude(connection, delivery, _spent_ms(begun), Outcome.APPLIED,
-                                     self._judge.table(taken)):
+                                     None if is_shared else self._judge.table(taken)):
             raise effect_transaction.ended()
         if taken is Taken.IN_PART:
             self._judge.settles(connection, delivery)
+        if is_shared:
+            effect_transaction.check_shared(connection)
+
+    def _undo(self, connection: Connection, part: Part) -> None:
+        """Of a shared transaction one effect that failed. Raises where all of the transaction is lost."""
+        assert part.error is not None
+        if not isinstance(part.error, Exception) or is_passing(part.error):
+            raise part.error
+        effect_transaction.undo_shared(connection)
+        self._failed(connection, part.delivery, part.begun, part.error)
 
     def _look(self, connection: Connection, delivery: Delivery, begun: float) -> Outcome:
         """What is known of a message whose effect is not ours to make."""
@@ -124,6 +175,25 @@ class Applying:
 
     def _failed(self, connection: Connection, delivery: Delivery, begun: float, error: BaseException) -> None:
         delivery_log.attempt(connection, delivery, _spent_ms(begun), Outcome.FAILED, f"{type(error).__name__}: {error}")
+
+    # --- shared transactions ---------------------------------------------------------------------------------------
+
+    def _shares(self, deliveries: Sequence[Delivery]) -> bool:
+        return len(deliveries) > 1 and time.monotonic() >= self._alone_until
+
+    def _ended(self, parts: Sequence[Part], error: BaseException | None) -> list[Part]:
+        """Behind a shared transaction, with what it raised. Each part has its result, but for those that are left over;
+        those whose failure is in no ledger are given back."""
+        if error is None:
+            for part in parts:
+                part.result = Outcome.APPLIED if part.is_applied else _failure(part)
+            return []
+        if isinstance(error, DBAPIError) and is_conflict(error):
+            self._alone_until = time.monotonic() + ALONE_S
+        failed = [part for part in parts if part.error is not None and not is_passing(part.error)]
+        for part in failed:
+            part.result = _failure(part)
+        return failed
 
     # --- claims and confirmations ----------------------------------------------------------------------------------
 
@@ -165,21 +235,32 @@ class Applying:
                      "reached the database meanwhile; give a lease_ms longer than an effect ever takes",
                      delivery.message_id, spent_ms, lease_ms)
 
-    def _confirm(self, delivery: Delivery) -> None:
-        """One that is lost costs a resend, whose delivery confirms again."""
+    def _settle_shared(self, parts: Sequence[Part], is_committed: bool) -> None:
+        for part in parts:
+            self._settle(part.delivery, part.claim,
+                         Outcome.APPLIED if is_committed and part.is_applied else Outcome.FAILED, part.begun)
+
+    def _confirm(self, *deliveries: Delivery) -> None:
+        """Of one group. One that is lost costs a resend, whose delivery confirms again."""
         if self._confirms is None:
             return
-        _, error = call(self._confirms.confirm, delivery.message_id, delivery.consumer_group)
-        if error is not None:
-            _log.warning("the effect of message %s is committed, and its stub not yet confirmed: %s: %s",
-                         delivery.message_id, type(error).__name__, error)
+        if len(deliveries) > 1 and isinstance(self._confirms, ConfirmsTogether):
+            _, error = call(self._confirms.confirm_all, [each.message_id for each in deliveries],
+                            deliveries[0].consumer_group)
+            if not isinstance(error, DBAPIError) or not is_conflict(error):
+                _tell_of_unconfirmed(deliveries, error)
+                return
+        for delivery in deliveries:
+            _, error = call(self._confirms.confirm, delivery.message_id, delivery.consumer_group)
+            _tell_of_unconfirmed([delivery], error)
 
 
 class Unfinished:
-    """Those of a call's messages that are to come again: others work on them, or nobody committed them.
+    """Those of a call's messages that are to come again: others work on them, nobody committed them, or they failed.
 
-    The others are done. Where messages are consumed in order, the first that another works on holds up those behind it,
-    and all come again, which a listener in order cannot say of some alone; those that are done are told as done then.
+    The others are done. Where messages are consumed in order, the first that another works on, or that fails, holds up
+    those behind it, and all come again, which a listener in order cannot say of some alone; those that are done are
+    told as done then.
     """
 
     def __init__(self, deliveries: Sequence[Delivery], context: ConsumeContext) -> None:
@@ -187,22 +268,31 @@ class Unfinished:
         self._context = context
         self._busy: list[int] = []
         self._strays: list[int] = []
+        self._failed: dict[int, Exception] = {}
 
-    def add(self, number: int, outcome: Outcome) -> bool:
+    def add(self, number: int, result: Outcome | Exception) -> bool:
         """Whether the next ones may be begun. `number`: its place in the call."""
-        if outcome is Outcome.BUSY:
+        if isinstance(result, Exception):
+            self._failed[number] = result
+        elif result is Outcome.BUSY:
             self._busy.append(number)
-        elif outcome is Outcome.MISSING:
+        elif result is Outcome.MISSING:
             self._strays.append(number)
-        return not (outcome is Outcome.BUSY and self._context.is_ordered)
+        return not (self._context.is_ordered and (result is Outcome.BUSY or isinstance(result, Exception)))
 
     def answer(self) -> ConsumeStatus:
-        """What nobody committed becomes a dead letter where none of the others would become one with it."""
-        again = self._busy + self._strays
+        """What nobody committed becomes a dead letter where none of the others would become one with it. Raises what
+        the first one raised where all are to come again."""
+        again = [*self._busy, *self._strays, *self._failed]
         if not again:
             return ConsumeStatus.CONSUME_SUCCESS
+        if self._failed and (self._context.is_ordered or len(again) == len(self._deliveries)):
+            raise next(iter(self._failed.values()))
+        for number, error in self._failed.items():
+            _log.warning("the effect of message %s failed; it comes again, and the others of its call do not",
+                         _name(self._deliveries[number]), exc_info=error)
         strays = [self._deliveries[number] for number in self._strays]
-        if not self._busy and all(map(_is_last_try, strays)):
+        if not self._busy and not self._failed and all(map(_is_last_try, strays)):
             self._context.delay_level_when_next_consume = _DEAD_LETTER
             for stray in strays:
                 _log.error("message %s has no stub in this database after %d deliveries; it goes to the dead letters: "
@@ -230,6 +320,16 @@ def is_conflict(error: DBAPIError) -> bool:
     return str(code) in _CONFLICTS
 
 
+def is_passing(error: BaseException) -> bool:
+    """Whether the fault is that of the transaction or its connection, and not of the effect."""
+    return isinstance(error, DBAPIError) and (error.connection_invalidated or is_conflict(error))
+
+
+def is_last_of(parts: Sequence[Part], is_ordered: bool) -> bool:
+    """Whether a shared transaction ends here: by its time; in order with what is not applied."""
+    return (_spent_ms(parts[0].begun) >= TOGETHER_MS_MAX) or (is_ordered and not parts[-1].is_applied)
+
+
 def pause_s(tries: int, jitter: float) -> float:
     """Before the next try: who comes back at once takes the rows again that the other waits for."""
     return CONFLICT_PAUSE_S * (1 << (tries - 1)) * (0.5 + 0.5 * jitter)
@@ -237,6 +337,17 @@ def pause_s(tries: int, jitter: float) -> float:
 
 def log_unwritten(delivery: Delivery, error: Exception) -> None:
     _log.warning("that message %s failed is not in the ledger: %s", delivery.message_id, error)
+
+
+def _failure(part: Part) -> Exception | None:
+    return part.error if isinstance(part.error, Exception) else None
+
+
+def _tell_of_unconfirmed(deliveries: Sequence[Delivery], error: BaseException | None) -> None:
+    if error is not None:
+        more = f" and {len(deliveries) - 1} more" if len(deliveries) > 1 else ""
+        _log.warning("the effect of message %s%s is committed, and its stub not yet confirmed: %s: %s",
+                     deliveries[0].message_id, more, type(error).__name__, error)
 
 
 def _is_last_try(delivery: Delivery) -> bool:

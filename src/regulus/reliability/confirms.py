@@ -7,6 +7,8 @@
 A confirmation that is lost costs a resend, which the inbox answers and confirms again.
 """
 
+from collections.abc import Sequence
+
 from sqlalchemy import Engine
 
 from regulus.client.listener import ConsumeContext, ConsumeStatus
@@ -30,6 +32,13 @@ class StubConfirms:
         """Raises what the database raises."""
         with self._engine.begin() as connection:
             judges.confirm(connection, message_id, consumer_group)
+
+    def confirm_all(self, message_ids: Sequence[str], consumer_group: str) -> None:
+        """In one commit. Raises what the database raises, and confirms none then."""
+        with self._engine.begin() as connection:
+            # In one order, so that no two of these wait for each other.
+            for message_id in sorted(message_ids):
+                judges.confirm(connection, message_id, consumer_group)
 
 
 class MessageConfirms:

@@ -1,12 +1,12 @@
 """Applies the effect of a message once.
 
-Receipt is written down first, for all messages of a call; then, for each, a judge in the effect's own transaction lets
-one of several copies have its effect (`judges`). Claims save copies the way to the database; without them, and when
-they do not answer, the database alone decides.
+Receipt is written down first, for all messages of a call; then, for each, a judge in the effect's transaction, which
+others of the call share, lets one of several copies have its effect (`judges`). Claims save copies the way to the
+database; without them, and when they do not answer, the database alone decides.
 
     stub                  what is done                     the listener answers
     UNCONFIRMED           confirm and effect, one commit   CONSUME_SUCCESS
-    UNCONFIRMED, fails    rolled back; claim given back    RECONSUME_LATER: whatever was raised
+    UNCONFIRMED, fails    rolled back; claim given back    that this message comes again; the others go on
     UNCONFIRMED, claimed  nothing: another works on it     that this message comes again; the others go on
     CONFIRMED, VOIDED     nothing                          CONSUME_SUCCESS
     missing               nothing                          that it comes again; at last a dead letter, and an alarm
@@ -17,7 +17,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -34,9 +34,11 @@ from regulus.reliability.applying import (
     Claim,
     Claims,
     Confirms,
+    Part,
     Unfinished,
     deliveries_of,
     is_conflict,
+    is_last_of,
     log_unwritten,
     pause_s,
     receipt_options,
@@ -57,8 +59,8 @@ class ApplyOnce(Applying):
 
         consumer = PushConsumer("127.0.0.1:9876", "billing", ApplyOnce(engine, book))
 
-    An effect that raises is rolled back, and its message comes again. Of several messages of one call those before the
-    failure are applied, and answer as done when they come again. `confirms`: the engine is of a database of the
+    An effect that raises is rolled back, and its message comes again: alone, or, in order, with those behind it. What
+    it raised is logged, or raised where all of a call are to come again. `confirms`: the engine is of a database of the
     consumer's own, without stubs; each effect has a row in its inbox, and the stub's database is told.
     """
 
@@ -87,24 +89,63 @@ class ApplyOnce(Applying):
         deliveries = deliveries_of(messages, context)
         _in_place(self._receive, deliveries)
         unfinished = Unfinished(deliveries, context)
-        for number, delivery in enumerate(deliveries):
-            if not unfinished.add(number, self.apply(delivery)):
-                break
+        number = 0
+        while left := deliveries[number:]:
+            for part in self._share(left, context.is_ordered) if self._shares(left) else [Part(left[0])]:
+                if not unfinished.add(number, self.apply(part.delivery) if part.result is None else part.result):
+                    return unfinished.answer()
+                number += 1
         return unfinished.answer()
 
-    def apply(self, delivery: Delivery) -> Outcome:
-        """Raises what the effect and the database raise; nothing is changed then."""
+    def apply(self, delivery: Delivery) -> Outcome | Exception:
+        """What came of it, or what its effect or the database raised, with which nothing is changed but the ledger.
+        Raises that where the ledger cannot be written: the next ones would fail, too."""
         begun = time.monotonic()
         claim = self._win(delivery)
         decided, error = call(_in_place, self._decide if claim.is_open else self._see, delivery, begun)
         outcome = decided if isinstance(decided, Outcome) else Outcome.FAILED
         self._settle(delivery, claim, outcome, begun)
         if error is not None:
-            self._note_failure(delivery, begun, error)
-            raise error
+            return self._noted(delivery, begun, error)
         if outcome in SETTLED:
             self._confirm(delivery)
         return outcome
+
+    def _share(self, deliveries: Sequence[Delivery], is_ordered: bool) -> list[Part]:
+        """Those of which something is known, or that are left over: the first ones."""
+        parts: list[Part] = []
+        _, error = call(self._commit_together, deliveries, is_ordered, parts)
+        self._settle_shared(parts, error is None)
+        for part in self._ended(parts, error):
+            assert part.error is not None
+            part.result = self._noted(part.delivery, part.begun, part.error)
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        if applied := [part.delivery for part in parts if part.result is Outcome.APPLIED]:
+            self._confirm(*applied)
+        return parts or [Part(deliveries[0])]
+
+    def _commit_together(self, deliveries: Sequence[Delivery], is_ordered: bool, parts: list[Part]) -> None:
+        with self._engine.begin() as connection:
+            effect_transaction.begin_shared(connection)
+            for delivery in deliveries:
+                begun = time.monotonic()
+                part = Part(delivery, self._win(delivery), begun)
+                parts.append(part)
+                if part.claim.is_open:
+                    _, part.error = call(self._add, connection, part)
+                    if part.error is not None:
+                        self._undo(connection, part)
+                if is_last_of(parts, is_ordered):
+                    break
+
+    def _add(self, connection: Connection, part: Part) -> None:
+        taken = self._take(connection, part.delivery, True)
+        if taken:
+            with effect_transaction.kept_open(connection):
+                self._effect(connection, part.delivery.message)
+            self._conclude(connection, part.delivery, taken, part.begun, True)
+            part.is_applied = True
 
     def _receive(self, deliveries: list[Delivery]) -> None:
         with self._receipts.begin() as connection:
@@ -124,12 +165,17 @@ class ApplyOnce(Applying):
         with self._engine.begin() as connection:
             return self._look(connection, delivery, begun)
 
-    def _note_failure(self, delivery: Delivery, begun: float, error: BaseException) -> None:
+    def _noted(self, delivery: Delivery, begun: float, error: BaseException) -> Exception:
+        """Raises what ends the call."""
         try:
             with self._engine.begin() as connection:
                 self._failed(connection, delivery, begun, error)
         except SQLAlchemyError as unwritten:
             log_unwritten(delivery, unwritten)
+            raise error from None
+        if not isinstance(error, Exception):
+            raise error
+        return error
 
 
 class ApplyOnceAsync(Applying):
@@ -159,12 +205,15 @@ class ApplyOnceAsync(Applying):
         deliveries = deliveries_of(messages, context)
         await _in_place_async(self._receive, deliveries)
         unfinished = Unfinished(deliveries, context)
-        for number, delivery in enumerate(deliveries):
-            if not unfinished.add(number, await self.apply(delivery)):
-                break
+        number = 0
+        while left := deliveries[number:]:
+            for part in await self._share(left, context.is_ordered) if self._shares(left) else [Part(left[0])]:
+                if not unfinished.add(number, await self.apply(part.delivery) if part.result is None else part.result):
+                    return unfinished.answer()
+                number += 1
         return unfinished.answer()
 
-    async def apply(self, delivery: Delivery) -> Outcome:
+    async def apply(self, delivery: Delivery) -> Outcome | Exception:
         """As of `ApplyOnce`; a cancellation rolls back, too."""
         begun = time.monotonic()
         claim = await self._won(delivery, begun) if self._claims is not None else Claim(is_open=True)
@@ -177,11 +226,54 @@ class ApplyOnceAsync(Applying):
             if self._claims is not None:
                 await asyncio.shield(asyncio.to_thread(self._settle, delivery, claim, outcome, begun))
         if error is not None:
-            await self._note_failure(delivery, begun, error)
-            raise error
+            return await self._noted(delivery, begun, error)
         if self._confirms is not None and outcome in SETTLED:
             await asyncio.to_thread(self._confirm, delivery)
         return outcome
+
+    async def _share(self, deliveries: Sequence[Delivery], is_ordered: bool) -> list[Part]:
+        """As of `ApplyOnce`."""
+        parts: list[Part] = []
+        is_committed = False
+        try:
+            _, error = await call_here(self._commit_together, deliveries, is_ordered, parts)
+            is_committed = error is None
+        finally:
+            if self._claims is not None:
+                await asyncio.shield(asyncio.to_thread(self._settle_shared, parts, is_committed))
+        for part in self._ended(parts, error):
+            assert part.error is not None
+            part.result = await self._noted(part.delivery, part.begun, part.error)
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        applied = [part.delivery for part in parts if part.result is Outcome.APPLIED]
+        if applied and self._confirms is not None:
+            await asyncio.to_thread(self._confirm, *applied)
+        return parts or [Part(deliveries[0])]
+
+    async def _commit_together(self, deliveries: Sequence[Delivery], is_ordered: bool, parts: list[Part]) -> None:
+        async with self._engine.begin() as connection:
+            await connection.run_sync(effect_transaction.begin_shared)
+            for delivery in deliveries:
+                begun = time.monotonic()
+                claim = await self._won(delivery, begun) if self._claims is not None else Claim(is_open=True)
+                part = Part(delivery, claim, begun)
+                parts.append(part)
+                if part.claim.is_open:
+                    _, part.error = await call_here(self._add, connection, part)
+                    if part.error is not None:
+                        await connection.run_sync(self._undo, part)
+                if is_last_of(parts, is_ordered):
+                    break
+
+    async def _add(self, connection: "AsyncConnection", part: Part) -> None:
+        taken = await connection.run_sync(self._take, part.delivery, True)
+        if taken:
+            assert connection.sync_connection is not None   # it is begun
+            with effect_transaction.kept_open(connection.sync_connection):
+                await self._effect(connection, part.delivery.message)
+            await connection.run_sync(self._conclude, part.delivery, taken, part.begun, True)
+            part.is_applied = True
 
     async def _won(self, delivery: Delivery, begun: float) -> Claim:
         """What a thread wins for one who was cancelled meanwhile is given back, by whichever of the two comes last."""
@@ -223,12 +315,17 @@ class ApplyOnceAsync(Applying):
         async with self._engine.begin() as connection:
             return await connection.run_sync(self._look, delivery, begun)
 
-    async def _note_failure(self, delivery: Delivery, begun: float, error: BaseException) -> None:
+    async def _noted(self, delivery: Delivery, begun: float, error: BaseException) -> Exception:
+        """As of `ApplyOnce`."""
         try:
             async with self._engine.begin() as connection:
                 await connection.run_sync(self._failed, delivery, begun, error)
         except SQLAlchemyError as unwritten:
             log_unwritten(delivery, unwritten)
+            raise error from None
+        if not isinstance(error, Exception):
+            raise error
+        return error
 
 
 def apply_once(engine: Engine, *, claims: Claims | None = None,

@@ -12,7 +12,7 @@ from regulus.testing.crash_points import POINTS, check_once, kill_at, named, of_
 
 from .deliveries import rows
 from .shop import booked, stub
-from .worker import BEHIND, finish, work
+from .worker import BEHIND, finish, orders_with, work
 
 STEPS = of_steps("P1", "P2", "P3", "P4", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "OFFSET")
 CLAIMED = ("after C3", "during C5", "before C6", "after C6", "before KEY", "after KEY", "before C8")
@@ -20,6 +20,10 @@ FAILING = ("before KEY", "after KEY", "before SEND_BACK", "after SEND_BACK", "af
 TOLD = ("before C6", "after C6", "before TELL", "after TELL", "before CONFIRM", "during CONFIRM", "after CONFIRM")
 PARKING = ("before PARK", "during PARK", "after PARK")
 REVIEWED = ("before REVIEW", "during REVIEW", "after REVIEW")
+SHARED = (("before C3", 2), ("after C3", 2), ("after C4", 2), ("during C5", 2), ("after C5", 2), ("after C7", 2),
+          ("before C6", 1), ("after C6", 1), ("before KEY", 2), ("after KEY", 2), ("before C8", 1))
+"""Which pass kills: the second, behind the effect of another message of the call."""
+TOLD_TOGETHER = ("before TELL", "during CONFIRM", "after CONFIRM", "after TELL")
 RESENT = ("after P2", "during P3", "after P3", "during P4")
 
 
@@ -74,6 +78,44 @@ def test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept(eng
     kill_at(point, work, setting, message_id="1")
     run(finish, setting)
     check(engine, own)
+
+
+def together(setting, **values):
+    return replace(setting, at_once=8, orders_behind=3, **values)
+
+
+def check_all(engine, setting, effects=None):
+    check_once(engine, [setting.order, *orders_with(setting), BEHIND], booked(effects or engine).count,
+               effects_engine=effects)
+
+
+@pytest.mark.parametrize(("point", "times"), [pytest.param(named(name), times, id=name) for name, times in SHARED])
+def test_killed_among_effects_that_share_a_commit_each_is_booked_once(engine, setting, claims_address, point, times):
+    setting = together(setting, claims=claims_address, lease_ms=500)
+    killed = kill_at(point, work, setting, times=times)
+    is_committed = str(point) in ("after C6", "before KEY", "after KEY", "before C8")
+    assert len(booked(engine)) == 4 * is_committed, killed
+    run(finish, setting)
+    check_all(engine, setting)
+    assert rows(engine, tables.message_log, "message_id") == []
+
+
+@at(*TOLD_TOGETHER)
+def test_killed_between_a_commit_of_several_effects_and_their_confirmations_each_is_booked_once(engine, setting, own,
+                                                                                                point):
+    setting = together(setting, own_database=str(own.url))
+    killed = kill_at(point, work, setting)
+    assert len(booked(own)) == 4, killed
+    run(finish, setting)
+    check_all(engine, setting, own)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_killed_while_some_effects_of_a_call_fail_each_is_booked_once(engine, setting, times):
+    setting = together(setting, fails=1)
+    kill_at(named("after SEND_BACK"), work, setting, times=times)
+    run(finish, setting)
+    check_all(engine, setting)
 
 
 @at(*PARKING)

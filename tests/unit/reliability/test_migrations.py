@@ -14,7 +14,7 @@ from regulus.reliability import migrations, tables
 
 from .shop import stub
 
-VERSIONS = [f"{number:04}" for number in range(1, 9)]
+VERSIONS = [f"{number:04}" for number in range(1, 10)]
 OLD_STUB = {"message_id": "1", "topic": "orders", "tags": "", "body": b"1", "properties": "", "flag": 0,
             "status": "UNCONFIRMED", "send_count": 1, "resend_time": 7, "create_time": 5, "is_manual": False,
             "version": 1}
@@ -199,6 +199,18 @@ def test_tables_made_by_the_metadata_are_up_to_date(empty):
         assert differences(connection) == []
     with empty.begin() as connection:
         assert migrations.upgrade(connection) == (VERSIONS[-1], VERSIONS[-1])
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, None])
+def test_pages_of_stubs_keep_room_in_postgresql(empty, version):
+    if empty.dialect.name != "postgresql":
+        pytest.skip("its pages alone are filled by a setting of the table")
+    with empty.begin() as connection:
+        tables.create(connection) if version is None else made_at(connection, version)
+        if version is not None:
+            migrations.upgrade(connection)
+        [options] = connection.execute(text("SELECT reloptions FROM pg_class WHERE relname = 'regulus_stub'")).one()
+    assert options == [f"fillfactor={tables.STUB_FILL_PERCENT}"]
 
 
 def test_what_is_rolled_back_leaves_the_database_as_it_was(empty):

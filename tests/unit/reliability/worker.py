@@ -10,6 +10,7 @@ from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.sync import Producer
 from regulus.model.topics import dlq_topic
+from regulus.reliability import applying
 from regulus.reliability.confirms import CONFIRMATION_TOPIC, ConfirmationListener, MessageConfirms, StubConfirms
 from regulus.reliability.dead_letters import DeadLetterListener
 from regulus.reliability.inbox import ApplyOnce
@@ -17,8 +18,9 @@ from regulus.reliability.relay import RelayConfig
 from regulus.reliability.relay_loop import Relay
 from regulus.reliability.retry_policy import ResendPolicy
 from regulus.testing.crash_points import await_settled
+from tests.unit.reliability.consumed import wait_until
 from tests.unit.reliability.kept_in_a_file import FileClaims
-from tests.unit.reliability.shop import book, orders, place_orders
+from tests.unit.reliability.shop import book, count_stubs, orders, place_orders
 
 GROUP = "billing"
 BEHIND = "behind"
@@ -41,6 +43,8 @@ class Setting:
     interval_ms: int = 150
     attempts_max: int = 1_000
     stale_ms: int = 130 * 60_000
+    at_once: int = 1            # messages of one call
+    orders_behind: int = 0      # placed with the order, and consumed with it
     relays: bool = True
     consumes: bool = True
 
@@ -56,7 +60,9 @@ def finish(setting):
 
 async def _work(setting, *, is_last):
     engine = create_engine(setting.database)
-    _place(engine, setting.order)
+    _place(engine, setting.order, *orders_with(setting))
+    if setting.at_once > 1:
+        applying.TOGETHER_MS_MAX = 60_000       # however slow the machine is
     async with AsyncExitStack() as running:
         confirms = None
         if setting.tells_by_message:
@@ -65,17 +71,24 @@ async def _work(setting, *, is_last):
             confirms = StubConfirms(engine)
         for each in _parts(setting, engine, confirms):
             await running.enter_async_context(each)
-        await asyncio.to_thread(await_settled, engine, [setting.order])
+            if setting.at_once > 1:     # behind the relay, so that the consumer finds all of them at once
+                await wait_until(lambda: count_stubs(engine, status="UNCONFIRMED", queue_offset=None) == 0)
+        await asyncio.to_thread(await_settled, engine, [setting.order, *orders_with(setting)])
         if is_last:
             _place(engine, BEHIND)
             await asyncio.to_thread(await_settled, engine, [BEHIND])
 
 
-def _place(engine, order):
+def orders_with(setting):
+    return [f"{setting.order}-{number}" for number in range(setting.orders_behind)]
+
+
+def _place(engine, *ids):
+    """In one transaction, so that they are sent, and consumed, together."""
     with engine.connect() as connection:
-        is_placed = connection.execute(select(orders.c.id).where(orders.c.id == order)).first()
+        is_placed = connection.execute(select(orders.c.id).where(orders.c.id == ids[0])).first()
     if not is_placed:
-        place_orders(engine, order)
+        place_orders(engine, *ids)
 
 
 def _parts(setting, engine, confirms):
@@ -95,7 +108,8 @@ def _consumer(setting, group, topic, listener):
     # One thread: what lies behind another message is consumed behind it.
     consumer = PushConsumer(setting.name_server, group, listener, PushConsumerConfig(
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_thread_max=1,
-        max_reconsume_times=setting.retries_max, poll_name_server_interval=100))
+        consume_message_batch_max_size=setting.at_once, max_reconsume_times=setting.retries_max,
+        poll_name_server_interval=100))
     consumer.subscribe(topic)
     return consumer
 

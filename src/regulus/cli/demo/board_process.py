@@ -23,6 +23,8 @@ CONSUMER_GROUP = "departure_board"
 MAX_RECONSUME_TIMES = 2
 CACHED_MAX = 100
 """Messages of a queue. What is retried waits behind them: with many, longer than until its stub is due again."""
+TOGETHER_MAX = 32
+"""Flights of one call, whose effects share a commit, and their confirmations another."""
 
 
 async def consume(directory: Path, name_server: str) -> None:
@@ -36,7 +38,7 @@ async def consume(directory: Path, name_server: str) -> None:
 
     consumer = PushConsumer(name_server, CONSUMER_GROUP, apply, PushConsumerConfig(
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=MAX_RECONSUME_TIMES,
-        pull_threshold_for_queue=CACHED_MAX))
+        pull_threshold_for_queue=CACHED_MAX, consume_message_batch_max_size=TOGETHER_MAX))
     consumer.subscribe(TOPIC)
     async with consumer:
         await told_to_stop()
@@ -44,5 +46,6 @@ async def consume(directory: Path, name_server: str) -> None:
 
 if __name__ == "__main__":
     # Cancelled flights fail on purpose; a traceback for each of 25,000 deliveries would hide everything else.
-    logging.getLogger("regulus.client.listener_workers").setLevel(logging.ERROR)
+    for name in ("regulus.client.listener_workers", "regulus.reliability.applying"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     event_loop.run(consume(Path(sys.argv[1]), sys.argv[2]))

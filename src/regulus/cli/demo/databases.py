@@ -13,6 +13,8 @@ LOCK_WAIT_S = 60
 LOG_PAGES = 10_000
 """Of the log beside a file, before they are carried over into it."""
 CACHE_KIB = 65_536
+BOARD_PAGE_SIZE = 1_024
+"""Each commit writes the pages that it touches as a whole, and the board's rows are small and in no order."""
 
 _business, _board = MetaData(), MetaData()
 
@@ -29,24 +31,29 @@ departures = Table("departures", _board,
 
 def airports(directory: Path) -> Engine:
     """Makes what is not there yet."""
-    return _opened(directory / AIRPORTS_NAME, _business)
+    return _opened(directory / AIRPORTS_NAME, _business, page_size=4_096)
 
 
 def departure_board(directory: Path) -> Engine:
     """Makes what is not there yet."""
-    return _opened(directory / BOARD_NAME, _board)
+    return _opened(directory / BOARD_NAME, _board, page_size=BOARD_PAGE_SIZE)
 
 
-def _opened(path: Path, its_own: MetaData) -> Engine:
+def _opened(path: Path, its_own: MetaData, *, page_size: int) -> Engine:
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": LOCK_WAIT_S})
-    event.listen(engine, "connect", _settle)
+
+    def settle(connection: Any, _: object) -> None:
+        connection.execute(f"PRAGMA page_size={page_size}")     # of a file that is not there yet
+        _settle(connection)
+
+    event.listen(engine, "connect", settle)
     with engine.begin() as connection:
         its_own.create_all(connection)
         tables.create(connection)
     return engine
 
 
-def _settle(connection: Any, _: object) -> None:
+def _settle(connection: Any) -> None:
     """A commit is in the file's log, and outlives the process; the disk gets it later, in one go with many others."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")

@@ -78,9 +78,8 @@ class Demo:
         with ExitStack() as stack:
             for process in self._processes:
                 stack.callback(process.stop)
-                process.start()
+                self._start(process)
                 if process is self._broker:
-                    process.await_port(self._name_server_port)      # behind the broker's own
                     self._make_topics()
             run = DemoRun(self._kills)
             self._play()
@@ -132,13 +131,20 @@ class Demo:
         return self._settled > before
 
     def _kill_or_start(self, kill: Kill) -> None:
+        """One at a time: without the broker none of the others starts."""
         now = time.time()
-        if not kill.killed_at and self._settled >= kill.settled:
+        is_another_down = any(each.killed_at and not each.back_at for each in self._kills if each is not kill)
+        if not kill.killed_at and self._settled >= kill.settled and not is_another_down:
             kill.process.kill()
             kill.killed_at = now
         elif kill.killed_at and not kill.back_at and now - kill.killed_at >= DOWN_S:
-            kill.process.start()
-            kill.back_at = now
+            self._start(kill.process)
+            kill.back_at = time.time()
+
+    def _start(self, process: DemoProcess) -> None:
+        process.start()
+        if process is self._broker:
+            process.await_port(self._name_server_port)      # behind the broker's own
 
 
 def run_demo(directory: Path, port: int, name_server_port: int, flights_in_all: int, seed: int,

@@ -26,7 +26,8 @@ _BROUGHT: tuple[tuple[str, Callable[[Inspector], bool]], ...] = (
         "utf8mb4_bin" in found.get_table_options(table).values() for table in tables.metadata.tables)),
     ("0008", lambda found: "is_manual" in (_columns_of_new(found) or ())),
 )
-"""By what the versions are told apart where `tables.create` made the tables, which writes none down."""
+"""By what the versions are told apart where `tables.create` made the tables, which writes none down. Steps behind these
+leave what is there as it is."""
 
 
 def upgrade(connection: Connection) -> tuple[str | None, str]:

@@ -24,7 +24,7 @@ from regulus.client.send_back import SendBack
 from regulus.errors import ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message
-from regulus.reliability import confirms, dead_letters, delivery_log, judges, outbox_table
+from regulus.reliability import confirms, dead_letters, delivery_log, effect_transaction, judges, outbox_table
 from regulus.reliability.applying import Applying
 from regulus.reliability.delivery_log import Delivery
 from regulus.reliability.inbox import ApplyOnce, ApplyOnceAsync
@@ -79,6 +79,8 @@ class _Doors:
         self._watch_consumer()
         self._watch_listener()
         self._around(confirms.StubConfirms, "confirm", lambda confirms, message_id, group: {message_id},
+                     before="before TELL", after="after TELL")
+        self._around(confirms.StubConfirms, "confirm_all", lambda confirms, message_ids, group: message_ids,
                      before="before TELL", after="after TELL")
         self._around(confirms.MessageConfirms, "confirm", lambda confirms, message_id, group: {message_id},
                      before="before TELL", after="after TELL")
@@ -208,6 +210,7 @@ class _Doors:
                              before="before C4", after="after C4")
         self._wrap(Applying, "_take", self._taking)
         self._wrap(Applying, "_conclude", self._concluding)
+        self._wrap(effect_transaction, "undo_shared", self._undoing)
         self._around(delivery_log, "conclude", lambda connection, delivery, *_: _stubs((delivery,)),
                      before="before C7", after="after C7")
         # Without claims there is no token.
@@ -215,14 +218,20 @@ class _Doors:
                      _stubs((delivery,)) if claim.token else (), before="before KEY", after="after KEY")
 
     def _taking(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def take(applying: Applying, connection: Connection, delivery: Delivery) -> Any:
-            taken = original(applying, connection, delivery)
+        def take(applying: Applying, connection: Connection, delivery: Delivery, *rest: Any) -> Any:
+            taken = original(applying, connection, delivery, *rest)
             if taken:
                 ids = _stubs((delivery,))
                 self._pass("before C5", ids)
                 connection.info[_EFFECT] = ids
             return taken
         return take
+
+    def _undoing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def undo(connection: Connection) -> None:
+            connection.info.pop(_EFFECT, None)      # or its end would be taken for the effect's first statement
+            original(connection)
+        return undo
 
     def _concluding(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def conclude(applying: Applying, connection: Connection, delivery: Delivery, *rest: Any) -> None:

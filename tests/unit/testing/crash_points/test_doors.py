@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message
-from regulus.reliability import judges, outbox_table
+from regulus.reliability import applying, judges, outbox_table
 from regulus.reliability.inbox import ApplyOnce, ApplyOnceAsync
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.relay import DueStubs, RelayConfig
@@ -47,6 +47,43 @@ def test_a_listener_passes_its_points(engine, passed):
     ApplyOnce(engine, book)([message("1")], context())
     assert names(passed) == ["after C1", *CONSUMED, "before C8"]
     assert {ids for _, ids in passed} == {"1"}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_messages_of_a_call_share_the_commit_alone(engine, passed, is_async, monkeypatch):
+    monkeypatch.setattr(applying, "TOGETHER_MS_MAX", 60_000)     # however slow the machine is
+    place_orders(engine, "1", "2")
+    del passed[:]
+    both = [message("1"), message("2")]
+    if is_async:
+        address = engine.url.render_as_string(hide_password=False)
+        asynchronous = create_async_engine(address.replace("sqlite://", "sqlite+aiosqlite://"))
+
+        async def book_async(connection, message):
+            await connection.run_sync(book, message)
+
+        await ApplyOnceAsync(asynchronous, book_async)(both, context())
+        await asynchronous.dispose()
+    else:
+        ApplyOnce(engine, book)(both, context())
+    own = [f"{moment} {step}" for step, moments in (("C3", ("before", "after") if not is_async else ()),
+                                                    ("C4", ("before", "after")), ("C5", ("before", "during", "after")),
+                                                    ("C7", ("before", "after"))) for moment in moments]
+    assert passed == [("after C1", "12"), ("before C2", "12"), ("during C2", "12"), ("after C2", "12"),
+                      *[(name, "1") for name in own], *[(name, "2") for name in own],
+                      ("before C6", "12"), ("after C6", "12"), ("before C8", "12")]
+
+
+def test_the_end_of_what_failed_is_no_statement_of_the_effect(engine, passed):
+    def fails(connection, message):
+        if message.body == b"1":
+            raise ValueError("no stock")
+
+    place_orders(engine, "1", "2")
+    del passed[:]
+    ApplyOnce(engine, fails)([message("1"), message("2")], context())
+    assert ("during C5", "1") not in passed
+    assert ("before C6", "2") in passed
 
 
 def test_during_the_effect_is_behind_a_statement_of_its_own(engine, passed):
