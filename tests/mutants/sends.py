@@ -26,7 +26,16 @@ _THOUSANDS = _PRODUCER_TESTS + "test_thousands_of_sends_at_once_are_all_stored_o
 _BACK_AGAIN = (_PRODUCER_TESTS + "test_a_refused_connection_is_tried_again_after_growing_pauses",
                _PRODUCER_TESTS + "test_when_the_broker_does_not_come_back_the_send_fails_within_its_time")
 
+_ALONE_TESTS = ("tests/unit/client/test_producer.py", "tests/unit/client/core/test_send_course.py")
+
 MUTANTS = [
+    Mutant(name="a broker that is alone is sent a message again while it stands still",
+           path="regulus/client/core/resend.py",
+           old="if is_alone or self.java_budget", new="if self.java_budget", tests=_ALONE_TESTS),
+    Mutant(name="each broker is taken for the only one", path="regulus/client/core/routes.py",
+           old="len(names) == 1)", new="True)", tests=_ALONE_TESTS),
+    Mutant(name="a silent broker that is alone is told as too little time", path="regulus/client/core/send_course.py",
+           old="self.is_alone = is_alone and not self.budget.java_budget", new="pass", tests=_ALONE_TESTS),
     # --- turns -------------------------------------------------------------------------------------------------------
     Mutant(name="the clock of a send runs while it waits", path=_COURSE,
            old="        self.started_ms += ms\n", new="        pass\n", tests=(_THOUSANDS,)),

@@ -381,7 +381,7 @@ class Producer(Started):
                 if outgoing is None:
                     outgoing = await self._outgoing(message)
                 begun = steady_ms()
-                attempt_timeout = course.begin_attempt(queue.broker_name, begun)
+                attempt_timeout = course.begin_attempt(queue.broker_name, begun, is_alone=route.has_one_publisher)
                 if attempt_timeout <= 0:
                     break
                 try:

@@ -3,7 +3,8 @@
 All attempts of a call share one time budget. RocketMQ gives the whole rest of it to each attempt, so that one broker
 that does not answer eats the budget and no retry happens. We divide what is left by the attempts that are left, unless
 `attempt_timeout_max_ms` is set or `java_budget` asks for RocketMQ's way. What is not sent again without an answer waits
-for it as long as there is time.
+for it as long as there is time; so does what could only be sent to the same broker again, which would store it twice
+when it goes on.
 
 A broker that throttles (SYSTEM_BUSY) rests: first 1 s from the start of the attempt, then 1.6 times as long each time,
 at most 120 s, give or take a fifth. One that refuses connections rests too: 50 ms, then twice as long each time, at
@@ -55,14 +56,15 @@ class SendBudget:
     java_budget: bool = False
     resends_without_answer: bool = True
 
-    def attempt_timeout_ms(self, attempt: int, left_ms: int) -> int:
-        """What attempt number `attempt` (from 1) may take of what is left; 0 or less when nothing is."""
+    def attempt_timeout_ms(self, attempt: int, left_ms: int, *, is_alone: bool = False) -> int:
+        """What attempt number `attempt` (from 1) may take of what is left; 0 or less when nothing is. `is_alone`: no
+        other broker could take the next one."""
         attempts_left = self.attempts - attempt + 1
         if attempts_left <= 1 or left_ms <= 0:
             return left_ms
         if self.attempt_timeout_max_ms >= 0:
             return min(left_ms, self.attempt_timeout_max_ms)
-        if self.java_budget or not self.resends_without_answer:
+        if is_alone or self.java_budget or not self.resends_without_answer:
             return left_ms
         return max(1, left_ms // attempts_left)
 

@@ -4,7 +4,7 @@ Source: MQClientInstance.topicRouteData2TopicPublishInfo, MQClientInstance.topic
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from regulus.client.core.rebalance import java_string_order
 from regulus.errors import HeaderError
@@ -30,6 +30,12 @@ class Route:
     brokers: dict[str, dict[int, str]]
     """Broker name -> broker id -> address."""
     ordered: bool = False
+    has_one_publisher: bool = field(init=False)
+    """Whether all queues that take sends are one broker's."""
+
+    def __post_init__(self) -> None:
+        names = {queue.broker_name for queue in self.publish_queues}
+        object.__setattr__(self, "has_one_publisher", len(names) == 1)
 
     def master(self, broker_name: str) -> str | None:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)

@@ -12,12 +12,13 @@ from regulus.errors import ClientError, ConnectRefused, SendFailed, TooManyReque
 
 
 class SendCourse:
-    """`last_broker`: that of the attempt just before; `stored`: a result that is less than was asked for, and better
+    """`last_broker`: that of the attempt just before, and `is_alone` says that it had all the time because there is no
+    other; `stored`: a result that is less than was asked for, and better
     than none.
     """
 
-    __slots__ = ("attempts", "budget", "counts_waits", "failure", "last_broker", "started_ms", "stored", "timeout_ms",
-                 "topic", "tried")
+    __slots__ = ("attempts", "budget", "counts_waits", "failure", "is_alone", "last_broker", "started_ms", "stored",
+                 "timeout_ms", "topic", "tried")
 
     def __init__(self, topic: str, budget: SendBudget, timeout_ms: int, counts_waits: bool, now_ms: int) -> None:
         self.topic = topic
@@ -26,6 +27,7 @@ class SendCourse:
         self.counts_waits = counts_waits
         self.started_ms = now_ms
         self.attempts = 0
+        self.is_alone = False
         self.tried: list[str] = []
         self.last_broker: str | None = None
         self.failure: ClientError | None = None
@@ -42,11 +44,14 @@ class SendCourse:
         """So much time does not count."""
         self.started_ms += ms
 
-    def begin_attempt(self, broker_name: str, now_ms: int) -> int:
-        """What the next attempt may take; 0 or less when no time is left, and then there is none."""
+    def begin_attempt(self, broker_name: str, now_ms: int, *, is_alone: bool) -> int:
+        """What the next attempt may take; 0 or less when no time is left, and then there is none. `is_alone`: no other
+        broker takes such a send."""
         self.attempts += 1
-        timeout_ms = self.budget.attempt_timeout_ms(self.attempts, self.timeout_ms - (now_ms - self.started_ms))
+        timeout_ms = self.budget.attempt_timeout_ms(self.attempts, self.timeout_ms - (now_ms - self.started_ms),
+                                                    is_alone=is_alone)
         if timeout_ms > 0:
+            self.is_alone = is_alone and not self.budget.java_budget
             self.last_broker = broker_name
             self.tried.append(broker_name)
         else:
@@ -65,7 +70,8 @@ class SendCourse:
         """When there will be no other attempt: what is stored after all. Raises SendFailed, TooManyRequests."""
         if self.stored is not None:
             return self.stored
-        if self.attempts == self.budget.attempts or isinstance(self.failure, ConnectRefused):
+        has_tried_all = self.attempts == self.budget.attempts or self.is_alone
+        if has_tried_all or isinstance(self.failure, ConnectRefused):
             raise self.failed_for_good(now_ms) from self.failure
         raise TooManyRequests(
             f"the time budget of a send to {self.topic} was used up after {now_ms - self.started_ms} ms and "

@@ -92,7 +92,8 @@ class GrpcSender:
                 if not await self._queues.rest(place.target, course):
                     break
                 begun = steady_ms()
-                timeout_ms = course.begin_attempt(place.target, begun)
+                is_alone = all(each.target == place.target for each in places)
+                timeout_ms = course.begin_attempt(place.target, begun, is_alone=is_alone)
                 if timeout_ms <= 0:
                     break
                 timeout_ms = max(timeout_ms, min(course.left_ms(begun), ATTEMPT_MS_MIN))
