@@ -81,6 +81,8 @@ MUTANTS = (
            old="            if self._streams >= STREAMS_MAX:\n", new="            if False:\n", tests=_OF_REFLECTION),
     Mutant(name="a stream of reflection that asks nothing lasts", path=_REFLECTION,
            old="asyncio.timeout(SILENT_S_MAX)", new="asyncio.timeout(None)", tests=_OF_REFLECTION),
+    Mutant(name="who reads no answer of reflection keeps a place", path=_REFLECTION,
+           old="                    await call.send(", new="                await call.send(", tests=_OF_REFLECTION),
     Mutant(name="what reflection does not know ends its stream", path=_REFLECTION,
            old="    except KeyError:\n", new="    except ValueError:\n", tests=_OF_REFLECTION),
     Mutant(name="a setting is accepted that nobody reads", path="regulus/proxy/config.py",

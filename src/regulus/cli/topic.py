@@ -18,7 +18,6 @@ from regulus.model.topics import TopicConfig, is_internal
 
 DEFAULT_QUEUES = 4
 QUEUES = click.IntRange(1, 65535)
-_MASTER_ID = 0
 _TAIL_SUSPEND_MS = 10_000
 
 
@@ -103,11 +102,11 @@ def _pairs(attributes: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _messages_behind(admin: Admin, name: str, queues_left: Mapping[str, int]) -> int:
-    """In queues of these brokers, by address, that have no place in as many as are left."""
-    masters = {broker.broker_name: broker.broker_addrs.get(_MASTER_ID, "")
-               for broker in (await admin.topic_route(name)).broker_datas}
-    return sum(offset.max_offset - offset.min_offset for queue, offset in (await admin.topic_stats(name)).items()
-               if queue.queue_id >= queues_left.get(masters.get(queue.broker_name, ""), queue.queue_id + 1))
+    """In queues of these brokers, by address, that have no place in as many as are left. Each is asked itself: name
+    servers may know it by another address."""
+    tables = [(await admin.topic_stats(name, broker_address=address), left) for address, left in queues_left.items()]
+    return sum(offset.max_offset - offset.min_offset for table, left in tables for queue, offset in table.items()
+               if queue.queue_id >= left)
 
 
 @topic.command()

@@ -386,9 +386,9 @@ class Admin(shared_loop.Blocking):
         """Names of the topics that a broker keeps for itself."""
         return shared_loop.run(self._client.system_topics(broker_address))
 
-    def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset and last store time of each queue, over all brokers. Raises NoRoute."""
-        return shared_loop.run(self._client.topic_stats(topic))
+    def topic_stats(self, topic: str, *, broker_address: str | None = None) -> dict[MessageQueue, TopicOffset]:
+        """First and next offset and last store time of each queue, over all brokers or of one. Raises NoRoute."""
+        return shared_loop.run(self._client.topic_stats(topic, broker_address=broker_address))
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Groups that subscribe to the topic or have an offset in it. Raises NoRoute."""

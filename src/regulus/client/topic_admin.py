@@ -88,10 +88,10 @@ class TopicAdmin(AdminBase):
         answer = await self._request(broker_address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
         return sorted(TopicList.decode(answer.body).topic_list)
 
-    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset and last store time of each queue, over all brokers. Raises NoRoute."""
-        route = await self._fresh_route(topic)
-        tables = await answers_of(self._topic_stats_of(address, topic) for address in route.masters())
+    async def topic_stats(self, topic: str, *, broker_address: str | None = None) -> dict[MessageQueue, TopicOffset]:
+        """First and next offset and last store time of each queue, over all brokers or of one. Raises NoRoute."""
+        addresses = [broker_address] if broker_address else (await self._fresh_route(topic)).masters()
+        tables = await answers_of(self._topic_stats_of(address, topic) for address in addresses)
         return {queue: offset for table in tables for queue, offset in table.offset_table.items()}
 
     async def groups_of_topic(self, topic: str) -> list[str]:

@@ -8,7 +8,7 @@ Source: GRPC Server Reflection Protocol, ProtoReflectionService.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from regulus.errors import GrpcRefused
@@ -20,7 +20,7 @@ from regulus.wire.http2.grpc_messages import GrpcStatus
 STREAMS_MAX = 100
 """Under way."""
 SILENT_S_MAX = 60.0
-"""Of a stream that asks nothing; then it ends, so that others may come."""
+"""Of a stream that asks nothing, or does not read what it asked for; then it ends, so that others may come."""
 
 
 class Reflection:
@@ -47,17 +47,13 @@ class Reflection:
 
 async def _answer_all(call: GrpcCall, request_type: Any, response_type: Any) -> None:
     async with aclosing(call.messages(small_requests.REQUEST_SIZE_MAX)) as asked:
-        while await _asks_more(call):
-            request = small_requests.parsed(request_type, await anext(asked))
-            await call.send(answer_to(request, response_type).SerializeToString())
-
-
-async def _asks_more(call: GrpcCall) -> bool:
-    try:
-        async with asyncio.timeout(SILENT_S_MAX):
-            return await call.has_message()
-    except TimeoutError:
-        return False
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(SILENT_S_MAX):
+                    if not await call.has_message():
+                        return
+                    request = small_requests.parsed(request_type, await anext(asked))
+                    await call.send(answer_to(request, response_type).SerializeToString())
 
 
 def answer_to(request: Any, response_type: Any) -> Any:

@@ -142,6 +142,7 @@ class Applying:
         """Behind the effect. What other groups wait for is locked last."""
         if is_shared:
             effect_transaction.check_begun(connection)
+            effect_transaction.keep_nested(connection)
         else:
             effect_transaction.check(connection)
         if not delivery_log.conclude(connection, delivery, _spent_ms(begun), Outcome.APPLIED,

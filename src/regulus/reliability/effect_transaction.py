@@ -42,9 +42,19 @@ def check_shared(connection: Connection) -> None:
     _release(connection, _SHARED)
 
 
+def keep_nested(connection: Connection) -> None:
+    """What is written behind a savepoint that the effect left open, before all is checked. SQLAlchemy would take that
+    for the next effect's, too, whose Session would then roll back to it and not say so. Raises what the database raises
+    where it has none."""
+    while (nested := connection.get_nested_transaction()) is not None:
+        nested.commit()
+
+
 def undo_shared(connection: Connection) -> None:
     """All that belongs to it, and nothing of the others. Raises what the database raises where there is nothing left to
     go back to."""
+    while (nested := connection.get_nested_transaction()) is not None:     # see `keep_nested`
+        nested.rollback()
     connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_SHARED}")
     connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SHARED}")
 

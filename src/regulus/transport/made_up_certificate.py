@@ -5,8 +5,8 @@ Source: TlsHelper.buildSslContext, which takes netty's SelfSignedCertificate.
 """
 
 import datetime
+import os
 import ssl
-import tempfile
 from ipaddress import ip_address
 
 from cryptography import x509
@@ -20,7 +20,7 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 
 def load_made_up(context: ssl.SSLContext) -> None:
-    """Load one. The key is on disk for that moment, where only its owner reads it."""
+    """Load one. OpenSSL wants a file: it is one in memory, so that no disk has the key, and none has to be writable."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
     names = [x509.DNSName(_NAME), *[x509.IPAddress(ip_address(each)) for each in _ADDRESSES]]
@@ -31,9 +31,9 @@ def load_made_up(context: ssl.SSLContext) -> None:
                    .not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
                    .add_extension(x509.SubjectAlternativeName(names), critical=False)
                    .sign(key, hashes.SHA256()))
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+    with os.fdopen(os.memfd_create("regulus-certificate"), "wb") as file:
         file.write(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                                      serialization.NoEncryption()))
         file.write(certificate.public_bytes(serialization.Encoding.PEM))
         file.flush()
-        context.load_cert_chain(file.name)
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")

@@ -53,6 +53,15 @@ def test_queues_that_have_messages_are_taken_away_by_force_alone(run):
     assert settings(run, "Orders") == (5, 5, 6)
 
 
+def test_queues_with_messages_are_found_however_the_broker_is_named(run, regulus_server):
+    """Not by the address that name servers know: a host's name, another network's, the port beside it."""
+    run(topic, "create", "Orders", "-q", "8")
+    run(message, "send", "Orders", "here", "--queue", "broker-a/7", "-c", "3")
+    by_name = f"localhost:{regulus_server.port}"
+    assert "3 messages" in run(topic, "create", "Orders", "-q", "7", "--broker", by_name, fails=True)
+    assert settings(run, "Orders") == (8, 8, 6)
+
+
 def test_tail_shows_what_is_there_by_tag_and_count(run):
     run(topic, "create", "Orders")
     run(message, "send", "Orders", "one", "-t", "A", "-c", "5")

@@ -1,15 +1,19 @@
 """grpc.reflection as a client of another make asks for it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
+from h2.settings import SettingCodes
 
 from regulus.proxy import reflection
 from regulus.proxy.server import ProxyServer
 from regulus.wire.grpc import messages
+from regulus.wire.http2.grpc_messages import framed
+from tests.unit.transport.http2.peers import connected
 
 VERSIONS = ("v1", "v1alpha")
 DEFINITION, SERVICE = "apache/rocketmq/v2/definition.proto", "apache/rocketmq/v2/service.proto"
@@ -122,3 +126,22 @@ async def test_a_stream_that_asks_nothing_ends(channel: Any, monkeypatch: pytest
     silent = Stream(channel, "v1")
     assert await silent.call.read() is grpc.aio.EOF
     assert await silent.call.code() is grpc.StatusCode.OK
+
+
+async def test_a_stream_whose_client_reads_no_answer_keeps_no_place(guarded: ProxyServer, channel: Any,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflection, "STREAMS_MAX", 1)
+    monkeypatch.setattr(reflection, "SILENT_S_MAX", 0.2)
+    name = "grpc.reflection.v1.ServerReflection"
+    request, _ = messages.method_types(name)["ServerReflectionInfo"]
+    async with connected(guarded, {SettingCodes.INITIAL_WINDOW_SIZE: 0}) as peer:
+        stream_id = peer.h2.get_next_available_stream_id()
+        peer.h2.send_headers(stream_id, [
+            (":method", "POST"), (":scheme", "http"), (":path", f"/{name}/ServerReflectionInfo"),
+            (":authority", "here"), ("te", "trailers"), ("content-type", "application/grpc")])
+        peer.h2.send_data(stream_id, framed(request(list_services="").SerializeToString()))
+        peer.flush()
+        await peer.until(lambda: stream_id in peer.headers)
+        async with asyncio.timeout(60):
+            while await Stream(channel, "v1").call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                await asyncio.sleep(0.01)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.errors import ReliabilityRefused
@@ -164,6 +165,28 @@ def test_one_that_ends_the_transaction_is_told_so_and_the_others_have_their_effe
     assert len(raised) == 1
     assert "ended the transaction" in str(raised[0]) or way == "rolls back"
     assert ("2", "FAILED") in rows(engine, tables.attempts, "message_id", "outcome")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_savepoint_that_one_leaves_open_is_not_the_next_ones(engine, fails):
+    """A Session that found one open would roll back to its own, and the effect would count without its deed."""
+    place_orders(engine, *"123")
+
+    def effect(connection, message):
+        if message.body == b"1":
+            connection.begin_nested()
+        if message.body == b"3":
+            session = Session(connection)
+            book(session.connection(), message)
+            session.rollback()
+            return
+        book(connection, message)
+        if message.body == b"1" and fails:
+            raise ValueError("no stock")
+
+    assert call(ApplyOnce(engine, effect), "123") == ("13" if fails else "3")
+    assert booked(engine) == (["2"] if fails else ["1", "2"])
+    assert stub(engine, "3").status == "UNCONFIRMED"
 
 
 def test_one_that_swallows_the_refusal_of_its_commit_lets_nothing_through(engine):

@@ -109,3 +109,20 @@ async def test_of_coroutines_one_that_is_cancelled_leaves_nothing_and_no_claim(e
     assert (booked(engine), claims.held) == ([], {})
     assert await call_async(asynchronous, book_async, "123", claims=claims) == ""
     assert booked(engine) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_savepoint_that_a_coroutine_leaves_open_is_not_the_next_ones(engine, asynchronous, fails):
+    place_orders(engine, *"12")
+    found = []
+
+    async def effect(connection, message):
+        found.append(connection.in_nested_transaction())
+        if message.body == b"1":
+            await connection.begin_nested()
+        await book_async(connection, message)
+        if message.body == b"1" and fails:
+            raise ValueError("no stock")
+
+    assert await call_async(asynchronous, effect, "12") == ("1" if fails else "")
+    assert (found, booked(engine)) == ([False, False], ["2"] if fails else ["1", "2"])

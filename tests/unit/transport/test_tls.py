@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -279,6 +280,12 @@ async def test_in_test_mode_a_certificate_is_made_up_that_nobody_believes_unaske
     with pytest.raises(ConnectFailed, match="its certificate is not believed"):
         await echo(listener, TransportConfig(tls_enable=True))
     await listener.close()
+
+
+def test_one_is_made_up_where_no_disk_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`regulus up` makes one up unasked, also in a container that may write to its store alone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert ServerTls(TransportConfig(tls_test_mode_enable=True)).context is not None
 
 
 async def test_another_authority_s_certificate_is_not_believed(ports: Ports, tmp_path: Path) -> None:
