@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.errors import ReliabilityRefused
-from regulus.reliability import applying, confirms, judges, tables
+from regulus.reliability import applying, confirms, effect_transaction, judges, tables
 from regulus.reliability.confirms import StubConfirms
 from regulus.reliability.inbox import ApplyOnce
 
@@ -223,6 +223,24 @@ def test_after_a_deadlock_each_has_a_transaction_of_its_own_for_a_while(engine):
     assert (claims.held, booked(engine)) == ({}, list("123456"))
 
 
+def test_a_connection_that_is_lost_is_no_failure_of_an_effect(engine):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite is no server that could go")
+    place_orders(engine, *"123")
+    begun = []
+
+    def effect(connection, message):
+        begun.append(message.body)
+        book(connection, message)
+        if begun == [b"1", b"2"]:
+            connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    claims = KeptClaims()
+    assert call(ApplyOnce(engine, effect, claims=claims), "123") == ""
+    assert (begun[:3], booked(engine), claims.done) == ([b"1", b"2", b"1"], ["1", "2", "3"], set("123"))
+    assert outcomes(engine) == dict.fromkeys("123", "APPLIED")
+
+
 def test_a_commit_that_the_database_refuses_is_made_one_by_one(engine):
     place_orders(engine, *"123")
     claims, refusals = KeptClaims(), ["no"]
@@ -247,6 +265,41 @@ def test_killed_within_one_effect_nothing_is_left_of_those_that_share_its_commit
     assert {stub(engine, each).status for each in "123"} == {"UNCONFIRMED"}
     assert call(ApplyOnce(engine, book), "123") == ""
     assert booked(engine) == ["1", "2", "3"]
+
+
+def test_a_shared_transaction_that_cannot_be_begun_holds_up_nobody(engine, monkeypatch):
+    place_orders(engine, *"123")
+    tries = []
+
+    def refuse(connection):
+        tries.append(1)
+        if len(tries) > 3:
+            raise Killed
+        raise ValueError("no more of them now")
+
+    monkeypatch.setattr(effect_transaction, "begin_shared", refuse)
+    assert call(ApplyOnce(engine, book), "123") == ""
+    assert booked(engine) == ["1", "2", "3"]
+
+
+def test_killed_within_a_shared_commit_the_call_ends(engine):
+    place_orders(engine, *"123")
+    claims, begun = KeptClaims(), []
+
+    def effect(connection, message):
+        begun.append(message.body)
+        book(connection, message)
+
+    def kill(connection):
+        if len(begun) == 3:
+            connection.dialect.do_rollback(connection.connection)
+            raise Killed
+
+    event.listen(engine, "commit", kill)
+    with pytest.raises(Killed):
+        call(ApplyOnce(engine, effect, claims=claims), "123")
+    event.remove(engine, "commit", kill)
+    assert (begun, booked(engine), claims.held) == ([b"1", b"2", b"3"], [], {})
 
 
 def test_a_database_that_is_away_ends_the_call_at_the_first(engine):

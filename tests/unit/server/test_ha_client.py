@@ -1,10 +1,12 @@
 """What a slave reports is what it has: with SYNC_FLUSH, what its disk has."""
 
 import asyncio
+import socket
 
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.errors import StoreNotWritable
 from regulus.model.store_rules import FlushDiskType
 from regulus.server.clock import wall_clock_ms
 from regulus.server.ha_client import HaClient, _Link
@@ -17,6 +19,7 @@ class Copy:
     def __init__(self) -> None:
         self.end = self.flushed_offset = 0
         self.asked: int | None = None
+        self.fault = ""
         self.newest_ms = wall_clock_ms()
 
     @property
@@ -114,3 +117,15 @@ async def test_clocks_that_are_apart_are_told_once(apart_ms: int, is_idle: bool,
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == bool(words)
     assert all(f"the clock here is {words} the master's" in text for text in told)
+
+
+async def test_a_slave_that_may_not_write_makes_no_link() -> None:
+    """Linked, it would have its master wait for what it then throws away."""
+    store = Copy()
+    store.fault = "the disk of the store is 95 % full"
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = HaClient(store, BrokerConfig(ha_master_address=address), 4096, lambda: None, lambda: None, no_words)
+        with pytest.raises(StoreNotWritable, match="95 % full"):
+            await client._copy(address)
