@@ -76,7 +76,11 @@ async def test_of_coroutines_effects_and_confirmations_are_one_commit_each(engin
 
 async def test_of_coroutines_a_commit_that_is_refused_is_not_done(engine, asynchronous):
     place_orders(engine, *"123")
-    claims, refusals = KeptClaims(), ["no"]
+    claims, refusals, done = KeptClaims(), ["no"], []
+
+    async def effect(connection, message):
+        done.append("".join(sorted(claims.done)))
+        await book_async(connection, message)
 
     def refuse(connection):
         if refusals and len(claims.held) == 3:
@@ -85,8 +89,9 @@ async def test_of_coroutines_a_commit_that_is_refused_is_not_done(engine, asynch
             raise ValueError("refused")
 
     event.listen(asynchronous.sync_engine, "commit", refuse)
-    assert await call_async(asynchronous, book_async, "123", claims=claims) == ""
+    assert await call_async(asynchronous, effect, "123", claims=claims) == ""
     assert (refusals, booked(engine), claims.done) == ([], ["1", "2", "3"], set("123"))
+    assert done[:4] == [""] * 4     # as the first one is made again
 
 
 async def test_of_coroutines_one_that_fails_is_not_confirmed(engine, own):
