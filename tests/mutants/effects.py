@@ -123,6 +123,10 @@ MUTANTS = [
     Mutant(name="stubs of groups stay open where effects share a commit", path=_APPLYING,
            old="        if taken is Taken.IN_PART:\n", new="        if taken is Taken.IN_PART and not is_shared:\n",
            tests=("tests/unit/reliability/test_groups.py",)),
+    Mutant(name="a coroutine commits what it shares with others", path=_INBOX,
+           old="            with effect_transaction.kept_open(connection.sync_connection):\n"
+               "                await self._effect(connection, part.delivery.message)",
+           new="            await self._effect(connection, part.delivery.message)", tests=_COROUTINES_TESTS),
     Mutant(name="of coroutines what another works on has its effect beside others", path=_INBOX,
            old="                if part.claim.is_open:\n                    _, part.error = await",
            new="                if True:\n                    _, part.error = await", tests=_COROUTINES_TESTS),

@@ -74,6 +74,19 @@ async def test_of_coroutines_effects_and_confirmations_are_one_commit_each(engin
     assert ({stub(engine, each).status for each in "1234"}, booked(own)) == ({"CONFIRMED"}, list("1234"))
 
 
+async def test_of_coroutines_a_commit_of_their_own_is_refused_and_confirms_nothing(engine, asynchronous):
+    place_orders(engine, *"123")
+
+    async def effect(connection, message):
+        await book_async(connection, message)
+        if message.body == b"2":
+            await connection.commit()
+
+    assert await call_async(asynchronous, effect, "123") == "2"
+    assert [stub(engine, each).status for each in "123"] == ["CONFIRMED", "UNCONFIRMED", "CONFIRMED"]
+    assert booked(engine) == ["1", "3"]
+
+
 async def test_of_coroutines_what_another_works_on_comes_again_alone(engine, asynchronous):
     place_orders(engine, *"123")
     assert await call_async(asynchronous, book_async, "123", claims=KeptClaims({"2": "another"})) == "2"
