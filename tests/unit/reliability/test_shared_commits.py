@@ -223,6 +223,43 @@ def test_after_a_deadlock_each_has_a_transaction_of_its_own_for_a_while(engine):
     assert (claims.held, booked(engine)) == ({}, list("123456"))
 
 
+def test_effects_share_commits_again_some_time_after_a_deadlock(engine, monkeypatch):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    monkeypatch.setattr(applying, "ALONE_S", 0.0)
+    place_orders(engine, *"1234")
+    tries = []
+
+    def effect(connection, message):
+        tries.append(message.body)
+        conflict(connection) if len(tries) == 1 else book(connection, message)
+
+    listener = ApplyOnce(engine, effect)
+    assert call(listener, "12") == ""
+    with counted_commits(engine) as commits:
+        assert call(listener, "34") == ""
+    assert (len(commits), booked(engine)) == (RECEIPT + 1, list("1234"))
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", 1213, 1205, 1020])
+def test_what_a_database_ends_for_anothers_sake_is_a_conflict(code):
+    said = Exception(code, "try again")
+    assert applying.is_conflict(DBAPIError("UPDATE", {}, said))
+    said.sqlstate = "23505"
+    assert not applying.is_conflict(DBAPIError("INSERT", {}, said))
+
+
+def test_effects_share_a_commit_where_the_engine_begins_transactions_itself(engine):
+    """As SQLAlchemy advises for SQLite."""
+    if engine.dialect.name != "sqlite":
+        pytest.skip("others begin without a word")
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    place_orders(engine, *"123")
+    with counted_commits(engine) as commits:
+        assert call(ApplyOnce(engine, book), "123") == ""
+    assert (len(commits), booked(engine)) == (RECEIPT + 1, list("123"))
+
+
 def test_a_connection_that_is_lost_is_no_failure_of_an_effect(engine):
     if engine.dialect.name == "sqlite":
         pytest.skip("SQLite is no server that could go")

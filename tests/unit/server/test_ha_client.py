@@ -20,6 +20,7 @@ class Copy:
         self.end = self.flushed_offset = 0
         self.asked: int | None = None
         self.fault = ""
+        self.interruptions = 0
         self.newest_ms = wall_clock_ms()
 
     @property
@@ -39,7 +40,7 @@ class Copy:
         pass
 
     def interrupt(self) -> None:
-        pass
+        self.interruptions += 1
 
 
 class Wire(asyncio.Transport):
@@ -129,3 +130,15 @@ async def test_a_slave_that_may_not_write_makes_no_link() -> None:
         client = HaClient(store, BrokerConfig(ha_master_address=address), 4096, lambda: None, lambda: None, no_words)
         with pytest.raises(StoreNotWritable, match="95 % full"):
             await client._copy(address)
+
+
+async def test_what_a_link_that_ended_brought_in_part_is_forgotten() -> None:
+    """The next one brings it once more, from its beginning."""
+    store = Copy()
+    master = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    address = f"127.0.0.1:{master.sockets[0].getsockname()[1]}"
+    client = HaClient(store, BrokerConfig(ha_master_address=address), 4096, lambda: None, lambda: None, no_words)
+    with pytest.raises(ConnectionError):
+        await client._copy(address)
+    assert store.interruptions == 1
+    master.close()
