@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.batch_forms import FORMS, stored
+from tests.batch_forms import FORMS, Form, stored
 from tests.unit.broker.conftest import make_rig
 
 from regulus.broker.config import BrokerConfig
 from regulus.record import message_record
+from regulus.record.java_hash import tags_code
 from regulus.server.assembly import BrokerServer
 from regulus.testing.running_server import HOST, small_store
 from regulus.transport.config import TransportConfig
@@ -33,6 +34,19 @@ async def test_a_batch_is_stored_as_rocketmq_stores_it(number: int, tmp_path: Pa
     await server.start()
     form = FORMS[number]
     assert await stored(f"{HOST}:{server.port}", form, "Batches") == form.stored
+    await server.stop()
+
+
+async def test_queues_know_what_a_batch_says_of_all(tmp_path: Path) -> None:
+    """As they do when they are built anew from what is stored, where the last of two properties of a name counts."""
+    server = BrokerServer(BrokerConfig(listen_port=0, broker_ip1=HOST, broker_name="broker-a"), small_store(tmp_path),
+                          transport_config=TransportConfig(bind_address=HOST))
+    await server.start()
+    form = Form("tags", ["TAGS=own;", "KEYS=k;"], "TAGS=all;WAIT=true;", [])
+    texts = await stored(f"{HOST}:{server.port}", form, "Batches")
+    units = server.store.queue_units("Batches", 0, 0, 10)
+    assert [(text.count("TAGS=all;"), unit.tags_code) for text, unit in zip(texts, units, strict=True)] \
+        == [(1, tags_code("all"))] * 2
     await server.stop()
 
 

@@ -23,6 +23,7 @@ _FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wir
 _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
 _DURABILITY_TESTS = ("tests/unit/server/test_durability.py",)
 _HEALTH_TESTS = ("tests/unit/server/test_health.py",)
+_TOPIC_TESTS = ("tests/unit/cli/test_topic.py",)
 _DOCUMENT_TESTS = ("tests/unit/server/test_documents.py",)
 _PROCESS_QUEUE_TESTS = ("tests/unit/client/core/test_process_queue.py",)
 _REBALANCE_TESTS = ("tests/unit/client/core/test_rebalance.py",)
@@ -93,6 +94,27 @@ MUTANTS = [
     Mutant(name="an error ends the looks at loops", path=_HEALTH,
            old="        self._timer = self._loop.call_later(LOOK_INTERVAL_S, self.look)\n",
            new="", tests=_HEALTH_TESTS),
+    Mutant(name="a loop that goes on is behind", path=_HEALTH,
+           old="                self._behind.discard(each.name)\n", new="", tests=_HEALTH_TESTS),
+    Mutant(name="a slave without its master is well", path=_ASSEMBLY,
+           old="lambda: not self._replication.is_linked)", new="lambda: self._replication.is_linked)",
+           tests=_HEALTH_TESTS),
+    Mutant(name="what the disk refuses of queues is well", path=_ASSEMBLY,
+           old="        health.watch_fault(lambda: self._care.faults)\n", new="", tests=_HEALTH_TESTS),
+    Mutant(name="a look at old files that broke off counts as one", path="regulus/server/retention_loop.py",
+           old="        seen = await self._in_worker(",
+           new="        self.passes += 1\n        seen = await self._in_worker(",
+           tests=("tests/unit/server/test_retention_loop.py",)),
+    Mutant(name="a topic gets on all brokers what it has on one", path="regulus/cli/topic.py",
+           old="replace(current or new, **named)", new="replace(next(iter(before.values())) or new, **named)",
+           tests=_TOPIC_TESTS),
+    Mutant(name="a group gets on all brokers what it has on one", path="regulus/cli/group.py",
+           old="        current = (await admin.group_configs(address))",
+           new="        current = (await admin.group_configs((await admin.master_addresses(cluster))[0]))",
+           tests=_TOPIC_TESTS),
+    Mutant(name="queues that are not written any more are taken away with their messages",
+           path="regulus/cli/topic.py", old="config.read_queue_nums < current.read_queue_nums",
+           new="config.write_queue_nums < current.write_queue_nums", tests=_TOPIC_TESTS),
     Mutant(name="a tick that failed counts as one", path="regulus/server/tick_loop.py",
            old="            wait_ms = self._tick(self._clock())\n            self.ticks += 1\n",
            new="            self.ticks += 1\n            wait_ms = self._tick(self._clock())\n",

@@ -6,7 +6,7 @@ The log has all of it: the halves and what ended them are messages, and so are t
 from collections.abc import Iterator
 
 from regulus.broker.timers import Timers
-from regulus.errors import StoreDamaged
+from regulus.errors import RecordError, StoreDamaged
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import EVERYTHING
@@ -29,7 +29,7 @@ def left_out(store: FileMessageStore, timers: Timers, now_ms: int) -> str:
     queues = offsets_ahead(store.config.root / "config")
     try:
         counts = ", ".join((_halves(store), *_timers(store, timers, now_ms)))
-    except StoreDamaged as error:
+    except (StoreDamaged, RecordError) as error:
         counts = f"half messages and timers that cannot be counted ({error})"
     if _is_longer(store):
         counts += f" (of the first {LOOKED_AT_MAX} messages of each topic)"
@@ -64,7 +64,7 @@ def _is_longer(store: FileMessageStore) -> bool:
 
 
 def _messages(store: FileMessageStore, topic: str) -> Iterator[MessageExt]:
-    """Of its one queue. Raises StoreDamaged."""
+    """Of its one queue. Raises StoreDamaged, RecordError."""
     offset = store.min_offset(topic, 0)
     end = min(store.max_offset(topic, 0), offset + LOOKED_AT_MAX)
     while offset < end:

@@ -1,11 +1,17 @@
 """`regulus topic` against a real server."""
 
+import asyncio
 import json
 import re
 
+from regulus.broker.config import BrokerConfig
+from regulus.cli.group import group
 from regulus.cli.message import message
 from regulus.cli.topic import topic
 from regulus.client.sync import Admin
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.server.assembly import BrokerServer
+from regulus.testing.running_server import HOST, small_store
 
 
 def test_topics_are_created_listed_shown_and_deleted(run):
@@ -39,6 +45,30 @@ def test_what_is_not_named_stays_as_it_is(run, regulus_server):
     assert (config.read_queue_nums, config.order, config.attributes) == (16, False, {"message.type": "FIFO"})
 
 
+async def test_what_is_not_named_stays_as_it_is_on_each_broker(run, regulus_server, tmp_path):
+    second = BrokerServer(BrokerConfig(listen_port=0, broker_name="broker-b", broker_ip1=HOST,
+                                       namesrv_addr=regulus_server.name_server_address), small_store(tmp_path / "b"))
+    await second.start()
+    addresses = [regulus_server.address, f"{HOST}:{second.port}"]
+
+    def change():
+        with Admin(regulus_server.name_server_address) as admin:
+            for address, count in zip(addresses, (4, 8), strict=True):
+                admin.create_topic(TopicConfig(topic_name="Orders", read_queue_nums=count, write_queue_nums=count),
+                                   broker_address=address)
+                admin.create_group(SubscriptionGroupConfig(group_name="billing", retry_max_times=count),
+                                   broker_address=address)
+            run(topic, "create", "Orders", "--perm", "4")
+            run(group, "create", "billing", "--in-order")
+            return ([admin.topic_configs(address)["Orders"] for address in addresses],
+                    [admin.group_configs(address)["billing"] for address in addresses])
+
+    topics, groups = await asyncio.to_thread(change)
+    assert [(each.read_queue_nums, each.write_queue_nums, each.perm) for each in topics] == [(4, 4, 4), (8, 8, 4)]
+    assert [(each.retry_max_times, each.consume_message_orderly) for each in groups] == [(4, True), (8, True)]
+    await second.stop()
+
+
 def test_queues_that_have_messages_are_taken_away_by_force_alone(run):
     run(topic, "create", "Orders", "-q", "8")
     run(message, "send", "Orders", "here", "--queue", "broker-a/7", "-c", "3")
@@ -47,6 +77,7 @@ def test_queues_that_have_messages_are_taken_away_by_force_alone(run):
     assert settings(run, "Orders") == (8, 8, 6)
     assert "8 queues, 7 to write to, on each broker" in run(topic, "create", "Orders", "--write-queues", "7")
     assert settings(run, "Orders") == (8, 7, 6)
+    assert "3 messages" in run(topic, "create", "Orders", "-q", "7", fails=True)
     run(topic, "create", "Orders", "-q", "7", "--force")
     assert settings(run, "Orders") == (7, 7, 6)
     run(topic, "create", "Orders", "-q", "5")       # nothing lies behind it

@@ -120,6 +120,25 @@ async def test_addresses_at_which_nothing_is_are_forgotten_beyond_a_limit(server
     assert connections.open_addresses() == [server.address]
 
 
+async def test_where_no_connection_comes_in_time_nobody_answers(server, connections):
+    """As at a machine that is gone: its consumers go to the slave, too."""
+    with pytest.raises(ConnectFailed, match="within 0 ms"):
+        await connections.request(server.address, request(), 0)
+    assert connections.is_silent(server.address)
+    await connections.request(server.address, request(), 5000)
+    assert not connections.is_silent(server.address)
+
+
+async def test_addresses_that_do_not_answer_are_forgotten_beyond_a_limit(server, connections, monkeypatch):
+    monkeypatch.setattr("regulus.client.connections.ADDRESSES_MAX", 4)
+    port = server.address.rpartition(":")[2]
+    for number in range(2, 12):
+        with pytest.raises(ConnectFailed):
+            await connections.request(f"127.0.0.{number}:{port}", request(), 0)
+        assert connections.is_silent(f"127.0.0.{number}:{port}")
+        assert len(connections._silent) <= 4
+
+
 @in_virtual_time
 async def test_a_request_that_is_asked_again_has_what_is_left_of_its_time():
     async def go_away(command):

@@ -158,6 +158,13 @@ async def test_the_longest_tag_that_can_be_sent_can_be_subscribed_to(make: Make)
     await caller.channel.close()
 
 
+async def test_a_broker_that_has_gone_is_asked_no_more(make: Make) -> None:
+    brokers = (await make()).front._brokers
+    assert brokers.is_ready()
+    await brokers.stop()
+    assert not brokers.is_ready()
+
+
 async def test_a_client_without_a_born_host_is_known_by_its_address_and_port(make: Make) -> None:
     """As RocketMQ's proxy writes it; a born host that a client names stays as it is named."""
     server = await make()

@@ -91,6 +91,21 @@ async def test_a_change_is_heard_without_a_question(asker: Asker, brokers: Scrip
     watch.cancel()
 
 
+async def test_a_new_watch_hears_what_is_so_now(asker: Asker, brokers: ScriptedBrokers) -> None:
+    assert await asker.check() == SERVING
+    brokers.ready = False
+    watch = asker.watch()
+    assert (await watch.read()).status == NOT_SERVING
+    watch.cancel()
+
+
+async def test_a_front_that_stops_serves_no_more(asker: Asker, front: ProxyServer) -> None:
+    """For those who ask while what is under way there ends."""
+    assert await asker.check() == SERVING
+    front._health.stop()
+    assert [await asker.check(), await asker.check(MESSAGING)] == [NOT_SERVING] * 2
+
+
 async def test_a_front_that_stops_says_so_and_ends_the_watches(brokers: ScriptedBrokers) -> None:
     front = ProxyServer(ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1"), brokers, TransportConfig())
     await front.start()

@@ -36,6 +36,11 @@ def test_what_stands_where() -> None:
     assert system.trace_context == "c"
 
 
+def test_who_sent_it_is_whom_the_front_it_was_sent_to_has_named() -> None:
+    """The record itself may name that front."""
+    assert to_message(stored(__BORNHOST="client-1"), "Orders", SIZE_MAX).system_properties.born_host == "client-1"
+
+
 @pytest.mark.parametrize(("text", "has", "number"), [("0", True, 0), ("9", True, 9), ("abc", False, 0)])
 def test_a_priority_has_a_field_of_its_own(text: str, has: bool, number: int) -> None:
     made = to_message(stored(_SYS_MSG_PRIORITY_=text), "Orders", SIZE_MAX)
@@ -50,7 +55,7 @@ def test_what_rocketmq_hides_is_hidden_and_no_more() -> None:
              "__transactionId__": "t", "TRANSACTION_CHECK_TIMES": "1", "INNER_NUM": "2", "INNER_BASE": "3",
              "REDIRECT": "r"}
     hidden = {"UNIQ_KEY": "01", "PGROUP": "p", "TRAN_MSG": "true", "1ST_POP_TIME": "7", "__CRC32#": "8",
-              "DLQ_ORIGIN_TOPIC": "o", "GIVEN_BACK": "1", "SET_BACKS": "2"}
+              "DLQ_ORIGIN_TOPIC": "o", "GIVEN_BACK": "1", "SET_BACKS": "2", "__BORNHOST": "h", "BORN_TIMESTAMP": "9"}
     assert dict(to_message(stored(**shown, **hidden), "Orders", SIZE_MAX).user_properties) == shown
 
 

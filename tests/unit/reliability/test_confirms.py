@@ -12,7 +12,7 @@ from regulus.client.sync import Producer
 from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue
-from regulus.reliability import tables
+from regulus.reliability import judges, tables
 from regulus.reliability.confirms import CONFIRMATION_TOPIC, ConfirmationListener, MessageConfirms, StubConfirms
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
@@ -156,6 +156,22 @@ async def test_confirmations_by_message_reach_the_stub(engine, business, regulus
     finally:
         producer.shutdown()
     assert booked(engine) == list("123456")
+
+
+def test_confirmations_of_a_call_go_in_one_order_whoever_makes_them(business, monkeypatch):
+    """Two of these would wait for each other's rows otherwise, until the database ends one."""
+    ids, made = "231", []
+    place_orders(business, "2", "3")
+    confirm = judges.confirm
+
+    def note(connection, message_id, group):
+        made.append(message_id)
+        return confirm(connection, message_id, group)
+
+    monkeypatch.setattr(judges, "confirm", note)
+    StubConfirms(business).confirm_all(list(ids), "billing")
+    assert ConfirmationListener(business)([message(each) for each in ids], context()) is SUCCESS
+    assert made == [*"123", *"123"]
 
 
 def test_a_confirmation_without_an_id_or_of_an_unknown_stub_changes_nothing(business):

@@ -59,6 +59,16 @@ def test_the_stub_is_confirmed_with_the_last_group(committed):
     assert states(committed) == dict.fromkeys(GROUPS, "CONFIRMED")
 
 
+def test_stubs_whose_effects_share_a_commit_are_confirmed_with_the_last_group(committed):
+    with committed.begin() as connection:
+        connection.execute(insert(orders).values(id="2"))
+        Outbox(groups=GROUPS).add(connection, Message("orders", b"2"), message_id="2")
+    for group, status in zip(GROUPS, ("UNCONFIRMED", "CONFIRMED"), strict=True):
+        assert ApplyOnce(committed, book)([message("1"), message("2")], context(group)) is SUCCESS
+        assert {stub(committed, each).status for each in "12"} == {status}
+    assert booked(committed) == ["1", "1", "2", "2"]
+
+
 def test_a_group_that_fails_is_open_alone(committed):
     def fails(connection, message):
         book(connection, message)

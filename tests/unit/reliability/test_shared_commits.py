@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.errors import ReliabilityRefused
-from regulus.reliability import applying, confirms, judges, tables
+from regulus.reliability import applying, confirms, effect_transaction, judges, tables
 from regulus.reliability.confirms import StubConfirms
 from regulus.reliability.inbox import ApplyOnce
 
@@ -246,6 +246,61 @@ def test_after_a_deadlock_each_has_a_transaction_of_its_own_for_a_while(engine):
     assert (claims.held, booked(engine)) == ({}, list("123456"))
 
 
+def test_effects_share_commits_again_some_time_after_a_deadlock(engine, monkeypatch):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    monkeypatch.setattr(applying, "ALONE_S", 0.0)
+    place_orders(engine, *"1234")
+    tries = []
+
+    def effect(connection, message):
+        tries.append(message.body)
+        conflict(connection) if len(tries) == 1 else book(connection, message)
+
+    listener = ApplyOnce(engine, effect)
+    assert call(listener, "12") == ""
+    with counted_commits(engine) as commits:
+        assert call(listener, "34") == ""
+    assert (len(commits), booked(engine)) == (RECEIPT + 1, list("1234"))
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", 1213, 1205, 1020])
+def test_what_a_database_ends_for_anothers_sake_is_a_conflict(code):
+    said = Exception(code, "try again")
+    assert applying.is_conflict(DBAPIError("UPDATE", {}, said))
+    said.sqlstate = "23505"
+    assert not applying.is_conflict(DBAPIError("INSERT", {}, said))
+
+
+def test_effects_share_a_commit_where_the_engine_begins_transactions_itself(engine):
+    """As SQLAlchemy advises for SQLite."""
+    if engine.dialect.name != "sqlite":
+        pytest.skip("others begin without a word")
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    place_orders(engine, *"123")
+    with counted_commits(engine) as commits:
+        assert call(ApplyOnce(engine, book), "123") == ""
+    assert (len(commits), booked(engine)) == (RECEIPT + 1, list("123"))
+
+
+def test_a_connection_that_is_lost_is_no_failure_of_an_effect(engine):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite is no server that could go")
+    place_orders(engine, *"123")
+    begun = []
+
+    def effect(connection, message):
+        begun.append(message.body)
+        book(connection, message)
+        if begun == [b"1", b"2"]:
+            connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    claims = KeptClaims()
+    assert call(ApplyOnce(engine, effect, claims=claims), "123") == ""
+    assert (begun[:3], booked(engine), claims.done) == ([b"1", b"2", b"1"], ["1", "2", "3"], set("123"))
+    assert outcomes(engine) == dict.fromkeys("123", "APPLIED")
+
+
 def test_a_commit_that_the_database_refuses_is_made_one_by_one(engine):
     place_orders(engine, *"123")
     claims, refusals = KeptClaims(), ["no"]
@@ -270,6 +325,41 @@ def test_killed_within_one_effect_nothing_is_left_of_those_that_share_its_commit
     assert {stub(engine, each).status for each in "123"} == {"UNCONFIRMED"}
     assert call(ApplyOnce(engine, book), "123") == ""
     assert booked(engine) == ["1", "2", "3"]
+
+
+def test_a_shared_transaction_that_cannot_be_begun_holds_up_nobody(engine, monkeypatch):
+    place_orders(engine, *"123")
+    tries = []
+
+    def refuse(connection):
+        tries.append(1)
+        if len(tries) > 3:
+            raise Killed
+        raise ValueError("no more of them now")
+
+    monkeypatch.setattr(effect_transaction, "begin_shared", refuse)
+    assert call(ApplyOnce(engine, book), "123") == ""
+    assert booked(engine) == ["1", "2", "3"]
+
+
+def test_killed_within_a_shared_commit_the_call_ends(engine):
+    place_orders(engine, *"123")
+    claims, begun = KeptClaims(), []
+
+    def effect(connection, message):
+        begun.append(message.body)
+        book(connection, message)
+
+    def kill(connection):
+        if len(begun) == 3:
+            connection.dialect.do_rollback(connection.connection)
+            raise Killed
+
+    event.listen(engine, "commit", kill)
+    with pytest.raises(Killed):
+        call(ApplyOnce(engine, effect, claims=claims), "123")
+    event.remove(engine, "commit", kill)
+    assert (begun, booked(engine), claims.held) == ([b"1", b"2", b"3"], [], {})
 
 
 def test_a_database_that_is_away_ends_the_call_at_the_first(engine):

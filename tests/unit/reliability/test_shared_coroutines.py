@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from regulus.client.listener import ConsumeContext
@@ -72,6 +72,61 @@ async def test_of_coroutines_effects_and_confirmations_are_one_commit_each(engin
     assert len(of_effects) == RECEIPT + 1
     assert len(of_stubs) == 1
     assert ({stub(engine, each).status for each in "1234"}, booked(own)) == ({"CONFIRMED"}, list("1234"))
+
+
+async def test_of_coroutines_a_commit_of_their_own_is_refused_and_confirms_nothing(engine, asynchronous):
+    place_orders(engine, *"123")
+
+    async def effect(connection, message):
+        await book_async(connection, message)
+        if message.body == b"2":
+            await connection.commit()
+
+    assert await call_async(asynchronous, effect, "123") == "2"
+    assert [stub(engine, each).status for each in "123"] == ["CONFIRMED", "UNCONFIRMED", "CONFIRMED"]
+    assert booked(engine) == ["1", "3"]
+
+
+async def test_of_coroutines_what_another_works_on_comes_again_alone(engine, asynchronous):
+    place_orders(engine, *"123")
+    assert await call_async(asynchronous, book_async, "123", claims=KeptClaims({"2": "another"})) == "2"
+    assert booked(engine) == ["1", "3"]
+
+
+async def test_of_coroutines_a_commit_that_is_refused_is_not_done(engine, asynchronous):
+    place_orders(engine, *"123")
+    claims, refusals, done = KeptClaims(), ["no"], []
+
+    async def effect(connection, message):
+        done.append("".join(sorted(claims.done)))
+        await book_async(connection, message)
+
+    def refuse(connection):
+        if refusals and len(claims.held) == 3:
+            refusals.pop()
+            connection.dialect.do_rollback(connection.connection)
+            raise ValueError("refused")
+
+    event.listen(asynchronous.sync_engine, "commit", refuse)
+    assert await call_async(asynchronous, effect, "123", claims=claims) == ""
+    assert (refusals, booked(engine), claims.done) == ([], ["1", "2", "3"], set("123"))
+    assert done[:4] == [""] * 4     # as the first one is made again
+
+
+async def test_of_coroutines_one_that_fails_is_not_confirmed(engine, own):
+    place_orders(engine, *"123")
+    effects = create_async_engine(own.url.render_as_string(hide_password=False).replace("sqlite://",
+                                                                                       "sqlite+aiosqlite://"))
+
+    async def effect(connection, message):
+        if message.body == b"2":
+            raise ValueError("no stock")
+        await book_async(connection, message)
+
+    assert await call_async(effects, effect, "123", confirms=StubConfirms(engine)) == "2"
+    await effects.dispose()
+    assert [stub(engine, each).status for each in "123"] == ["CONFIRMED", "UNCONFIRMED", "CONFIRMED"]
+    assert booked(own) == ["1", "3"]
 
 
 async def test_of_coroutines_a_deadlock_has_each_made_alone(engine, asynchronous):

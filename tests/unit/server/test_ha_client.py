@@ -1,10 +1,12 @@
 """What a slave reports is what it has: with SYNC_FLUSH, what its disk has."""
 
 import asyncio
+import socket
 
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.errors import StoreNotWritable
 from regulus.model.store_rules import FlushDiskType
 from regulus.server.clock import wall_clock_ms
 from regulus.server.ha_client import HaClient, _Link
@@ -17,6 +19,8 @@ class Copy:
     def __init__(self) -> None:
         self.end = self.flushed_offset = 0
         self.asked: int | None = None
+        self.fault = ""
+        self.interruptions = 0
         self.newest_ms = wall_clock_ms()
 
     @property
@@ -36,7 +40,7 @@ class Copy:
         pass
 
     def interrupt(self) -> None:
-        pass
+        self.interruptions += 1
 
 
 class Wire(asyncio.Transport):
@@ -114,3 +118,27 @@ async def test_clocks_that_are_apart_are_told_once(apart_ms: int, is_idle: bool,
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == bool(words)
     assert all(f"the clock here is {words} the master's" in text for text in told)
+
+
+async def test_a_slave_that_may_not_write_makes_no_link() -> None:
+    """Linked, it would have its master wait for what it then throws away."""
+    store = Copy()
+    store.fault = "the disk of the store is 95 % full"
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = HaClient(store, BrokerConfig(ha_master_address=address), 4096, lambda: None, lambda: None, no_words)
+        with pytest.raises(StoreNotWritable, match="95 % full"):
+            await client._copy(address)
+
+
+async def test_what_a_link_that_ended_brought_in_part_is_forgotten() -> None:
+    """The next one brings it once more, from its beginning."""
+    store = Copy()
+    master = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    address = f"127.0.0.1:{master.sockets[0].getsockname()[1]}"
+    client = HaClient(store, BrokerConfig(ha_master_address=address), 4096, lambda: None, lambda: None, no_words)
+    with pytest.raises(ConnectionError):
+        await client._copy(address)
+    assert store.interruptions == 1
+    master.close()

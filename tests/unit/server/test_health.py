@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.model.broker_role import BrokerRole
 from regulus.server.assembly import BrokerServer
 from regulus.server.health import LOOKS_MAX, Health
 from regulus.testing.running_server import HOST, small_store
@@ -51,8 +52,11 @@ async def test_a_loop_that_gets_nowhere_is_behind_until_it_goes_on(caplog: pytes
     carrier.carried += 1
     await asyncio.sleep(1)
     assert carrier.complaints == []
+    await asyncio.sleep(LOOKS_MAX)
+    assert carrier.complaints == [f"{NAME} got nowhere for {LOOKS_MAX} s"]
     carrier.health.stop()
-    assert caplog.messages == [f"{NAME} got nowhere for {LOOKS_MAX} s", f"{NAME} goes on again"]
+    behind = f"{NAME} got nowhere for {LOOKS_MAX} s"
+    assert caplog.messages == [behind, f"{NAME} goes on again", behind]
 
 
 @in_virtual_time
@@ -194,6 +198,19 @@ async def test_a_broker_whose_name_server_is_away_says_so(tmp_path: Path) -> Non
         await server.stop()
 
 
+async def test_a_slave_whose_master_is_away_says_so(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind((HOST, 0))
+        server = BrokerServer(BrokerConfig(listen_port=0, broker_ip1=HOST, broker_id=1, broker_role=BrokerRole.SLAVE,
+                                           namesrv_addr=f"{HOST}:{nobody.getsockname()[1]}"),
+                              small_store(tmp_path), transport_config=TransportConfig(bind_address=HOST))
+        await server.start()
+        for _ in range(LOOKS_MAX + 1):
+            server._health.look()
+        assert any(each.startswith("the link to the master") for each in server.broker.complaints)
+        await server.stop()
+
+
 async def test_a_document_that_the_disk_refuses_is_told(tmp_path: Path) -> None:
     server = BrokerServer(BrokerConfig(listen_port=0, broker_ip1=HOST), small_store(tmp_path),
                           transport_config=TransportConfig(bind_address=HOST))
@@ -204,4 +221,15 @@ async def test_a_document_that_the_disk_refuses_is_told(tmp_path: Path) -> None:
     server._keeper._tell("topics", "")
     server._health.look()
     assert server.broker.complaints == []
+    await server.stop()
+
+
+async def test_queues_that_the_disk_refuses_are_told(tmp_path: Path) -> None:
+    server = BrokerServer(BrokerConfig(listen_port=0, broker_ip1=HOST), small_store(tmp_path),
+                          transport_config=TransportConfig(bind_address=HOST))
+    await server.start()
+    server._care._flush_fault.tell("no room", 1)
+    server._health.look()
+    assert server.broker.complaints == [
+        "queues, index or what is known of them are not brought to disk: no room"]
     await server.stop()

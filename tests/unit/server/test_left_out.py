@@ -9,10 +9,11 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.errors import StoreNewer
+from regulus.model.topics import ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from regulus.server import left_out as room
 from regulus.server.assembly import BrokerServer
 from regulus.transport.config import TransportConfig
-from tests.stores import small_config
+from tests.stores import fill, open_store, small_config
 from tests.unit.store.rocksdb_store import ONE_RUN, SIZES, STORE
 
 BEFORE_THEY_ARE_DUE = 1_795_990_000_000
@@ -65,6 +66,23 @@ async def test_not_more_than_a_limit_is_looked_at(root: Path, caplog: pytest.Log
     told = await told_at_start(root, caplog)
     assert "2 timers that never come" in told
     assert "(of the first 3 messages of each topic)" in told
+
+
+@pytest.mark.parametrize("topic", [TIMER_TOPIC, ROCKSDB_HALF_TOPIC])
+@pytest.mark.parametrize(("place", "damage"), [(0, bytes(4)), (100, b"\xff" * 100)], ids=["no record", "a broken one"])
+async def test_what_is_damaged_is_not_counted_and_the_start_goes_on(root: Path, topic: str, place: int, damage: bytes,
+                                                                   caplog: pytest.LogCaptureFixture) -> None:
+    """In a file of the log that is older than those that a start after a clean stop reads."""
+    store = open_store(root, take_what_is_readable=True, **SIZES)
+    fill(store, 300)
+    [unit] = store.queue_units(topic, 0, 0, 1)
+    store.close()
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(unit.physical_offset + place)
+        file.write(damage)
+    told = await told_at_start(root, caplog)
+    assert "4 queues in which a group is set back" in told
+    assert ("cannot be counted" in told) == (place > 0)
 
 
 async def test_where_nothing_is_left_out_nothing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -322,6 +322,26 @@ async def test_what_its_master_has_deleted_a_full_slave_deletes_too(group: Group
     assert slave.store.commit_log_min_offset() == begin
 
 
+async def test_a_full_slave_that_has_not_heard_where_its_master_s_log_begins_deletes_nothing(
+        group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is started on a full disk while its master is down."""
+    used = 0.5
+    monkeypatch.setattr(disk, "used_ratio", lambda path: used)
+    master = await group.start("master", BrokerRole.SYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    assert set(await send_some(group, 100)) == {SendStatus.SEND_OK}
+    await group.stop(slave)
+    await group.stop(master)
+    used = 0.86
+    slave = await group.start("slave1", BrokerRole.SLAVE, clean_resource_interval=3_600_000)
+    await asyncio.to_thread(slave.store.flush_commit_log)
+    files = log_of(group.path / "slave1")
+    assert len(files) > 1
+    await slave._retention.run_pass(wall_clock_ms())
+    assert log_of(group.path / "slave1") == files
+
+
 def test_answers_for_a_slave_or_a_disk_come_while_their_senders_still_wait() -> None:
     """With the settings that everybody has, of RocketMQ's clients and ours."""
     for sync_flush in (False, True):

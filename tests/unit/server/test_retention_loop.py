@@ -378,6 +378,18 @@ async def test_a_directory_that_cannot_be_changed_is_told_once(rig: Rig, ratio: 
     assert rig.files()[0] != f"{0:020d}"
 
 
+async def test_a_pass_that_breaks_off_does_not_count(rig: Rig, ratio: dict[str, float],
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or passes that all break off would look like ones that get somewhere."""
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.store.old_files, "look", lambda count_max: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            await rig.loop.run_pass(NOON)
+    assert rig.loop.passes == 0
+    await rig.loop.run_pass(NOON)
+    assert rig.loop.passes == 1
+
+
 async def test_a_disk_that_does_not_answer_is_told_once(rig: Rig, ratio: dict[str, float],
                                                         caplog: pytest.LogCaptureFixture) -> None:
     ratio["used"] = -1.0

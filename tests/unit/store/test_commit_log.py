@@ -102,8 +102,11 @@ def test_a_batch_is_contiguous_in_one_file(tmp_path: Path) -> None:
 
 def test_a_batch_that_cannot_be_stored_whole_is_not_stored_at_all(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    for batch in ([], [a_message(), a_message(topic="Other")], [a_message(), a_message(queue_id=1)],
-                  [a_message(), a_message(sys_flag=4)], [a_message(body=body_for(1500)) for _ in range(3)],
+    text = a_message(K="v")
+    text.properties_text = b"K\x01v\x02" * 10_000     # a name that comes again and again is one property
+    for batch in ([], [a_message(), text], [a_message(), a_message(topic="Other")],
+                  [a_message(), a_message(queue_id=1)], [a_message(), a_message(sys_flag=4)],
+                  [a_message(body=body_for(1500)) for _ in range(3)],
                   [a_message(body=b"x" * 40_000) for _ in range(2)], [a_message(), a_message(K="v" * 40_000)]):
         assert store.append_batch(batch, NOW).status is PutStatus.MESSAGE_ILLEGAL
     assert store.commit_log_max_offset() == 0

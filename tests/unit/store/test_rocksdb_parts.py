@@ -135,6 +135,29 @@ def test_a_timer_that_no_timer_log_has_after_five_seconds(tmp_path: Path) -> Non
     assert rocksdb_parts(small_config(tmp_path)) == []
 
 
+def test_a_timer_log_that_was_made_and_never_written_has_none(tmp_path: Path) -> None:
+    with_a_timer(tmp_path)
+    unused(tmp_path)
+    (tmp_path / "timerlog").mkdir()
+    (tmp_path / "timerlog/00000000000000000000").write_bytes(bytes(1024))
+    the_note(tmp_path, 60_000)
+    assert len(rocksdb_parts(small_config(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("name", ["000004.log", "000017.sst"])
+def test_a_database_of_either_kind_of_file_is_in_use(tmp_path: Path, name: str) -> None:
+    """What was written last stands in a log alone until it is flushed."""
+    unused(tmp_path)
+    (tmp_path / "rocksdbstore" / name).write_bytes(b".")
+    [clause] = rocksdb_parts(small_config(tmp_path))
+    assert "rocksdbstore is in use" in clause
+
+
+def test_a_queue_of_halves_without_files_has_none(tmp_path: Path) -> None:
+    (tmp_path / "consumequeue/RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC/0").mkdir(parents=True)
+    assert rocksdb_parts(small_config(tmp_path)) == []
+
+
 def with_a_timer(root: Path) -> None:
     store = open_store(root)
     store.append(a_message("rmq_sys_wheel_timer"), NOW)

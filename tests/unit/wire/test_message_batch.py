@@ -37,7 +37,8 @@ def test_a_batch_that_is_cut_short_is_refused(cut: int) -> None:
 
 @pytest.mark.parametrize(("position", "layout", "value"), [
     (0, ">i", 0), (0, ">i", -1), (0, ">i", 21), (0, ">i", 39), (0, ">i", 1 << 30),
-    (16, ">i", -1), (16, ">i", 3000), (16, ">i", 17), (22, ">h", -1), (22, ">h", 15), (22, ">h", 32767),
+    (16, ">i", -1), (16, ">i", -14), (16, ">i", 3000), (16, ">i", 17),
+    (22, ">h", -1), (22, ">h", 15), (22, ">h", 32767),
 ])
 def test_lengths_that_lie_are_refused(position: int, layout: str, value: int) -> None:
     data = bytearray(EXAMPLE)
