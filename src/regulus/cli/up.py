@@ -118,12 +118,17 @@ def _front_line(front: "RegulusWithFront | None", host: str, lack: str) -> str:
         return f"RocketMQ 5 clients have no port: {lack}" if lack else ""
     if front.missing:
         return f"RocketMQ 5 clients have no port: {front.missing}; choose another by --grpc-port"
-    return f"RocketMQ 5 clients (gRPC): {host}:{front.front.port}"
+    return f"RocketMQ 5 clients (gRPC): {_in_address(host)}:{front.front.port}"
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, guard: str) -> str:
     reach = guarded(host, guard) or (
         "only this machine reaches it; --listen 0.0.0.0 opens it to the network, where nothing guards it"
         if is_loopback(host) else f"whoever reaches {host} may read, send and delete: nothing guards it")
-    return (f"regulus is ready: broker {host}:{server.broker_server.port}, "
-            f"name server {host}:{server.name_server.port}, store {store_config.root.resolve()}\n{reach}")
+    place = _in_address(host)
+    return (f"regulus is ready: broker {place}:{server.broker_server.port}, "
+            f"name server {place}:{server.name_server.port}, store {store_config.root.resolve()}\n{reach}")

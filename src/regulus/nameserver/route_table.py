@@ -186,6 +186,11 @@ class RouteTable:
         if live is not None:
             live.heard_ms = steady_ms
 
+    def has_place(self, broker_name: str, broker_id: int) -> bool:
+        """Whether routes name a broker of this name and id, at whatever address."""
+        row = self.brokers.get(broker_name)
+        return row is not None and broker_id in row.broker_addrs
+
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
         """What the broker at this address registered last."""
         live = self._live.get((cluster_name, broker_addr))

@@ -136,6 +136,7 @@ class HaClient:
         self._is_fixed = bool(self._address)
         self._client_address = ""
         self._has_all = False
+        self._has_begun = False
         self._link: _Link | None = None
         self._told = ""
         self._told_of_master: list[str] = []
@@ -187,7 +188,9 @@ class HaClient:
                     copy.take(offset, piece)
                 else:
                     copy.hear_nothing(offset)
-                    was_idle = self._has_all = copy.asked is None
+                    # A link begins with one that says where it goes on, and nothing of whether there is more.
+                    was_idle = self._has_all = copy.asked is None and self._has_begun
+                    self._has_begun = True
         finally:
             has_grown = self._store.commit_log_max_offset() > before
             if has_grown:
@@ -249,7 +252,7 @@ class HaClient:
             await asyncio.sleep(self._heartbeat / 100)
         link = _Link(self, self._loop)
         context = client_context(self._transport_config) if self._transport_config.tls_ha_enable else None
-        self._has_all = False
+        self._has_all = self._has_begun = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
                 await self._loop.create_connection(lambda: link, host, port, ssl=context)

@@ -10,7 +10,7 @@ from pathlib import Path
 from regulus.cli.demo.airports import TOPIC
 from regulus.cli.demo.databases import airports, departure_board
 from regulus.cli.demo.departures import depart
-from regulus.cli.demo.processes import told_to_stop
+from regulus.cli.demo.processes import until_told_to_stop
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.client.push_consumer import PushConsumer
@@ -40,8 +40,7 @@ async def consume(directory: Path, name_server: str) -> None:
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=MAX_RECONSUME_TIMES,
         pull_threshold_for_queue=CACHED_MAX, consume_message_batch_max_size=TOGETHER_MAX))
     consumer.subscribe(TOPIC)
-    async with consumer:
-        await told_to_stop()
+    await until_told_to_stop(consumer)
 
 
 if __name__ == "__main__":

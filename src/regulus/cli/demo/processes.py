@@ -1,6 +1,7 @@
 """The demo's broker, relay and departure board, each a process of its own, which the demo kills on the way."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -10,9 +11,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from regulus.errors import RegulusError
+from regulus.client.push_consumer import PushConsumer
+from regulus.errors import ConnectFailed, ConnectionLost, NoNameServer, NoRoute, RegulusError, RequestTimeout
+
+_log = logging.getLogger(__name__)
 
 READY_TIMEOUT_S = 20
+START_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 20
 
 
@@ -69,6 +74,27 @@ class DemoProcess:
             raise RegulusError(f"the {self.name} did not stop within {STOP_TIMEOUT_S} s and was killed; see "
                                f"{self._log}") from None
         self._process = None
+
+
+async def until_told_to_stop(consumer: PushConsumer) -> None:
+    """Consume from now on, or from when the broker is back: it may be killed in the moment in which this process
+    begins."""
+    starting = asyncio.create_task(_start(consumer))
+    try:
+        await told_to_stop()
+    finally:
+        starting.cancel()
+        await asyncio.wait([starting])
+        await consumer.shutdown()
+
+
+async def _start(consumer: PushConsumer) -> None:
+    while True:
+        try:
+            return await consumer.start()
+        except (ConnectFailed, ConnectionLost, NoNameServer, NoRoute, RequestTimeout) as error:
+            _log.info("the consumer starts when the broker is back: %s", error)
+        await asyncio.sleep(START_AGAIN_S)
 
 
 async def told_to_stop() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from regulus.cli.demo.board_process import CONSUMER_GROUP
 from regulus.cli.demo.databases import airports
-from regulus.cli.demo.processes import told_to_stop
+from regulus.cli.demo.processes import until_told_to_stop
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.push_consumer import PushConsumer
 from regulus.model.topics import dlq_topic
@@ -35,8 +35,8 @@ async def relay(directory: Path, name_server: str) -> None:
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_thread_max=1))
     dead_letters.subscribe(dlq_topic(CONSUMER_GROUP))
     async with (Relay(engine, name_server, config=RelayConfig(policy=POLICY, poll_interval_ms=POLL_INTERVAL_MS)),
-                BrokerWatch(engine, name_server, [CONSUMER_GROUP], WATCH_INTERVAL_MS), dead_letters):
-        await told_to_stop()
+                BrokerWatch(engine, name_server, [CONSUMER_GROUP], WATCH_INTERVAL_MS)):
+        await until_told_to_stop(dead_letters)
 
 
 if __name__ == "__main__":

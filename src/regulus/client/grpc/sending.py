@@ -16,7 +16,7 @@ from regulus.client.client_instance import now_ms, steady_ms
 from regulus.client.config import ProducerConfig
 from regulus.client.core.send_course import SendCourse
 from regulus.client.grpc import conversion
-from regulus.client.grpc.session import Place, Session
+from regulus.client.grpc.session import Place, Session, check_status
 from regulus.client.send_queues import SendQueues
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.errors import (
@@ -98,8 +98,10 @@ class GrpcSender:
                     break
                 timeout_ms = max(timeout_ms, min(course.left_ms(begun), ATTEMPT_MS_MIN))
                 try:
-                    return self._result(await self._session.call("SendMessage", request, place.target, timeout_ms),
-                                        batch, place, begun)
+                    answer = await self._session.ask("SendMessage", request, place.target, timeout_ms)
+                    if not _is_stored(answer, len(batch)):
+                        check_status(answer.status, place.target)
+                    return self._result(answer, batch, place, begun)
                 except ClientError as error:
                     if not self._tries_again(course, error, place.target, begun):
                         raise
@@ -204,3 +206,10 @@ class GrpcSender:
             message, _ = conversion.message_of(asked.message)
             await self._on_recover(message, asked.transaction_id, target)
         return None
+
+
+def _is_stored(answer: Any, count: int) -> bool:
+    """Whether all messages have their places, though the disk or a slave may not have them yet: the status of the whole
+    is that of a refusal then."""
+    entries = answer.entries
+    return len(entries) == count and all(entry.message_id and entry.status.code in _STATUSES for entry in entries)

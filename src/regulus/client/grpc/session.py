@@ -208,10 +208,13 @@ class Session:
     async def call(self, method: str, request: Any, target: str, timeout_ms: int | None = None) -> Any:
         """The answer, if its status is OK. Raises BrokerRefused, ReceiptInvalid, TooManyRequests, and what the
         connection may."""
-        answer = await self._unary(self._open_method(method, target), request, target,
-                                   self.timeout_ms if timeout_ms is None else timeout_ms)
+        answer = await self.ask(method, request, target, self.timeout_ms if timeout_ms is None else timeout_ms)
         check_status(answer.status, target)
         return answer
+
+    async def ask(self, method: str, request: Any, target: str, timeout_ms: int) -> Any:
+        """The answer, whatever its status. Raises what the connection may."""
+        return await self._unary(self._open_method(method, target), request, target, timeout_ms)
 
     async def _unary(self, call: Any, request: Any, target: str, timeout_ms: int) -> Any:
         try:

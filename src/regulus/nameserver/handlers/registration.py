@@ -76,7 +76,9 @@ def handle_query_data_version(request: RemotingCommand, peer: Peer, state: NameS
     asked = decode_data_version(request.body)
     known = state.routes.data_version(header.cluster_name, header.broker_addr)
     state.routes.heartbeat(header.cluster_name, header.broker_addr, state.steady_ms)
-    return request.response(ResponseCode.SUCCESS, ext=QueryDataVersionResponse(changed=known != asked).ext(),
+    # Another of its name and id may have taken its place, and gone: nobody is left then but the one that asks.
+    has_changed = known != asked or not state.routes.has_place(header.broker_name, header.broker_id)
+    return request.response(ResponseCode.SUCCESS, ext=QueryDataVersionResponse(changed=has_changed).ext(),
                             body=b"" if known is None else encode_data_version(known))
 
 

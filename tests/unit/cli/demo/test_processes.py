@@ -1,13 +1,22 @@
 """Processes that are started, killed and stopped, and say so when they end by themselves."""
 
+import asyncio
 import os
+import socket
 import sys
 
 import pytest
 
 from regulus.cli.demo import processes
+from regulus.cli.demo.airports import TOPIC
+from regulus.cli.demo.board_process import CONSUMER_GROUP
 from regulus.cli.demo.processes import DemoProcess
+from regulus.client.sync import Admin
 from regulus.errors import RegulusError
+from regulus.model.topics import TopicConfig, dlq_topic
+from regulus.testing.attack.field import Talk
+from regulus.testing.running_server import ServerProcess
+from regulus.wire.codes import RequestCode
 
 WAITS = """
 import asyncio, socket, sys
@@ -101,3 +110,35 @@ def test_a_process_that_does_not_stop_is_killed_and_told(make, monkeypatch, unus
     process.await_port(unused_tcp_port)
     with pytest.raises(RegulusError, match=r"did not stop within 0\.1 s and was killed"):
         process.stop()
+
+
+@pytest.mark.parametrize(("module", "group"), [("relay_process", "cancelled_flights"),
+                                               ("board_process", CONSUMER_GROUP)])
+def test_who_starts_while_the_broker_is_away_starts_with_it(tmp_path, monkeypatch, module, group):
+    """The demo may kill the broker in the moment in which another process begins."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    server = ServerProcess(tmp_path / "store")
+    server.start()
+    with Admin(server.name_server_address) as admin:
+        for topic in (TOPIC, dlq_topic(CONSUMER_GROUP)):
+            admin.create_topic(TopicConfig(topic_name=topic))
+    server.kill()
+    process = DemoProcess("waiting", tmp_path, f"regulus.cli.demo.{module}",
+                          (str(tmp_path), server.name_server_address))
+    process.start()
+    try:
+        with socket.create_server(("127.0.0.1", server.name_server_port)) as silent:
+            silent.settimeout(60)
+            silent.accept()[0].close()      # it has asked in vain
+        server.start()
+        asyncio.run(asyncio.wait_for(_joined(server.port, group, process), 60))
+    finally:
+        process.stop()
+        server.kill()
+
+
+async def _joined(port, group, process):
+    async with Talk(port) as talk:
+        while (await talk.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})).code:
+            process.check()
+            await asyncio.sleep(0.1)

@@ -20,6 +20,7 @@ from regulus import (
     TransactionState,
 )
 from regulus.errors import BrokerRefused, ClientClosed, ClientError, ConnectFailed, MessageIllegal, NoRoute
+from regulus.model.broker_role import BrokerRole
 from tests.unit.client.both_protocols import BothProtocols, both_protocols
 
 pytestmark = pytest.mark.once
@@ -183,6 +184,17 @@ async def test_a_half_is_ended_in_another_process_by_what_is_written_of_it(broke
         await other.end_transaction(type(half)(*ids), TransactionState.COMMIT)
     assert await received(broker, consumer) == [b"tea"]
     assert await received(broker, consumer) == []
+
+
+async def test_what_is_stored_and_has_no_slave_is_sent_once(tmp_path: Path) -> None:
+    """Its status is that of a refusal, and it has its place all the same."""
+    async with both_protocols(tmp_path, broker_role=BrokerRole.SYNC_MASTER) as broker:
+        await broker.create_topic("orders")
+        async with Producer(broker.address("grpc"), "senders") as producer:
+            one = await producer.send(Message("orders", b"tea"))
+            more = await producer.send_batch([Message("orders", b"milk"), Message("orders", b"rice")])
+        assert [one.send_status, more.send_status] == [SendStatus.SLAVE_NOT_AVAILABLE] * 2
+        assert sorted(message.body for message in await stored(broker)) == [b"milk", b"rice", b"tea"]
 
 
 async def test_nobody_at_the_address_is_said_with_the_mend() -> None:

@@ -100,6 +100,19 @@ def test_a_broker_asks_whether_it_must_register_anew() -> None:
     assert newer.ext == {"changed": "true"}
 
 
+def test_a_broker_whose_place_was_taken_registers_anew_when_the_other_one_is_gone() -> None:
+    server = NameServerUnderTest()
+    known = encode_data_version(DataVersion(counter=1, timestamp=5))
+    server.register()
+    server.register(address="10.0.0.2:10911", channel=2)
+    assert server.ask(RequestCode.QUERY_DATA_VERSION, IDENTITY, known).ext == {"changed": "false"}
+    server.ask(RequestCode.UNREGISTER_BROKER, {**IDENTITY, "brokerAddr": "10.0.0.2:10911"})
+    assert server.topics() == []
+    assert server.ask(RequestCode.QUERY_DATA_VERSION, IDENTITY, known).ext == {"changed": "true"}
+    server.register()
+    assert server.topics() == ["TopicA", "TopicB"]
+
+
 def test_heartbeat_and_question_keep_a_broker_alive() -> None:
     server = NameServerUnderTest()
     server.register()
