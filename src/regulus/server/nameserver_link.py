@@ -77,6 +77,7 @@ class NameserverLink:
         self._connections: dict[int, tuple[Connection, str]] = {}
         self._told: dict[int, Told] = {}
         self._registrations = 0
+        self._has_master = False
 
     @property
     def registrations(self) -> int:
@@ -124,7 +125,13 @@ class NameserverLink:
             if not is_reached:
                 _log.info("registered with name server %s:%d", host, port)
             is_reached, retry_s = True, RETRY_INTERVAL_MIN_S
-            await self._wait(number, self._broker.config.register_name_server_period / 1000)
+            await self._wait(number, self._pause_s())
+
+    def _pause_s(self) -> float:
+        """A slave that was told of no master yet asks again soon: both may have been started in one moment."""
+        period_s = self._broker.config.register_name_server_period / 1000
+        knows_enough = self._has_master or not self._broker.config.is_slave or self._broker.config.ha_master_address
+        return period_s if knows_enough else min(period_s, RETRY_INTERVAL_MAX_S)
 
     async def _register(self, number: int) -> None:
         connection, address = await self._connection(number)
@@ -147,6 +154,7 @@ class NameserverLink:
         if (connection, address) == self._connections.get(number):
             self._told[number] = told
         if told.master.master_addr:
+            self._has_master = True
             self._on_master(told.master.master_addr, told.master.ha_server_addr or "")
 
     async def _connection(self, number: int) -> tuple[Connection, str]:

@@ -8,6 +8,7 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
+from regulus.model.broker_role import BrokerRole
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import nameserver_link
 from regulus.server.name_server import NameServer
@@ -181,3 +182,29 @@ async def test_a_fault_on_the_way_ends_the_start_and_all_is_told_anew(
             await asyncio.sleep(0)
     assert "ZeroDivisionError" in caplog.text
     await link.stop()
+
+
+async def test_a_slave_that_knows_no_master_asks_again_soon(tmp_path: Path, name_server: NameServer,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both may have been started in one moment; by its period it would ask half a minute later."""
+    monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    def state(name: str, **settings: object) -> BrokerState:
+        return BrokerState(BrokerConfig(listen_port=10911, register_name_server_period=30_000, **settings),
+                           FileMessageStore(MessageStoreConfig(store_path_root_dir=str(tmp_path / name))), now_ms=1)
+
+    slave = NameserverLink(state("slave", broker_role=BrokerRole.SLAVE, broker_id=1), 10921, 10922,
+                           [(HOST, name_server.port)], lambda address, ha_address: heard.put_nowait(address))
+    await slave.start()
+    await until_known(name_server)
+    master = NameserverLink(state("master", broker_role=BrokerRole.ASYNC_MASTER), 10911, 10912,
+                            [(HOST, name_server.port)], lambda *master: None)
+    await master.start()
+    assert await asyncio.wait_for(heard.get(), 25) == f"{HOST}:10911"
+    before = slave.registrations
+    for _ in range(100):
+        await asyncio.sleep(0.001)
+    assert slave.registrations <= before + 1        # now by its period
+    await slave.stop()
+    await master.stop()
