@@ -251,3 +251,19 @@ def test_queues_begun_before_their_topic_was_known_are_built_anew(tmp_path: Path
     assert bases(store) == [(0, "U0"), (1, "U1"), (2, "U2")]
     assert not (tmp_path / "consumequeue" / "B").exists()
     assert len(units_of(tmp_path)) == 1
+
+
+def test_a_copy_of_the_log_has_the_same_units(tmp_path: Path) -> None:
+    original = filled(tmp_path / "original", COUNTS * 3, size=300)
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES), batch_topics=lambda: ["B"])
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    offset = 0
+    while (piece := original.log_bytes(offset, 700)) is not None:
+        copy.copy.take(offset, bytes(piece))
+        offset += len(piece)
+    dispatch(copy)
+    assert bases(copy) == bases(original)
+    for store in (original, copy):
+        store.close()
+    assert units_of(tmp_path / "copy") == units_of(tmp_path / "original")
