@@ -173,7 +173,7 @@ def test_a_damaged_queue_is_built_anew_without_a_restart(tmp_path: Path, monkeyp
 
 def test_a_record_whose_number_has_rotted_does_not_cost_those_behind_it(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    (unit,) = store.queue_units(*QUEUE, 11, 1)
+    (unit,) = store.queue_units(*QUEUE, 6, 1)       # of five messages
     store.close()
     with next((tmp_path / "commitlog").iterdir()).open("r+b") as file:
         file.seek(unit.physical_offset + 20)
@@ -230,6 +230,7 @@ def test_the_folder_tells_the_kind_where_no_document_does(tmp_path: Path) -> Non
     store = FileMessageStore(small_config(tmp_path, **SIZES))
     store.open()
     assert bases(store) == EXPECTED
+    assert not (tmp_path / "consumequeue" / "B").exists()
 
 
 def test_queues_begun_before_their_topic_was_known_are_built_anew(tmp_path: Path) -> None:
