@@ -20,6 +20,7 @@ from regulus.store.mapped_file_queue import MappedFileQueue
 
 _UNIT = UNIT_SIZE
 _SCAN = 1424 * UNIT_SIZE
+_NOT_READ = -1, 0
 
 
 class BatchConsumeQueue(ConsumeQueue):
@@ -27,11 +28,21 @@ class BatchConsumeQueue(ConsumeQueue):
         super().__init__(topic, queue_id, files, birth)
         self.is_batch = True
         self._max_offset = 0
+        self._first = _NOT_READ
+        """A start, and the offset of the first message there."""
 
     @property
     def min_offset(self) -> int:
-        first = self.unit_at(self.start)
-        return first.queue_offset if first is not None else self._max_offset
+        """Read once for each start, and not mapped: workers ask, too."""
+        start, offset = self._first
+        if start != self.start:
+            start = self.start
+            first = self._read_unit(start)
+            if first is None:
+                return self._max_offset
+            offset = first.queue_offset
+            self._first = start, offset
+        return offset
 
     @property
     def max_offset(self) -> int:
@@ -53,6 +64,7 @@ class BatchConsumeQueue(ConsumeQueue):
             self.files.remove_all()
             self.tail = None
             self.start = self.end = self._max_offset = 0
+            self._first = _NOT_READ
         file = self.tail
         if file is None or self.end >= file.start + file.size:
             file = self.files.extend(self.end)
@@ -153,6 +165,7 @@ class BatchConsumeQueue(ConsumeQueue):
 
     def look(self, log_bound: int) -> None:
         self._max_offset = 0
+        self._first = _NOT_READ
         super().look(log_bound)
         self._learn_end()
 
@@ -182,6 +195,7 @@ class BatchConsumeQueue(ConsumeQueue):
     def empty(self) -> None:
         super().empty()
         self._max_offset = 0
+        self._first = _NOT_READ
 
     def truncate(self, physical_offset: int) -> None:
         if self.max_physical_offset <= physical_offset:
@@ -210,6 +224,7 @@ class BatchConsumeQueue(ConsumeQueue):
 
     def _cut(self, end: int) -> None:
         super()._cut(end)
+        self._first = _NOT_READ
         self._learn_end()
         self.next_offset = self._max_offset
 

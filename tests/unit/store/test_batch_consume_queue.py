@@ -94,6 +94,24 @@ def test_a_topic_that_was_made_anew_begins_anew(tmp_path: Path) -> None:
     assert reopened(tmp_path).max_offset == 2
 
 
+def test_its_beginning_is_told_without_a_map_as_workers_ask_for_it(tmp_path: Path) -> None:
+    filled(tmp_path)
+    queue = reopened(tmp_path)
+    assert queue.min_offset == 0
+    queue.start = 4 * 46
+    assert queue.min_offset == 11
+    assert [file.mapping for file in queue.files.files] == [None] * 3
+    queue.start = queue.end
+    assert queue.min_offset == 22
+    queue.start = 0
+    queue.truncate(0)
+    assert (queue.min_offset, queue.max_offset) == (0, 0)
+    assert queue.put_record(request(0, 5, 2))
+    assert queue.min_offset == 5
+    assert queue.put_record(request(1, 0, 2))
+    assert queue.min_offset == 0
+
+
 def test_it_is_taken_up_as_it_was_left(tmp_path: Path) -> None:
     filled(tmp_path)
     again = reopened(tmp_path)
