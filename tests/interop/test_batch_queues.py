@@ -23,8 +23,11 @@ from regulus import (
     Producer,
     PushConsumer,
     PushConsumerConfig,
+    SimpleConsumer,
+    SimpleConsumerConfig,
 )
 from regulus.client.admin import Admin
+from regulus.errors import ClientError
 from regulus.model.message_queue import MessageQueue
 
 SIZES = {"mapperFileSizeBatchConsumeQueue": str(4 * 46)}
@@ -43,7 +46,7 @@ def server(request: pytest.FixtureRequest, new_run: NewRun) -> Iterator[Server]:
     server = make_server(request.param, new_run(f"batch-queues-{request.param}"), **SIZES)
     try:
         server.start()
-        make_topic(server, new_run("batch-queues-admin"), "Pushed", "Mixed",
+        make_topic(server, new_run("batch-queues-admin"), "Pushed", "Mixed", "Popped",
                    *[f"Form-{number}" for number in range(len(INNER_FORMS))])
         yield server
     finally:
@@ -80,6 +83,16 @@ def test_clients_of_both_kinds_get_each_message_of_a_batch_once(server: Server, 
 
 def test_what_our_listener_fails_on_comes_again_alone(server: Server) -> None:
     assert sorted(asyncio.run(_failed_once(server, "Pushed"))) == ["body-0", "body-1", "body-1", "body-2"]
+
+
+async def test_a_whole_batch_is_never_popped_as_one_message(server: Server) -> None:
+    """RocketMQ's broker pops the record; ours refuses to."""
+    form = INNER_FORMS[0]
+    await stored(server.broker_address, form, "Popped")
+    async with SimpleConsumer(server.name_server_address, "PopGroup", {"Popped": "*"}, SimpleConsumerConfig(
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)) as consumer:
+        with pytest.raises(ClientError, match=r"queue\.type=BatchCQ"):
+            await consumer.receive(10)
 
 
 async def _send_ours(server: Server, topic: str) -> None:

@@ -65,6 +65,8 @@ MUTANTS = (
            tests=_SEND_TESTS),
     Mutant(name="a sender says it of a batch", path=_SEND,
            old="    if header.sys_flag & _INNER_BATCH:\n", new="    if False:\n", tests=_SEND_TESTS),
+    Mutant(name="a sender counts the messages of its batch", path=_SEND,
+           old="    if names.INNER_NUM in header.properties:\n", new="    if False:\n", tests=_SEND_TESTS),
     Mutant(name="a record has more messages than a unit can say", path=_SEND,
            old="if not 0 < len(inner) <= COUNT_MAX:", new="if not inner:", tests=_SEND_TESTS),
     Mutant(name="a whole batch is popped as one message", path="regulus/broker/handlers/pop_message.py",

@@ -188,6 +188,9 @@ class ConsumeQueues:
 
     def known_max_offset(self, topic: str, queue_id: int) -> int:
         """Where it ends, and of a queue that is out of use, where it ended when that was last known; none is opened."""
+        queue = self.table.get(topic, {}).get(queue_id)
+        if queue is not None:
+            return queue.max_offset
         text = self.known_bounds(topic, queue_id)
         return bounds(text)[1] if text is not None else 0
 

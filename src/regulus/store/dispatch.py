@@ -8,6 +8,7 @@ Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsume
 
 from collections import deque
 from collections.abc import Container
+from typing import cast
 
 from regulus.errors import CorruptRecord, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable, TruncatedRecord
 from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
@@ -162,7 +163,7 @@ class Dispatcher:
                 queue = None        # it gets this unit when it is built anew
             if queue is None:
                 is_visible = False
-            elif queue.put_record(request) if isinstance(queue, BatchConsumeQueue) else \
+            elif cast(BatchConsumeQueue, queue).put_record(request) if queue.is_batch else \
                     queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
                 self.dispatched_count += 1
                 if not queue.is_dirty:

@@ -177,6 +177,8 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         return refuse_size(request, facts, request.body_size)
     if topic.keeps_batches and _UNIQUE_KEY in header.properties and names.SINK not in header.properties:
         return _send_inner_batch(request, header, queue_id, topic, facts, peer, broker, now_ms)
+    if names.INNER_NUM in header.properties:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
     outcome = send_straight_batch(request, header, queue_id, topic, peer, broker, now_ms)
     if outcome is not None:
         return outcome

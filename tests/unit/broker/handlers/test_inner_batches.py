@@ -3,6 +3,7 @@
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.handlers.send_message import NO_INNER_BATCH
 from regulus.broker.state import BrokerState
 from regulus.model import sys_flag
 from regulus.model.message import Message
@@ -106,6 +107,8 @@ def test_nor_does_a_sender_of_a_batch(rig, topic):
     for properties in ({"UNIQ_KEY": "K"}, {}):
         answer, _ = send(rig, 2, topic=topic, properties=properties, sys_flag=INNER)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    answer, _ = send(rig, 2, topic=topic, properties={"INNER_NUM": "9", "INNER_BASE": "0"})
+    assert (answer.code, answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
     assert rig.stored(topic) == []
 
 
