@@ -3,7 +3,9 @@ ours, and one store in the hands of both."""
 
 import asyncio
 import shutil
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from admin import AdminTool
 from clients import JAVA
 from conftest import NewRun, Server, make_server
 from handover import Handover
+from pairs import TOPIC, Pair
 from ports import free_broker_port
 from tests.batch_forms import INNER_FORMS, stored
 
@@ -152,8 +155,9 @@ async def _failed_once(server: Server, topic: str) -> list[str]:
     return got
 
 
-def batch_units(store: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((store / "batchconsumequeue" / "Kept" / "0").iterdir()))
+def batch_units(store: Path, topic: str = "Kept") -> bytes:
+    folder = store / "batchconsumequeue" / topic / "0"
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*")))
 
 
 def pulled_of(server: Server, home: Path) -> list[tuple[int, str, str]]:
@@ -195,3 +199,25 @@ def test_a_store_goes_from_one_broker_to_the_other_and_back(first: str, new_run:
         finally:
             server.stop()
         assert batch_units(handover.store)[:12 * 46] == units[:12 * 46]
+
+
+def test_a_slave_of_ours_has_the_units_of_its_master(new_run: NewRun) -> None:
+    """The messages may come before their topic, which a slave asks for now and then. One of RocketMQ puts them into
+    queues of the other kind then, and leaves them there."""
+    home = new_run("batch-queues-slave")
+    with ExitStack() as stack:
+        pair = Pair("java-5.3.3", "regulus", home, stack, **SIZES)
+        with AdminTool("5.3.3", new_run("batch-queues-admin"), pair.name_server) as admin:
+            said = admin.run("updateTopic", "-b", pair.addresses["master"], "-t", TOPIC, "-r", "1", "-w", "1", "-a",
+                             "+queue.type=BatchCQ")
+            assert "success" in said, said
+        for prefix, count in (("first", 4), ("second", 3)):
+            JAVA["5.3.3"].produce(home, namesrv=pair.name_server, topic=TOPIC, group="P", prefix=prefix, count=count,
+                                  mode="batch")
+        pair.await_copy()
+        units = batch_units(pair.store("master"), TOPIC)
+        assert units.rstrip(b"\0")
+        deadline = time.monotonic() + 60
+        while batch_units(pair.store("slave"), TOPIC) != units:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
