@@ -48,6 +48,22 @@ FORMS = [
 ]
 
 
+INNER_FORMS = [
+    Form("Java's client 5, in a topic of queue.type=BatchCQ", ["KEYS=k-0;UNIQ_KEY=A0;WAIT=true;", "UNIQ_KEY=A1;"],
+         "UNIQ_KEY=B;WAIT=true;",
+         [("INNER_BASE=0;MSG_REGION=DefaultRegion;UNIQ_KEY=B;CLUSTER=DefaultCluster;WAIT=true;TRACE_ON=true;"
+           "INNER_NUM=2;")]),
+    Form("what the batch says there, in the order of Java's map", ["own=1;"],
+         "zeta=1;alpha=2;TAGS=all;KEYS=k1 k2;beta=3;WAIT=false;gamma=4;AaAa=5;BBBB=6;UNIQ_KEY=B;INNER_NUM=77;"
+         "MSG_REGION=x;",
+         [("INNER_BASE=0;MSG_REGION=DefaultRegion;UNIQ_KEY=B;CLUSTER=DefaultCluster;AaAa=5;BBBB=6;TAGS=all;alpha=2;"
+           "KEYS=k1 k2;WAIT=false;beta=3;zeta=1;TRACE_ON=true;INNER_NUM=1;gamma=4;")]),
+    Form("a batch without a key of its own there", ["UNIQ_KEY=A0;TAGS=red;", "UNIQ_KEY=A1;"], "",
+         [f"UNIQ_KEY=A0;TAGS=red;{STAMP}", f"UNIQ_KEY=A1;{STAMP}"]),
+]
+"""The same in topics whose batches rest as one record each, where they have a key: its property string."""
+
+
 def spelled_out(form: str) -> str:
     """As it travels and rests."""
     return form.replace("=", "\x01").replace(";", "\x02")
@@ -66,7 +82,7 @@ async def stored(address: str, form: Form, topic: str) -> list[str]:
            "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
            "subVersion": "0", "expressionType": "TAG"}
     texts: list[str] = []
-    while len(texts) < len(form.own):       # what was sent is visible a moment later
+    while len(texts) < len(form.stored):       # what was sent is visible a moment later
         pulled = await connection.request(RemotingCommand.request(RequestCode.PULL_MESSAGE, ask), 60_000)
         texts = [] if pulled.code else _property_texts(pulled.body)
         await asyncio.sleep(0.01)

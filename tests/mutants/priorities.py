@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(name="a dead letter that is sent anew loses its priority", path=_PRIORITY,
            old=" and not (value == \"0\" and name == names.DELAY_TIME_LEVEL)", new="", tests=_PRIORITY_TESTS),
     Mutant(name="a priority goes straight to the queue that was asked for", path="regulus/broker/send_facts.py",
-           old="{names.SINK, names.PRIORITY}", new="{names.SINK}", tests=_SEND_TESTS),
+           old="{names.SINK, names.PRIORITY, ", new="{names.SINK, ", tests=_SEND_TESTS),
     Mutant(name="a delayed message goes to the queue of its priority", path=_SEND,
            old="    if priority.rival(properties):\n", new="    if False:\n", tests=_SEND_TESTS),
     Mutant(name="what has no priority any more still says so", path=_SEND,

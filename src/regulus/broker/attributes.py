@@ -44,9 +44,7 @@ def _minutes(text: str) -> bool:
 
 _MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED")
 TOPIC_ATTRIBUTES = {
-    "queue.type": _one_of(
-        False, "SimpleCQ", "BatchCQ", served=("SimpleCQ",),
-        instead="send the batches to a topic without queue.type, where each message gets its own place"),
+    "queue.type": _one_of(False, "SimpleCQ", "BatchCQ"),
     "cleanup.policy": _one_of(
         False, "DELETE", "COMPACTION", served=("DELETE",),
         instead="leave cleanup.policy away, and let consumers keep the newest message of each key"),
@@ -67,6 +65,11 @@ def _percent(text: str) -> bool:
 GROUP_ATTRIBUTES = {
     "priority.factor": Attribute(True, _percent, "0 to 100"),
 }
+
+
+def keeps_batches(attributes: Mapping[str, str]) -> bool:
+    """Whether a batch rests as one record in a topic with these attributes."""
+    return attributes.get("queue.type") == "BatchCQ"
 
 
 def is_popped_by_priority(attributes: Mapping[str, str]) -> bool:

@@ -139,6 +139,9 @@ class MessageStore(Protocol):
                                before: int = LONG_MAX) -> Generator[None, None, QueryResult]:
         """The same, yielding after each step of a long search."""
 
+    def keep_batches(self, topic: str) -> None:
+        """The topic is one of `queue.type=BatchCQ`: of it, a record may be a batch. Raises StoreError."""
+
     def delete_topic(self, topic: str) -> None:
         """Drop the consume queues of a topic; the log keeps its records."""
 

@@ -12,6 +12,7 @@ cdef class TopicFacts:
     cdef public int sys_flag
     cdef public bint is_retry
     cdef public bint needs_keys
+    cdef public bint keeps_batches
     cdef public bint is_straight
     cdef public long long put_nums
     cdef public long long put_size

@@ -1,5 +1,6 @@
 """What a send needs to know of its topic and of its broker, worked out once, when a setting changes."""
 
+from regulus.broker.attributes import keeps_batches
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
 from regulus.broker.sink_marks import COPY_PROPERTIES
@@ -15,7 +16,7 @@ from regulus.wire.straight_batch import StraightBatchReader
 NEVER_IN_BATCH = names.TIMER_PROPERTIES | {
     names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQUE_KEY,
     names.LITE_TOPIC}
-UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK, names.PRIORITY}
+UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK, names.PRIORITY, names.INNER_NUM}
 """They change where a message goes, or whether it is taken."""
 UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
     names.SEQUENCE, names.SINK_DIGEST, names.REAL_TOPIC, names.REAL_QUEUE_ID})
@@ -47,12 +48,8 @@ class TopicFacts:
         elif not permission.is_writable(config.perm):
             self.refusal_code = int(ResponseCode.NO_PERMISSION)
             self.refusal_remark = f"the topic[{name}] sending message is forbidden"
-        elif config.attributes.get("queue.type") == "BatchCQ":
-            # RocketMQ would look for these messages in queues of another form, which are not written here.
-            self.refusal_code = int(ResponseCode.NO_PERMISSION)
-            self.refusal_remark = (f"the topic[{name}] has queue.type=BatchCQ, which is not served by this broker: "
-                                   "delete the attribute (-queue.type), or send to another topic")
-        self.is_straight = not (self.refusal_code or self.is_retry or self.needs_keys)
+        self.keeps_batches = keeps_batches(config.attributes)
+        self.is_straight = not (self.refusal_code or self.is_retry or self.needs_keys or self.keeps_batches)
 
     def count(self, messages: int, appended: Appended) -> None:
         """So many messages were stored, in these bytes."""

@@ -122,7 +122,7 @@ class BrokerState:
         self.steady_ms = steady_ms
         self.store = store
         self.settings = SettingsChanges()
-        self.topics = Topics(config, self.settings)
+        self.topics = Topics(config, self.settings, store.keep_batches)
         self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group, self.settings)
         self.consumer_offsets = ConsumerOffsets(self.settings)
         self.users = Users(config, self.settings)

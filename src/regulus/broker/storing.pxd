@@ -18,7 +18,7 @@ cdef class Storing:
     cpdef Appended store(self, MessageExt message, long long now_ms)
 
     @cython.locals(appended=Appended)
-    cpdef Appended append(self, MessageExt message, long long now_ms)
+    cpdef Appended append(self, MessageExt message, long long now_ms, Py_ssize_t messages=*)
 
     cpdef Appended deliver(self, MessageExt message, long long now_ms)
 

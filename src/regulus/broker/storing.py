@@ -34,10 +34,11 @@ class Storing:
         place(message, self.facts.delay_level_max, self.facts.timer_precision_ms, now_ms)
         return self.append(message, now_ms)
 
-    def append(self, message: MessageExt, now_ms: int) -> Appended:
-        """Append a message where it is: one whose delay is over must not wait again."""
+    def append(self, message: MessageExt, now_ms: int, messages: int = 1) -> Appended:
+        """Append a message where it is: one whose delay is over must not wait again. `messages`: how many it is, for an
+        inner batch."""
         appended = self.facts.store.append(message, now_ms)
-        self._count(message.topic, 1, appended)
+        self._count(message.topic, messages, appended)
         return appended
 
     def deliver(self, message: MessageExt, now_ms: int) -> Appended:

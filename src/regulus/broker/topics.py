@@ -7,10 +7,11 @@ Source: TopicConfigManager.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 
+from regulus.broker.attributes import keeps_batches
 from regulus.broker.config import BrokerConfig
 from regulus.broker.send_facts import TopicFacts
 from regulus.broker.settings_changes import SettingsChanges
@@ -41,12 +42,15 @@ class Topics:
     answers wait.
     """
 
-    def __init__(self, config: BrokerConfig, settings: SettingsChanges | None = None) -> None:
+    def __init__(self, config: BrokerConfig, settings: SettingsChanges | None = None,
+                 keep_batches: Callable[[str], None] = lambda name: None) -> None:
+        """`keep_batches` hears of each topic of `queue.type=BatchCQ`."""
         self.table: dict[str, TopicConfig] = {}
         self.facts: dict[str, TopicFacts] = {}
         self.system: set[str] = set()
         self.unsaved: dict[str, int] = {}
         self._settings = settings or SettingsChanges()
+        self._keep_batches = keep_batches
         self._changed_names: deque[tuple[str, ...]] = deque(maxlen=CHANGED_NAMES_MAX)
         self.epochs = TopicEpochs()
         self.data_version = DataVersion()
@@ -189,6 +193,8 @@ class Topics:
     def _set(self, config: TopicConfig) -> None:
         before = self.facts.get(config.topic_name)
         self.table[config.topic_name] = config
+        if keeps_batches(config.attributes):
+            self._keep_batches(config.topic_name)
         if before is None:
             self.facts[config.topic_name] = TopicFacts(config)
         else:
@@ -206,6 +212,12 @@ class Topics:
         for name in names if self.unsaved else ():
             if name in self.facts:
                 self.facts[name].is_straight = False
+
+
+def batch_topics_in(text: str) -> list[str]:
+    """Which topics of a saved document are of `queue.type=BatchCQ`. Raises HeaderError."""
+    table = TopicConfigSerializeWrapper.decode(text.encode()).topic_config_table
+    return [name for name, config in table.items() if keeps_batches(config.attributes)]
 
 
 def _narrowed(config: TopicConfig, perm_mask: int) -> TopicConfig:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from regulus.client.client_instance import now_ms
+from regulus.client.core.inner_batches import from_offset, is_inner_batch, unwrap
 from regulus.client.core.routes import Route
 from regulus.client.core.unique_key_time import search_from_ms
 from regulus.client.group_admin import GroupAdmin
@@ -141,7 +142,10 @@ class MessageAdmin(GroupAdmin):
         if answer.code not in _PULLED:
             raise BrokerRefused(answer.code, answer.remark, address)
         place = PullMessageResponse.decode(answer)
-        messages = [_unpacked(message) for message in message_record.decode_all(answer.body)] if answer.body else []
+        records = [_unpacked(message) for message in message_record.decode_all(answer.body)] if answer.body else []
+        messages = [each for record in records for each in (unwrap(record) if is_inner_batch(record) else (record,))]
+        if records and records[0].queue_offset < queue_offset:
+            messages = from_offset(messages, queue_offset)
         return Pulled(messages, place.next_begin_offset, place.min_offset, place.max_offset)
 
     # -----------------------------------------------------------------------------------------------------------------

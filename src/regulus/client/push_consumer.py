@@ -25,6 +25,7 @@ from regulus.client.consumption import Consumption
 from regulus.client.core.addresses import Protocol, split_protocol
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
+from regulus.client.core.inner_batches import is_inner_batch
 from regulus.client.core.message_check import check_group, check_topic
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.process_queue import NOTHING_PUT
@@ -411,6 +412,9 @@ class PushConsumer(Started):
     async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
         header = ConsumeMessageDirectlyRequest.decode(command)
         message = message_record.decode(command.body)
+        if is_inner_batch(message):
+            raise MessageIllegal("this record has a whole batch (queue.type=BatchCQ), and one message is consumed "
+                                 "directly: send the message again instead")
         _, unreadable = prepare([message], (), retry_topic(self.group), message.queue_offset, message.queue_offset + 1)
         for reason in unreadable.values():
             raise MessageIllegal(f"the message cannot be read: {reason}")

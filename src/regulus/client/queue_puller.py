@@ -9,6 +9,7 @@ from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
 from regulus.client.config import PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
+from regulus.client.core.inner_batches import from_offset
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.received import decode_to_the_first_bad, is_any_packed, prepare_what_fits, stand_in
 from regulus.client.core.routes import MASTER_ID
@@ -241,9 +242,15 @@ class QueuePuller:
         self._bad_pulls = 0
         subscription = self._consumer.subscription(self._queue.topic)
         tags = subscription.tags_set if not subscription.class_filter_mode else ()
+        asked = self._owned.next_offset
         kept, unreadable, rest = await self._prepared(messages, tags, header)
         if not self._owned.is_pulled:
             return 0
+        if rest is not None:
+            rest = max(rest, asked)
+        if messages and messages[0].queue_offset < asked and not unreadable:
+            # Of an inner batch, which comes whole; what lies before was consumed.
+            kept = from_offset(kept, asked)
         if kept:
             self._consumer.statistics(self._queue.topic).pulled_messages(len(kept), spent_ms)
         # What found no room is pulled again when there is some.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from regulus.client import client_instance, consumer_start
 from regulus.client.client_instance import ClientInstance, GroupMember, now_ms, steady_ms
 from regulus.client.config import ClientConfig, ConsumeFromWhere
+from regulus.client.core.inner_batches import is_inner_batch
 from regulus.client.core.received import is_any_packed
 from regulus.client.core.send_back import DEAD_LETTER
 from regulus.client.group_retry_limit import RETRIES_MAX, group_config
@@ -203,6 +204,9 @@ class RemotingReceiver:
             handles = offsets.handles(messages, [each.properties.get(names.POP_CK) for each in messages])
         except (RecordError, HeaderError) as error:
             raise AnswerUnreadable(f"what broker {asked.broker} popped cannot be read: {error}") from error
+        if any(is_inner_batch(message) for message in messages):
+            raise AnswerUnreadable(f"broker {asked.broker} popped whole batches: {asked.subscription.topic} has "
+                                   "queue.type=BatchCQ, and is consumed with PushConsumer or PullConsumer alone")
         subscription = asked.subscription
         wanted: list[ReceivedMessage] = []
         for message, handle in zip(messages, handles, strict=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from regulus.client.client_instance import ClientInstance, steady_ms
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
+from regulus.client.core.inner_batches import is_inner_batch, is_of_inner_batch
 from regulus.client.core.received import NOT_STORED
 from regulus.client.core.send_back import DEAD_LETTER, NOT_WHOLE, UNREADABLE, lacking_letter, retry_message
 from regulus.client.group_retry_limit import GROUP_LIMIT, RetryLimit
@@ -70,6 +71,16 @@ class SendBack:
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int, is_ours: IsOurs) -> bool:
         """True when a broker has the message again: the one it came from, or any other through the retry topic."""
+        if not is_of_inner_batch(message) and await self._taken_by_its_broker(message, queue, delay_level):
+            return True
+        limit = self._limit.anywhere()
+        retry = retry_message(message, self._group, delay_level, limit)
+        refusal = await self._to_the_retry_topic(retry, message, queue)
+        if refusal and message.reconsume_times >= self._limit.own:
+            return await self.dead_letter(message, queue, is_ours)
+        return refusal is None
+
+    async def _taken_by_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
         try:
             await self._to_its_broker(message, queue, delay_level)
             if queue.broker_name in self._away:
@@ -82,12 +93,7 @@ class SendBack:
             else:
                 _log.warning("message %s of %s not sent back, sending it to the retry topic instead: %s",
                              message.message_id, queue, error)
-        limit = self._limit.anywhere()
-        retry = retry_message(message, self._group, delay_level, limit)
-        refusal = await self._to_the_retry_topic(retry, message, queue)
-        if refusal and message.reconsume_times >= self._limit.own:
-            return await self.dead_letter(message, queue, is_ours)
-        return refusal is None
+            return False
 
     async def dead_letter(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs) -> bool:
         """Make a dead letter of a message that was tried here often enough; True when a broker has it. What comes with
@@ -96,7 +102,7 @@ class SendBack:
         refusal = await self._to_the_retry_topic(letter, message, queue)
         if not refusal:
             return refusal is None
-        if message.physical_offset != NOT_STORED:
+        if message.physical_offset != NOT_STORED and not is_of_inner_batch(message):
             if await self._made_by_its_broker(message, queue, is_ours):
                 return True
             if not is_ours():
@@ -138,7 +144,7 @@ class SendBack:
                       is_ours: IsOurs) -> bool:
         """Send a message back that cannot be read; True when a broker has it. Where its own broker does not take it,
         its bytes become a dead letter with the reason: as a retry they would be taken for a body."""
-        if message.physical_offset != NOT_STORED:
+        if message.physical_offset != NOT_STORED and not is_inner_batch(message):
             try:
                 await self._to_its_broker(message, queue, delay_level)
                 return True

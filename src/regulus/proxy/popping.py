@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
+from regulus.model import sys_flag
 from regulus.model.message import MessageExt
 from regulus.model.peer import Origin
 from regulus.proxy.brokers import Brokers
@@ -71,6 +72,10 @@ def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) ->
         handles = offsets.handles(messages, [message.properties.get(names.POP_CK) for message in messages])
     except (RecordError, HeaderError) as error:
         raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"what broker {broker} popped cannot be read: {error}") from error
+    if any(message.sys_flag & sys_flag.NEED_UNWRAP for message in messages):
+        # RocketMQ's own proxy hands them on so. There is one receipt for all of the messages in such a record.
+        raise CallRefused(Code.NOT_IMPLEMENTED, f"broker {broker} popped whole batches: {request.topic} has "
+                                                "queue.type=BatchCQ, and is consumed by remoting clients, which pull")
     if request.order:
         for message in messages:
             message.reconsume_times = max(message.reconsume_times, offsets.order_count(message))

@@ -8,6 +8,9 @@ from regulus.record.java_hash cimport java_hash, java_hash_of
 from regulus.record.message_record cimport find_parts
 
 
+cdef int _INNER_BATCH
+
+
 @cython.no_gc
 @cython.freelist(512)
 cdef class DispatchRequest:
@@ -20,6 +23,7 @@ cdef class DispatchRequest:
     cdef public long long store_timestamp
     cdef public long long prepared_transaction_offset
     cdef public int sys_flag
+    cdef public int message_count
     cdef public long long tags_code
     cdef public int delay_level
     cdef public str keys

@@ -8,13 +8,18 @@ Source: CommitLog.checkMessageAndReturnSize, DispatchRequest; see layout.
 
 from regulus.errors import CorruptRecord
 from regulus.model.message import MessageExt, StraightMessage
+from regulus.model.message_properties import INNER_NUM, number
 from regulus.model.message_properties import parse as parse_properties
+from regulus.model.sys_flag import INNER_BATCH
 from regulus.record import big_endian, layout
+from regulus.record.batch_unit import COUNT_MAX
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
 from regulus.record.index_entry import key_hash_on
 from regulus.record.java_hash import java_hash, java_hash_of
 from regulus.record.message_record import find_parts
+
+_INNER_BATCH = INNER_BATCH
 
 
 class DispatchRequest:
@@ -24,7 +29,7 @@ class DispatchRequest:
     that was made of bytes, and `uniq_key` was not; else -1. So is `keys_hash`, of keys that are one word. `tags_code`
     is the hash of the tags even for a delayed message, whose `delay_level` is above 0: the store knows the delivery
     time. `tail` is the stored record from the topic's name on, and `properties_start` where in it the properties begin;
-    it is empty when the request was made from a message.
+    it is empty when the request was made from a message. `message_count` is more than 1 for an inner batch alone.
     """
 
     def __init__(self, size: int, is_blank: bool = False) -> None:
@@ -37,6 +42,7 @@ class DispatchRequest:
         self.store_timestamp = 0
         self.prepared_transaction_offset = 0
         self.sys_flag = 0
+        self.message_count = 1
         self.tags_code = 0
         self.delay_level = 0
         self.keys = ""
@@ -55,6 +61,12 @@ class DispatchRequest:
                 f"physical_offset={self.physical_offset}, size={self.size}, is_blank={self.is_blank})")
 
 
+def inner_count(properties: dict[str, str]) -> int:
+    """How many messages an inner batch says that it has; 1 where it does not, as RocketMQ takes it."""
+    count = number(properties.get(INNER_NUM))
+    return count if 0 < count <= COUNT_MAX else 1
+
+
 def request_of(message: MessageExt) -> DispatchRequest:
     """What `request_at` reads from the stored record of `message`, but without `properties()`."""
     request = DispatchRequest.__new__(DispatchRequest)
@@ -67,6 +79,7 @@ def request_of(message: MessageExt) -> DispatchRequest:
     request.store_timestamp = message.store_timestamp
     request.prepared_transaction_offset = message.prepared_transaction_offset
     request.sys_flag = message.sys_flag
+    request.message_count = 1
     request.uniq_key = ""
     request.uniq_hash = -1
     request.keys_hash = -1
@@ -76,6 +89,8 @@ def request_of(message: MessageExt) -> DispatchRequest:
         _take_straight(request, message)
     else:
         _take_properties(request, message.properties)
+        if message.sys_flag & _INNER_BATCH:
+            request.message_count = inner_count(message.properties)
     return request
 
 
@@ -142,6 +157,7 @@ def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check
     request.store_timestamp = big_endian.int8(view, born_end + layout.STORE_TIMESTAMP)
     request.prepared_transaction_offset = big_endian.int8(view, store_end + layout.PREPARED_TRANSACTION_OFFSET)
     request.sys_flag = flags
+    request.message_count = 1
     request.tags_code = 0
     request.delay_level = 0
     request.keys = ""
@@ -151,6 +167,8 @@ def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check
     request.tail = tail
     request.properties_start = properties_start - topic_start
     _read_dispatch_properties(request, tail, request.properties_start, end - topic_start)
+    if flags & _INNER_BATCH:
+        request.message_count = inner_count(request.properties())
     return request
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from socket import socket
 
@@ -24,6 +25,7 @@ from regulus.broker.state import (
     TOPICS_DOCUMENT,
     BrokerState,
 )
+from regulus.broker.topics import batch_topics_in
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record.timer_units import TimerCheck
@@ -105,7 +107,7 @@ class BrokerServer:
         self._registered_changes = -1
         self._settings_changes = 0
         self._accounts: AccessFiles | None = None
-        self.store = FileMessageStore(store_config, config)
+        self.store = FileMessageStore(store_config, config, self._batch_topics)
         if config.is_slave:
             if name_server is not None:
                 raise ConfigError("brokerRole is SLAVE, and a name server in the same process knows no master: start a "
@@ -306,6 +308,12 @@ class BrokerServer:
             _log.warning("no name server is configured (namesrvAddr): clients will find no route to this broker")
         return NameserverLink(self.broker, self.port, ha_port, self._name_servers, self._replication.master_at,
                               self._transport_config)
+
+    def _batch_topics(self) -> list[str]:
+        """Raises StoreDamaged where a document is not whole; whose fault it is that cannot be read is said later."""
+        with suppress(HeaderError):
+            return batch_topics_in(self.store.load_config(TOPICS_DOCUMENT) or "{}")
+        return []
 
     def _load_documents(self) -> None:
         documents = {name: self.store.load_config(name) for name in [kept.name for kept in self.broker.kept_parts]}

@@ -12,14 +12,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from regulus.errors import CorruptRecord, MessageIllegal, RecordError
+from regulus.errors import CorruptRecord, MessageIllegal, OptionError, RecordError
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
-from regulus.record.layout import FIXED_SIZE_V1, QUEUE_OFFSET
+from regulus.record.layout import FIXED_SIZE_V1, QUEUE_OFFSET, SYS_FLAG
 from regulus.record.message_columns import FIELDS
 from regulus.spark import arrow_arrays, numpy_columns
 from regulus.spark.numpy_columns import Bytes, Int64s
@@ -120,6 +120,8 @@ def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max
     room = np.empty(min(count_max, len(data) // FIXED_SIZE_V1) + 1, dtype=np.int64)
     positions = room[:_READER.find_records(data, room.data)]
     sizes = np.diff(positions, append=len(data))
+    # Before anything is taken for a gap: such a record stands for the places of all its messages.
+    _refuse_inner_batches(numpy_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + SYS_FLAG, 4), topic)
     if len(positions) == count_max:
         # None is missing, then; that they are these, the decoder checks, as it does for the log's files.
         offsets = np.arange(start, start + count_max, dtype=np.int64)
@@ -127,6 +129,13 @@ def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max
         offsets = numpy_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET, 8)
     return Records(data=data, base=None, positions=positions, sizes=sizes, queue_offsets=offsets, tags_codes=None,
                    queue_numbers=np.zeros(len(positions), dtype=np.int64), topics=[topic], queue_ids=[queue_id])
+
+
+def _refuse_inner_batches(sys_flags: Int64s, topic: str) -> None:
+    """Raises OptionError: a row is a message, and such a record has many."""
+    if (sys_flags & sys_flag.NEED_UNWRAP).any():
+        raise OptionError(f"{topic}: a record has a whole batch (queue.type=BatchCQ), and such topics are not read as "
+                          "tables: have a consumer send their messages on to a topic without queue.type")
 
 
 def joined_records(parts: Sequence[Records]) -> Records:
@@ -258,6 +267,7 @@ class RecordTable:
         matches &= self._has_its_topic(table)
         if not matches.all():
             raise self._bad(int(np.argmin(matches)), "another record lies where its consume queue points")
+        _refuse_inner_batches(table[_FIELD_NUMBER["sys_flag"]], ", ".join(sorted(set(records.topics))))
         return table
 
     def _has_its_topic(self, table: Int64s) -> Booleans:

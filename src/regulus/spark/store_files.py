@@ -259,6 +259,7 @@ class StoreFiles:
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self._queues = self.path / "consumequeue"
+        self._batch_queues = self.path / "batchconsumequeue"
         for directory in (self.path / "commitlog", self._queues):
             if not directory.is_dir():
                 raise OptionError(f"option 'storePath' is {path!r}, which has no directory {directory.name!r}: it must "
@@ -271,7 +272,8 @@ class StoreFiles:
 
     def topics(self) -> set[str]:
         """The topics that have queues, and those that the broker knows but that never had a message."""
-        with_queues = {path.name for path in self._queues.iterdir()
+        with_queues = {path.name for folder in (self._queues, self._batch_queues) if folder.is_dir()
+                       for path in folder.iterdir()
                        # A running broker builds queues anew in a folder whose name is no topic's.
                        if not path.name.startswith(".") and path.is_dir() and any(path.iterdir())}
         return with_queues | self._configured_topics()
@@ -287,7 +289,11 @@ class StoreFiles:
             raise StoreDamaged(f"{self.path}/config/topics.json is no JSON: {error}") from error
 
     def queues(self, topic: str) -> list[ConsumeQueueFiles]:
-        """The queues of a topic, by number."""
+        """The queues of a topic, by number. Raises OptionError for one of `queue.type=BatchCQ`, whose queues are not
+        read here."""
+        if (self._batch_queues / topic).is_dir():
+            raise OptionError(f"topic {topic} has queue.type=BatchCQ, and such topics are not read as tables: have a "
+                              "consumer send their messages on to a topic without queue.type")
         directory = self._queues / topic
         if not directory.is_dir():
             return []

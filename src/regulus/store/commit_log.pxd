@@ -27,6 +27,7 @@ cdef long long _HEAD_SIZE
 cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_NOT
 cdef int _TRANSACTION_COMMIT
+cdef int _INNER_BATCH
 cdef object _PUT_OK
 
 
@@ -47,7 +48,7 @@ cdef class CommitLog:
     cdef long long _window
     cdef unsigned char[::1] _gathered
 
-    @cython.locals(queue=ConsumeQueue, transaction=int, has_offset=bint, size=Py_ssize_t)
+    @cython.locals(queue=ConsumeQueue, transaction=int, has_offset=bint, size=Py_ssize_t, count=int)
     cpdef Appended append(self, MessageExt message, long long now_ms)
 
     @cython.locals(queue=ConsumeQueue, message=MessageExt, first="long long", starts=list)

@@ -16,11 +16,12 @@ from pathlib import Path
 from regulus.errors import MessageIllegal, StoreDamaged, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import LOOKED_MAX, Filter
+from regulus.model.message_properties import INNER_BASE
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus, appended_one
-from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
+from regulus.model.sys_flag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record import big_endian, byte_runs, layout
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
-from regulus.record.dispatch_request import DispatchRequest, request_of
+from regulus.record.dispatch_request import DispatchRequest, inner_count, request_of
 from regulus.record.message_record import blank, encode_view, record_size
 from regulus.record.named_properties import read_named
 from regulus.store import disk
@@ -40,7 +41,8 @@ GATHERED_RUN_MAX = 4096
 GATHERED_MAX = 256 << 10
 """Bytes copied together at most; the next ones begin another buffer."""
 _LOOKED_MAX = LOOKED_MAX
-_LOOK_COST = 100                # of one look, in bytes
+LOOK_COST = 100                 # of one look, in bytes
+_LOOK_COST = LOOK_COST
 _BLANK_SIZE_MIN = 8
 _GATHERED_RUN_MAX = GATHERED_RUN_MAX
 _GATHERED_MAX = GATHERED_MAX
@@ -54,6 +56,7 @@ _HEAD_SIZE = layout.PHYSICAL_OFFSET + 8
 _TRANSACTION_MASK = TRANSACTION_MASK
 _TRANSACTION_NOT = TRANSACTION_NOT
 _TRANSACTION_COMMIT = TRANSACTION_COMMIT
+_INNER_BATCH = INNER_BATCH
 _PUT_OK = PutStatus.PUT_OK
 
 
@@ -91,16 +94,19 @@ class CommitLog:
         transaction = message.sys_flag & _TRANSACTION_MASK
         has_offset = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)
         message.store_timestamp = now_ms
+        count = 1
         try:
             queue = self.queues.have(message.topic, message.queue_id)
             message.queue_offset = queue.next_offset if has_offset else 0
+            if message.sys_flag & _INNER_BATCH:
+                count = _number_inner(message, queue)
             size = self._write(message)
         except MessageIllegal as error:
             return _illegal(str(error))
         except StoreNotWritable as error:
             return self._refuse(str(error))
         if has_offset:
-            queue.next_offset += 1
+            queue.next_offset += count
         if self.fault:
             self.fault = ""
         return appended_one(self.end - size, self.end, message.queue_offset)
@@ -399,7 +405,7 @@ class CommitLog:
         its size. Raises StoreDamaged where the first one is not the unit's own; before a later one it ends.
         """
         low, high = queue.min_offset, queue.max_offset
-        status, offset = _judge(queue_offset, low, high)
+        status, offset = judge(queue_offset, low, high)
         if status is not GetStatus.FOUND:
             return GetResult(status, offset, low, high, [], 0, 0)
         units = queue.readable(offset * _UNIT, max(scan_max, count_max * _UNIT))
@@ -432,7 +438,7 @@ class CommitLog:
                             or (is_rot_known and physical_offset in self.rotten):
                         if count:
                             break
-                        raise StoreDamaged(_damage(file, physical_offset, queue, offset))
+                        raise StoreDamaged(damage(file, physical_offset, queue, offset))
                     if reads_properties:
                         if looked >= _LOOKED_MAX:
                             break
@@ -456,8 +462,8 @@ class CommitLog:
                     if count:
                         break
                     if file is None and 0 <= physical_offset < self.end:
-                        raise StoreDamaged(self._lack(physical_offset, queue, offset))
-                    raise StoreDamaged(_damage(file, physical_offset, queue, offset))
+                        raise StoreDamaged(self.lack(physical_offset, queue, offset))
+                    raise StoreDamaged(damage(file, physical_offset, queue, offset))
                 elif not count:
                     status = GetStatus.MESSAGE_WAS_REMOVING
             offset += 1
@@ -492,7 +498,7 @@ class CommitLog:
             return ""
         return file_name(physical_offset - physical_offset % self.files.file_size)
 
-    def _lack(self, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
+    def lack(self, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
         behind = min([file.start for file in self.files.files if file.start > physical_offset], default=self.end)
         return (f"message {queue_offset} of queue {queue.queue_id} of {queue.topic} is in the log's file "
                 f"{self.lacks(physical_offset)}, which is missing. Stop the broker and bring it back from a backup or "
@@ -501,6 +507,14 @@ class CommitLog:
     def _next_file_offset(self, queue: ConsumeQueue, offset: int) -> int:
         per_file = queue.files.file_size // _UNIT
         return min(offset - offset % per_file + per_file, queue.max_offset)
+
+
+def _number_inner(message: MessageExt, queue: ConsumeQueue) -> int:
+    """Let an inner batch say where its messages lie; how many there are. Raises MessageIllegal in a queue of others."""
+    if not queue.is_batch:
+        raise MessageIllegal(f"topic {message.topic} keeps no inner batches")
+    message.properties[INNER_BASE] = str(message.queue_offset)
+    return inner_count(message.properties)
 
 
 def _fetch_ahead(file: MappedFile, physical_offset: int, size: int) -> None:
@@ -531,7 +545,7 @@ def _is_own(file: MappedFile, physical_offset: int, size: int, queue: ConsumeQue
                                     and big_endian.int4(cells, place + layout.QUEUE_ID) == queue.queue_id)))
 
 
-def _damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
+def damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
     """`file` is the one of the log that has the place; None when none has."""
     place, mend = "which is not in the log", ""
     if file is not None:
@@ -553,7 +567,7 @@ def _read_named(file: MappedFile, physical_offset: int, size: int, names: list[b
     return read_named(cells, place, place + size, names, values)
 
 
-def _judge(queue_offset: int, low: int, high: int) -> tuple[GetStatus, int]:
+def judge(queue_offset: int, low: int, high: int) -> tuple[GetStatus, int]:
     """Whether there is something to read at `queue_offset`, and where to read next."""
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from regulus.errors import ConfigError
 from regulus.model.local_path import address_fault
+from regulus.record.batch_unit import UNIT_SIZE as BATCH_UNIT_SIZE
 from regulus.record.consume_queue_unit import UNIT_SIZE
 
 _FILE_SIZE_MAX = 0x7FFFFFFF
@@ -21,6 +22,7 @@ class MessageStoreConfig:
     store_path_commit_log: str = ""                 # empty: commitlog in the root
     mapped_file_size_commit_log: int = 1 << 30
     mapped_file_size_consume_queue: int = 300_000 * UNIT_SIZE   # rounded up to whole units
+    mapper_file_size_batch_consume_queue: int = 300_000 * BATCH_UNIT_SIZE   # the same, of queue.type=BatchCQ
     message_index_enable: bool = True
     message_index_safe: bool = False                # after a crash, redispatch from the last index file on disk too
     max_hash_slot_num: int = 5_000_000
@@ -53,6 +55,8 @@ class MessageStoreConfig:
                 ("mappedFileSizeCommitLog", self.mapped_file_size_commit_log, 4096, _FILE_SIZE_MAX),
                 ("mappedFileSizeConsumeQueue", self.mapped_file_size_consume_queue, UNIT_SIZE,
                  _FILE_SIZE_MAX - UNIT_SIZE),
+                ("mapperFileSizeBatchConsumeQueue", self.mapper_file_size_batch_consume_queue, BATCH_UNIT_SIZE,
+                 _FILE_SIZE_MAX - BATCH_UNIT_SIZE),
                 ("maxHashSlotNum", self.max_hash_slot_num, 1, _FILE_SIZE_MAX),
                 ("mappedFileSizeTimerLog", self.mapped_file_size_timer_log, 4096, _FILE_SIZE_MAX),
                 ("maxIndexNum", self.max_index_num, 2, _FILE_SIZE_MAX),
@@ -80,3 +84,12 @@ class MessageStoreConfig:
     def consume_queue_file_size(self) -> int:
         """The configured size, rounded up to whole units."""
         return -(-self.mapped_file_size_consume_queue // UNIT_SIZE) * UNIT_SIZE
+
+    @property
+    def batch_consume_queue_directory(self) -> Path:
+        return self.root / "batchconsumequeue"
+
+    @property
+    def batch_consume_queue_file_size(self) -> int:
+        """The same of queues of batches."""
+        return -(-self.mapper_file_size_batch_consume_queue // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE

@@ -14,6 +14,7 @@ cdef class ConsumeQueue:
     cdef public int queue_id
     cdef public MappedFileQueue files
     cdef public bint is_light
+    cdef public bint is_batch
     cdef public MappedFile tail
     cdef public long long start
     cdef public long long end

@@ -33,6 +33,8 @@ class ConsumeQueue:
         self.files = files
         self.is_light = topic.startswith(LIGHT_PREFIX)
         """Whether its units point at records of other topics."""
+        self.is_batch = False
+        """Whether it is a BatchConsumeQueue."""
         self.tail: MappedFile | None = None
         self.start = 0
         """Position of the first unit that may be served."""
@@ -195,6 +197,11 @@ class ConsumeQueue:
         self.max_physical_offset = built.max_physical_offset
         self.known_end = built.end
         self._cut(built.end)
+
+    def know_end(self, max_offset: int) -> None:
+        """It ended there, in queue offsets, when the table of queues was written."""
+        self.tabled_max_offset = max_offset
+        self.known_end = max(self.known_end, max_offset * _UNIT)
 
     def look(self, log_bound: int) -> None:
         """Find the end, and behind which record of the log that is; change nothing. Units of records behind

@@ -3,7 +3,6 @@ cimport cython
 from regulus.store.consume_queue cimport ConsumeQueue
 from regulus.store.mapped_file cimport MappedFilePool
 
-cdef long long _UNIT
 cdef long long _UNKNOWN
 
 
@@ -18,6 +17,9 @@ cdef class ConsumeQueues:
     cdef public list strays
     cdef public object fault_of
     cdef long long _file_size
+    cdef public object batch_directory
+    cdef public set batch_topics
+    cdef long long _batch_file_size
     cdef MappedFilePool _pool
     cdef public dict births
 

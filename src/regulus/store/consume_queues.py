@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from regulus.errors import MessageIllegal, StoreDamaged, StoreError
 from regulus.model.topics import LIGHT_PREFIX, NAME_SIZE_MAX, is_storable
-from regulus.record.consume_queue_unit import UNIT_SIZE
+from regulus.record.batch_unit import UNIT_SIZE as BATCH_UNIT_SIZE
 from regulus.record.queue_table import bounds
 from regulus.store import disk
+from regulus.store.batch_consume_queue import BatchConsumeQueue
 from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.mapped_file import MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
@@ -25,7 +26,6 @@ ANEW = ".anew"
 BIRTHS_MAX = 100_000
 """So many queues that were deleted are remembered; of more, the oldest are forgotten."""
 
-_UNIT = UNIT_SIZE
 _UNKNOWN = 0x7FFFFFFFFFFFFFFF
 
 
@@ -37,8 +37,13 @@ class QueueFault(NamedTuple):
 class ConsumeQueues:
     """All consume queues of a store, made when first asked for."""
 
-    def __init__(self, directory: Path, file_size: int, pool: MappedFilePool) -> None:
+    def __init__(self, directory: Path, file_size: int, pool: MappedFilePool, batch_directory: Path | None = None,
+                 batch_file_size: int = 300_000 * BATCH_UNIT_SIZE) -> None:
         self.directory = directory
+        self.batch_directory = batch_directory or directory.parent / "batchconsumequeue"
+        self.batch_topics: set[str] = set()
+        """Topics whose queues are of the other kind, BatchConsumeQueue, and lie in the other folder."""
+        self._batch_file_size = batch_file_size
         self.table: dict[str, dict[int, ConsumeQueue]] = {}
         self._file_size = file_size
         self._pool = pool
@@ -85,7 +90,7 @@ class ConsumeQueues:
         text = resting[queue_id]
         queue = self._make(topic, queue_id)
         try:
-            fault = self._take_up(queue, bounds(text)[1] * _UNIT)
+            fault = self._take_up(queue, bounds(text)[1])
         except StoreError:
             self._forget(topic, queue_id)       # it rests on
             raise
@@ -110,30 +115,29 @@ class ConsumeQueues:
         if not queues:
             del self.table[topic]
 
-    def _take_up(self, queue: ConsumeQueue, known_end: int) -> str:
+    def _take_up(self, queue: ConsumeQueue, known_max: int) -> str:
         """What is wrong with the queue, once the log is recovered; empty when nothing is."""
-        queue.tabled_max_offset = known_end // _UNIT
+        queue.tabled_max_offset = known_max
         if self.fault_of is None:
             queue.recover(self.log_bound)
-            queue.known_end = max(queue.known_end, known_end)
+            queue.know_end(known_max)
             return ""
-        fault = self.look(queue, known_end)
+        fault = self.look(queue, known_max)
         if fault:
             return fault
         queue.recover(self.log_bound)
         queue.truncate(self.log_end)
-        queue.known_end = max(queue.known_end, known_end)
+        queue.know_end(known_max)
         fault = self.fault_of(queue)        # once more: what lay behind the log's end hid the last unit
         queue.correct_start(self.log_start)
         return fault
 
-    def look(self, queue: ConsumeQueue, known_end: int) -> str:
+    def look(self, queue: ConsumeQueue, known_max: int) -> str:
         """What is wrong with a queue that rests. Changes nothing on disk."""
         assert self.fault_of is not None
         try:
             queue.look(self.log_bound)
-            queue.tabled_max_offset = known_end // _UNIT
-            queue.known_end = max(queue.known_end, known_end)
+            queue.know_end(known_max)
             return self.fault_of(queue)
         except StoreError as error:
             return f"cannot be opened ({error})"
@@ -148,7 +152,7 @@ class ConsumeQueues:
         text = self.resting.get(topic, {}).get(queue_id)
         if text is None:
             return ""
-        return self.look(self._unopened(topic, queue_id), bounds(text)[1] * _UNIT)
+        return self.look(self._unopened(topic, queue_id), bounds(text)[1])
 
     def peek(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue that rests as it is on disk, for looking only; it rests on. Raises StoreError."""
@@ -169,17 +173,25 @@ class ConsumeQueues:
 
     def beside(self, directory: Path, pool: MappedFilePool) -> "ConsumeQueues":
         """Others of the same kind, for whoever builds there what is out of use here."""
-        others = ConsumeQueues(directory, self._file_size, pool)
+        others = ConsumeQueues(directory, self._file_size, pool, directory, self._batch_file_size)
         others.births = dict(self.births)
+        others.batch_topics = set(self.batch_topics)
         return others
+
+    def known_bounds(self, topic: str, queue_id: int) -> str | None:
+        """Its `bounds` as they are known, whether it is open, rests or is out of use; None when there is none."""
+        queue = self.table.get(topic, {}).get(queue_id)
+        if queue is not None:
+            return f"{queue.min_offset} {queue.max_offset}"
+        faulty = self.faulty.get((topic, queue_id))
+        return faulty.bounds if faulty is not None else self.resting.get(topic, {}).get(queue_id)
 
     def known_max_offset(self, topic: str, queue_id: int) -> int:
         """Where it ends, and of a queue that is out of use, where it ended when that was last known; none is opened."""
         queue = self.table.get(topic, {}).get(queue_id)
         if queue is not None:
             return queue.max_offset
-        faulty = self.faulty.get((topic, queue_id))
-        text = faulty.bounds if faulty is not None else self.resting.get(topic, {}).get(queue_id)
+        text = self.known_bounds(topic, queue_id)
         return bounds(text)[1] if text is not None else 0
 
     def take_back(self, built: ConsumeQueue, log_start: int) -> ConsumeQueue:
@@ -209,9 +221,33 @@ class ConsumeQueues:
         return queue
 
     def _unopened(self, topic: str, queue_id: int) -> ConsumeQueue:
-        files = MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
-                                "mappedFileSizeConsumeQueue")
-        return ConsumeQueue(topic, queue_id, files, self.births.get((topic, queue_id), -1))
+        birth = self.births.get((topic, queue_id), -1)
+        place = self.place_of(topic, queue_id)
+        if topic in self.batch_topics:
+            return BatchConsumeQueue(topic, queue_id, MappedFileQueue(
+                place, self._batch_file_size, self._pool, "mapperFileSizeBatchConsumeQueue"), birth)
+        return ConsumeQueue(topic, queue_id, MappedFileQueue(place, self._file_size, self._pool,
+                                                             "mappedFileSizeConsumeQueue"), birth)
+
+    def place_of(self, topic: str, queue_id: int) -> Path:
+        """The folder with the files of a queue."""
+        return (self.batch_directory if topic in self.batch_topics else self.directory) / topic / str(queue_id)
+
+    def keep_batches(self, topic: str) -> None:
+        """From now on the topic's queues are of the other kind. Those that were not, as where a replica got messages
+        before it heard of their topic, are out of use until they are built anew. Raises StoreError."""
+        if topic in self.batch_topics:
+            return
+        known = {queue_id: self.known_bounds(topic, queue_id) or "0 0" for queue_id in self.ids(topic)}
+        for queue in self.table.pop(topic, {}).values():
+            queue.is_deleted = True
+            queue.files.remove_all()
+        self.resting.pop(topic, None)
+        if known:
+            disk.remove_tree(self.directory / topic)
+        self.batch_topics.add(topic)
+        for queue_id, text in known.items():
+            self.set_faulty(topic, queue_id, text, "was begun as one of another kind (queue.type)")
 
     def all(self) -> list[ConsumeQueue]:
         """Those that are open."""
@@ -223,14 +259,17 @@ class ConsumeQueues:
         somebody asks for them; all others are opened. Raises StoreDamaged, StoreNotWritable."""
         self.resting = expected or {}
         self.births = births or {}
+        batch_topics, _ = disk.folders_and_files(self.batch_directory)
+        self.batch_topics.update(batch_topics)
         topics, self.strays = disk.folders_and_files(self.directory)
-        for topic in topics:
+        if ANEW in topics:
+            topics.remove(ANEW)
+            disk.remove_tree(self.directory / ANEW)     # a broker was killed while it built there
+        self.strays += [topic for topic in topics if topic in self.batch_topics]
+        for topic in (*(topic for topic in topics if topic not in self.batch_topics), *batch_topics):
             if topic in self.resting:
                 continue
-            if topic == ANEW:
-                disk.remove_tree(self.directory / ANEW)     # a broker was killed while it built there
-                continue
-            names, others = disk.folders_and_files(self.directory / topic)
+            names, others = disk.folders_and_files(self.place_of(topic, 0).parent)
             for name in names:
                 if name.isascii() and name.isdigit() and str(int(name)) == name and is_storable(topic, int(name)):
                     self.have(topic, int(name)).recover(self.log_bound)
@@ -304,7 +343,7 @@ class ConsumeQueues:
         """
         if self.faulty.pop((topic, queue_id), None) is not None:
             self._note_birth((topic, queue_id), log_end)
-            disk.remove_tree(self.directory / topic / str(queue_id))
+            disk.remove_tree(self.place_of(topic, queue_id))
             return
         queue = self.find(topic, queue_id)
         if queue is None:
@@ -316,14 +355,16 @@ class ConsumeQueues:
         self._note_birth((topic, queue_id), log_end)
         queue.is_deleted = True
         queue.files.remove_all()
-        disk.remove_tree(self.directory / topic / str(queue_id))
+        disk.remove_tree(self.place_of(topic, queue_id))
 
     def delete(self, topic: str, log_end: int) -> None:
         """The same with all queues of a topic that there are; nothing else is looked for on disk."""
         queue_ids = self.ids(topic)
-        if not queue_ids:
-            return
+        directory = self.batch_directory if topic in self.batch_topics else self.directory
         for queue_id in queue_ids:
             self.delete_queue(topic, queue_id, log_end)
-        disk.remove_tree(self.directory / topic)
-        disk.sync_directory(self.directory)
+        if queue_ids:
+            disk.remove_tree(directory / topic)
+            disk.sync_directory(directory)
+        # One that is made anew may be of either kind.
+        self.batch_topics.discard(topic)

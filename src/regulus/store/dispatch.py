@@ -8,6 +8,7 @@ Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsume
 
 from collections import deque
 from collections.abc import Container
+from typing import cast
 
 from regulus.errors import CorruptRecord, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable, TruncatedRecord
 from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
@@ -15,6 +16,7 @@ from regulus.model.store_result import Arrival
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record.dispatch_request import DispatchRequest, request_in_view
+from regulus.store.batch_consume_queue import BatchConsumeQueue
 from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.consume_queues import ConsumeQueues
@@ -161,7 +163,8 @@ class Dispatcher:
                 queue = None        # it gets this unit when it is built anew
             if queue is None:
                 is_visible = False
-            elif queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
+            elif cast(BatchConsumeQueue, queue).put_record(request) if queue.is_batch else \
+                    queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
                 self.dispatched_count += 1
                 if not queue.is_dirty:
                     queue.is_dirty = True
@@ -211,7 +214,7 @@ class Dispatcher:
             queue = self._queue_of(request)
             if queue is not None:
                 # No message may be given this number once more.
-                queue.next_offset = max(queue.next_offset, request.queue_offset + 1)
+                queue.next_offset = max(queue.next_offset, request.queue_offset + request.message_count)
         return 0
 
     def scan(self, data: memoryview, view: memoryview, size: int, physical_offset: int, check_crc: bool,

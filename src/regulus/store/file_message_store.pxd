@@ -34,5 +34,6 @@ cdef class FileMessageStore:
     cdef object _recovery
     cdef object _cut_file
     cdef object _wanted_cut
+    cdef object _batch_topics
 
     cpdef Appended append(self, MessageExt message, long long now_ms)

@@ -63,6 +63,8 @@ from regulus.record.checksum import crc32
 from regulus.record.index_entry import index_key, key_hash
 from regulus.record.synced_mark import SyncedMark
 from regulus.store import disk
+from regulus.store.batch_consume_queue import BatchConsumeQueue
+from regulus.store.batch_reads import read_batches
 from regulus.store.checkpoint_file import MARK_NAME, CheckpointFile, SyncedMarkFile
 from regulus.store.commit_log import CommitLog
 from regulus.store.config import MessageStoreConfig
@@ -103,12 +105,17 @@ _DEFAULT_RULES = StoreRules()
 
 
 class FileMessageStore:
-    def __init__(self, config: MessageStoreConfig, rules: StoreRules = _DEFAULT_RULES) -> None:
+    def __init__(self, config: MessageStoreConfig, rules: StoreRules = _DEFAULT_RULES,
+                 batch_topics: Callable[[], Iterable[str]] = tuple) -> None:
+        """`batch_topics` tells at a start which topics are of `queue.type=BatchCQ`, beside those that have the folder
+        of one."""
         self.config = config
         self.configs = JsonFiles(config.root / "config")
         pool = MappedFilePool(config.mapped_files_max)
         self._pool = pool
-        self._queues = ConsumeQueues(config.consume_queue_directory, config.consume_queue_file_size, pool)
+        self._queues = ConsumeQueues(config.consume_queue_directory, config.consume_queue_file_size, pool,
+                                     config.batch_consume_queue_directory, config.batch_consume_queue_file_size)
+        self._batch_topics = batch_topics
         log_files = MappedFileQueue(config.commit_log_directory, config.mapped_file_size_commit_log, pool,
                                     "mappedFileSizeCommitLog", is_sequential=True)
         self._log = CommitLog(log_files, self._queues)
@@ -208,6 +215,7 @@ class FileMessageStore:
         table = self._table_file.load(self._log.files, is_clean_stop)
         last = self._log.files.last
         self._queues.log_bound = last.start + last.size if last is not None else 0
+        self._queues.batch_topics.update(self._batch_topics())
         self._queues.load(table.queues if table is not None else None, table.births if table is not None else None)
         index_end = NO_GAP
         if self._index is not None:
@@ -388,6 +396,9 @@ class FileMessageStore:
         if queue is None:
             # RocketMQ makes the queue when it is asked for, and finds it empty.
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
+        if isinstance(queue, BatchConsumeQueue):
+            return read_batches(self._log, queue, queue_offset, count_max, bytes_max, message_filter,
+                                self.config.max_filter_message_size)
         return self._log.read_queue(queue, queue_offset, count_max, bytes_max, message_filter,
                                     self.config.max_filter_message_size)
 
@@ -406,6 +417,8 @@ class FileMessageStore:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.offset_by_time(timestamp, upper=upper)
         low, high = queue.min_offset, queue.max_offset
         first = low
         while low < high:
@@ -596,6 +609,10 @@ class FileMessageStore:
         return message is not None and any(key_hash(index_key(message.topic, key)) == hash_
                                            for key in (message.message_id, *message.keys.split(" ")) if key)
 
+    def keep_batches(self, topic: str) -> None:
+        """The topic is one of `queue.type=BatchCQ`. Raises StoreError."""
+        self._queues.keep_batches(topic)
+
     def delete_topic(self, topic: str) -> None:
         """Forget all its queues and remove their files; none of their messages comes back, whatever happens then,
         unless `deletion_fault` says so. Raises StoreNotWritable."""
@@ -672,7 +689,9 @@ class FileMessageStore:
                 # Of the file, of the queue, of the topic and of all queues: each may have been made for this one.
                 directories.update((queue.files.directory, *queue.files.directory.parents[:3]))
         if len(directories) > SYNCED_DIRECTORIES_MAX:
-            disk.sync_filesystem(self.config.consume_queue_directory)
+            for place in (self.config.consume_queue_directory, self.config.batch_consume_queue_directory):
+                if disk.exists(place):
+                    disk.sync_filesystem(place)
         else:
             for directory in directories:
                 disk.sync_directory(directory)

@@ -22,7 +22,7 @@ def refuse_later_formats(config: MessageStoreConfig) -> None:
     With `take_what_is_readable` what RocketMQ 5.5 keeps in RocksDB beside the files is left out.
     """
     root = config.root
-    fault = _queue_fault(root) or _log_fault(root) or _config_fault(root / "config") or _batch_fault(root)
+    fault = _queue_fault(root) or _log_fault(root) or _config_fault(root / "config")
     if fault:
         raise StoreNewer(f"{fault} (or keep using RocketMQ 5 for this store)")
     parts = rocksdb_parts(config) if not config.take_what_is_readable else []
@@ -61,12 +61,4 @@ def _config_fault(folder: Path) -> str:
         if name in _ROCKSDB_CONFIG and disk.names(folder / name):
             return (f"{folder / name} keeps the configuration in RocksDB: export it to JSON files with mqadmin "
                     "rocksDBConfigToJson and move the folder away")
-    return ""
-
-
-def _batch_fault(root: Path) -> str:
-    folder = root / "batchconsumequeue"
-    if disk.names(folder, directories=True):
-        return (f"{folder} has the queues of topics of queue.type BatchCQ, which are not known here: let RocketMQ 5 "
-                "delete those topics, or move the folder away to go on without their messages")
     return ""

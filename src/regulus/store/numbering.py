@@ -93,10 +93,10 @@ class _QueueNumbering:
         if self.held and self._known_end != self._next:
             self._settle(self._known_end)
         # One that says to be the last but one may well be it: as likely as its number, the last one's place has rotted.
-        is_last_missing = len(self.held) == 1 and self.held[0].queue_offset == self._known_end - 2
+        is_last_missing = len(self.held) == 1 and _behind(self.held[0]) == self._known_end - 1
         if self.held and self._next == _UNKNOWN and not is_last_missing \
                 and all(each.queue_offset < self._known_end for each in self.held):
-            self._derive_all(self._known_end - len(self.held))
+            self._derive_all(self._known_end - _count(self.held))
         while self.held:
             if self.held[0].queue_offset == 0 and self._known_end > 1:
                 self._leave_out(self.held.pop(0))
@@ -109,9 +109,9 @@ class _QueueNumbering:
         """What an offset behind the records that are held says of them."""
         if self._next == _UNKNOWN:
             self._begin(following)
-        elif following == self._next + len(self.held):
+        elif following == self._next + _count(self.held):
             self._derive_all(self._next)
-        elif following == self.held[len(self.held) - 1].queue_offset + 1:
+        elif following == _behind(self.held[len(self.held) - 1]):
             self._leave_out_but(1)
             self._believe()
         elif following == self._next:
@@ -120,14 +120,15 @@ class _QueueNumbering:
     def _begin(self, following: int) -> None:
         """The same where nobody knows at which offset the queue begins."""
         begun, last = self.held[0].queue_offset, self.held[len(self.held) - 1].queue_offset
-        first = following - len(self.held)
+        begun_end, last_end = _behind(self.held[0]), _behind(self.held[len(self.held) - 1])
+        first = following - _count(self.held)
         if begun == first:
             self._derive_all(first)
-        elif following == begun + 1 != last + 1:
+        elif following == begun_end != last_end:
             self._believe()
             self._leave_out_but(0)
-        elif following == last + 1:
-            if begun == last - 2:       # one is missing between
+        elif following == last_end:
+            if last == begun_end + 1:   # one is missing between
                 self._believe()
             elif len(self.held) == 2 and first >= 0:
                 self._derive_all(first)
@@ -168,7 +169,7 @@ class _QueueNumbering:
 
     def _place(self, request: DispatchRequest) -> None:
         self._put(request)
-        self._next = request.queue_offset + 1
+        self._next = _behind(request)
 
     def _leave_out(self, request: DispatchRequest) -> None:
         self._tell(f"the record at {request.physical_offset} of the log says that it is message "
@@ -181,3 +182,12 @@ class _QueueNumbering:
         self.told_count += 1
         if len(self.told) < TOLD_MAX:
             self.told.append(sentence)
+
+
+def _behind(request: DispatchRequest) -> int:
+    """The offset of the message behind those in the record."""
+    return request.queue_offset + request.message_count
+
+
+def _count(held: list[DispatchRequest]) -> int:
+    return sum([request.message_count for request in held])

@@ -21,6 +21,7 @@ from pathlib import Path
 from regulus.errors import StoreError
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
 from regulus.store import disk
+from regulus.store.batch_consume_queue import BatchConsumeQueue
 from regulus.store.commit_log import CommitLog
 from regulus.store.config import MessageStoreConfig
 from regulus.store.consume_queue import ConsumeQueue
@@ -191,6 +192,8 @@ def first_position(queue: ConsumeQueue, physical_offset_min: int) -> int:
 
     Fillers belong to no record and are passed over. Raises StoreError when a file cannot be read.
     """
+    if isinstance(queue, BatchConsumeQueue):
+        return queue.first_position(physical_offset_min)
     low, high = queue.start // UNIT_SIZE, queue.end // UNIT_SIZE
     end = high
     first = _next_record(queue, low, high) if low < high else None

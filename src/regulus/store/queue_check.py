@@ -8,8 +8,11 @@ tell which of the two is wrong: a file that is foreign or was overwritten has no
 """
 
 from regulus.errors import StoreError
+from regulus.record.batch_unit import UNIT_SIZE as BATCH_UNIT_SIZE
+from regulus.record.batch_unit import decode_all as batch_units
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
 from regulus.store import disk
+from regulus.store.batch_consume_queue import BatchConsumeQueue
 from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.log_heads import owner_in
@@ -31,6 +34,8 @@ class QueueCheck:
         """What is wrong with a queue, to go on behind its name; empty when nothing is. Raises StoreError."""
         if queue.is_light:
             return ""
+        if isinstance(queue, BatchConsumeQueue):
+            return self._batch_fault(queue)
         if queue.end < queue.known_end:
             return f"ends at {queue.max_offset}, and something was there up to {queue.known_end // UNIT_SIZE}"
         if queue.has_gap:
@@ -39,6 +44,22 @@ class QueueCheck:
             for number in self._samples(queue, file):
                 if not self._is_own(queue, number) and not self._is_record_rotten(queue, number):
                     return f"has a unit that is not its own: {number}"
+        return ""
+
+    def _batch_fault(self, queue: BatchConsumeQueue) -> str:
+        """The same of a queue whose units say themselves which messages they are of."""
+        if queue.end < queue.known_end or queue.max_offset < queue.tabled_max_offset:
+            return f"ends at {queue.max_offset}, and something was there behind"
+        if queue.has_gap:
+            return "has a gap, or a record that does not follow"
+        for file in queue.files.files:
+            first = max(queue.start, file.start)
+            last = min(queue.end, file.start + file.size) - BATCH_UNIT_SIZE
+            for position in sorted({first, last}) if first <= last else ():
+                (unit,) = batch_units(disk.read_at(file.path, position - file.start, BATCH_UNIT_SIZE))
+                owner = self._owner(unit.physical_offset)
+                if owner not in (None, (queue.topic, queue.queue_id, unit.queue_offset, unit.size)):
+                    return f"has a unit that is not its own: that of {unit.queue_offset}"
         return ""
 
     @staticmethod

@@ -79,7 +79,7 @@ class QueueRebuild:
 
     def _put_in_place(self, topic: str, queue_id: int) -> ConsumeQueue:
         built = self._directory / topic / str(queue_id)
-        place = self._queues.directory / topic / str(queue_id)
+        place = self._queues.place_of(topic, queue_id)
         if disk.exists(built):
             disk.move_tree(built, place)
         else:

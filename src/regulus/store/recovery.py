@@ -376,7 +376,7 @@ class Recovery:
         """Of queues that rest, open those of topics that have no folder any more, those in which a fault was found, and
         the system's, which are needed at once."""
         queues = self._dispatcher.queues
-        there = set(disk.names(queues.directory, directories=True))
+        there = {*disk.names(queues.directory, directories=True), *disk.names(queues.batch_directory, directories=True)}
         for topic in [topic for topic in queues.resting if topic not in there or topic in SYSTEM_TOPICS
                       or topic.startswith(SYSTEM_TOPIC_PREFIX)]:
             for queue_id in tuple(queues.resting[topic]):

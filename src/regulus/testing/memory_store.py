@@ -21,7 +21,13 @@ from regulus.model.store_result import (
     QueueUnit,
 )
 from regulus.model.store_rules import StoreRules
-from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from regulus.model.sys_flag import (
+    INNER_BATCH,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NOT,
+    TRANSACTION_ROLLBACK,
+)
 from regulus.model.topics import SCHEDULE_TOPIC, is_storable
 from regulus.record import message_record
 from regulus.record.dispatch_request import DispatchRequest, request_at
@@ -78,6 +84,8 @@ class MemoryStore:
         try:
             for message in messages:
                 message_record.record_size(message)
+                if message.sys_flag & INNER_BATCH:
+                    return Appended(PutStatus.MESSAGE_ILLEGAL, remark="a store in memory keeps no inner batches")
                 if (message.topic, message.queue_id) in self.damaged:
                     return Appended(PutStatus.QUEUE_DAMAGED,
                                     remark=self.damaged[message.topic, message.queue_id])
@@ -99,6 +107,9 @@ class MemoryStore:
             offsets.append(message.queue_offset)
             self._log += message_record.encode(message)
         return Appended(PutStatus.PUT_OK, starts[0], len(self._log), offsets[0], "", tuple(starts))
+
+    def keep_batches(self, topic: str) -> None:
+        """There are no such queues in memory: each message is a record, and inner batches are refused."""
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:

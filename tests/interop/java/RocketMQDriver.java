@@ -521,7 +521,7 @@ public final class RocketMQDriver {
         emitLine(event, Collections.singletonMap("properties", properties.length() == 0 ? "{}" : properties + "}"),
             "body", new String(message.getBody(), StandardCharsets.UTF_8), "topic", message.getTopic(),
             "tags", String.valueOf(message.getTags()), "keys", String.valueOf(message.getKeys()),
-            "msgId", String.valueOf(uniqueKey), "offsetMsgId", offsetMsgId, "queueId", String.valueOf(message.getQueueId()),
+            "msgId", String.valueOf(uniqueKey), "offsetMsgId", String.valueOf(offsetMsgId), "queueId", String.valueOf(message.getQueueId()),
             "queueOffset", String.valueOf(message.getQueueOffset()), "flag", String.valueOf(message.getFlag()),
             "physicalOffset", String.valueOf(message.getCommitLogOffset()),
             "bornTimestamp", String.valueOf(message.getBornTimestamp()),

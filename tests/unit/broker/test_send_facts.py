@@ -15,7 +15,7 @@ from regulus.testing.memory_store import MemoryStore
     (TopicConfig(topic_name="%RETRY%G"), False, 0),
     (TopicConfig(topic_name="T", attributes={"cleanup.policy": "COMPACTION"}), False, 0),
     (TopicConfig(topic_name="T", attributes={"queue.type": "SimpleCQ"}), True, 0),
-    (TopicConfig(topic_name="T", attributes={"queue.type": "BatchCQ"}), False, 16)])
+    (TopicConfig(topic_name="T", attributes={"queue.type": "BatchCQ"}), False, 0)])
 def test_a_straight_topic_needs_no_further_look(config, is_straight, code):
     facts = TopicFacts(config)
     assert (facts.is_straight, facts.refusal_code) == (is_straight, code)

@@ -74,7 +74,8 @@ def test_missing_and_empty_documents_are_passed_by():
 def test_what_a_document_of_another_broker_asks_for_in_vain_is_told():
     state = broker()
     assert state.unserved_attributes() == []
-    state.topics.put(TopicConfig(topic_name="B", attributes={"queue.type": "BatchCQ", "message.type": "PRIORITY"}), 1)
+    asked = {"cleanup.policy": "COMPACTION", "queue.type": "BatchCQ", "message.type": "PRIORITY"}
+    state.topics.put(TopicConfig(topic_name="B", attributes=asked), 1)
     state.subscription_groups.put(SubscriptionGroupConfig(group_name="G", attributes={"priority.factor": "5"}), 1)
     again = broker()
     again.load_documents(state.documents())

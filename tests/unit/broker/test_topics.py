@@ -1,7 +1,7 @@
 """The broker's topics."""
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.topics import Topics
+from regulus.broker.topics import Topics, batch_topics_in
 from regulus.model.topics import TopicConfig
 from regulus.wire import encoded_table
 
@@ -77,3 +77,16 @@ def test_which_queues_a_topic_has():
     assert [topics.has_queue("T", queue_id) for queue_id in range(4)] == [True, True, True, False]
     assert not topics.has_queue("Unknown", 0)
     assert topics.has_queue("SCHEDULE_TOPIC_XXXX", 99)
+
+
+def test_the_store_hears_of_topics_that_keep_batches_however_they_come():
+    heard = []
+    topics = Topics(BrokerConfig(), keep_batches=heard.append)
+    topics.put(TopicConfig(topic_name="B", attributes={"queue.type": "BatchCQ"}), 1)
+    topics.put(TopicConfig(topic_name="T", attributes={"queue.type": "SimpleCQ"}), 1)
+    assert heard == ["B"]
+    saved = encoded_table.text(topics.document())
+    assert batch_topics_in(saved) == ["B"]
+    Topics(BrokerConfig(), keep_batches=heard.append).load(saved)
+    Topics(BrokerConfig(), keep_batches=heard.append).follow(saved, 2)
+    assert heard == ["B"] * 3

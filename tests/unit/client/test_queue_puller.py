@@ -15,10 +15,10 @@ from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.received import prepare_what_fits
 from regulus.client.queue_puller import NOTHING_NEW_PAUSE_MS, QueuePuller
 from regulus.model import sys_flag as flags
-from regulus.model.message import MessageExt
+from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.record import message_record
-from regulus.wire import compression
+from regulus.wire import compression, message_batch
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -138,6 +138,35 @@ async def test_above_a_limit_it_pauses_and_goes_on_when_there_is_room(pulling):
     run.puller.has_room()
     await until(lambda: len(run.pulls()) >= 3)
     assert run.pulls()[2].ext["queueOffset"] == "4"
+
+
+def batches(*counts, tags="A"):
+    """Answers from a queue of inner batches of so many messages: whole records, from the one that has the offset on."""
+    def script(command):
+        start, base, body, next_offset = int(command.ext["queueOffset"]), 0, b"", 0
+        for count in counts:
+            if base + count > start:
+                inner = message_batch.encode([Message("T", b"%d" % (base + index), tags) for index in range(count)])
+                body += message_record.encode(MessageExt("T", inner, {"INNER_NUM": str(count)}, sys_flag=0xC0,
+                                                         queue_offset=base))
+                next_offset = base + count
+            base += count
+        return placed(command, ResponseCode.SUCCESS, next_offset, body) if body else None
+    return script
+
+
+async def test_a_record_with_a_whole_batch_gives_its_messages(pulling):
+    run = await pulling(batches(2, 1))
+    await until(lambda: len(run.consumer.got) == 3)
+    assert [(each.queue_offset, each.body) for each in run.consumer.got] == [(0, b"0"), (1, b"1"), (2, b"2")]
+    run.owned.finished(run.consumer.got)
+    assert run.owned.commit_offset == 3
+
+
+async def test_of_a_batch_in_whose_midst_the_group_stands_what_it_has_consumed_is_left_out(pulling):
+    run = await pulling(batches(3, 2), offset=2)
+    await until(lambda: len(run.consumer.got) == 3)
+    assert [each.queue_offset for each in run.consumer.got] == [2, 3, 4]
 
 
 async def test_messages_with_other_tags_are_passed(pulling):

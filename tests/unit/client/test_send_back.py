@@ -13,7 +13,9 @@ from regulus.client.send_back import SendBack
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.message_queue import MessageQueue
+from regulus.model.sys_flag import INNER_BATCH
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers.send_message import decode_send_message_request
 from tests.unit.client.scripted_servers import refused, scripted_cluster, stored
 from tests.virtual_time import in_virtual_time
 
@@ -51,12 +53,13 @@ async def dead_letter(cluster, letter=None, **settings):
     return await send_back(cluster, letter=letter or message(), **settings)
 
 
-async def send_back(cluster, delay_level=0, letter=None, reconsume_times=1, is_ours=lambda: True, **settings):
+async def send_back(cluster, delay_level=0, letter=None, failed=None, reconsume_times=1,
+                    is_ours=lambda: True, **settings):
     config = PushConsumerConfig(**settings)
     address = cluster.name_server.address
     instance = client_instance.acquire(address, config)
     back = SendBack(instance, address, "CG", config, RetryLimit(instance, "CG", config, lambda: ["T"]))
-    failed = message()
+    failed = failed or message()
     failed.reconsume_times = reconsume_times
     if letter is not None:
         result = await back.dead_letter(letter, QUEUE, is_ours)
@@ -65,6 +68,18 @@ async def send_back(cluster, delay_level=0, letter=None, reconsume_times=1, is_o
     await back.close()
     await client_instance.release(instance)
     return result
+
+
+async def test_of_a_message_out_of_a_whole_batch_no_broker_is_asked_to_copy_its_record():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        inner = message()
+        inner.sys_flag = INNER_BATCH
+        assert await send_back(cluster, delay_level=5, failed=inner)
+        assert await dead_letter(cluster, letter=inner)
+    assert broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK) == []
+    sent = [decode_send_message_request(each).topic for each in broker.requests_of(RequestCode.SEND_MESSAGE_V2)]
+    assert sent == ["%RETRY%CG", "%RETRY%CG"]
 
 
 async def test_the_broker_of_the_message_is_asked_to_bring_it_again():

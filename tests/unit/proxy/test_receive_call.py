@@ -90,6 +90,13 @@ async def test_a_stream_that_is_cut_short_gives_back_what_it_gave_too(front: Pro
     assert (len(brokers.asked_for(CHANGE)), len(front._renewing)) == (4, 4)
 
 
+async def test_a_whole_batch_is_never_given_as_one_message(caller: Caller, brokers: ScriptedBrokers) -> None:
+    """A broker of RocketMQ pops a topic of queue.type=BatchCQ so."""
+    brokers.answers[RequestCode.POP_MESSAGE] = popped(b"one", b"two", sys_flag=0xC0)
+    brokers.answers[CHANGE] = changed
+    assert await received(caller, receive_request()) == (50100, [])
+
+
 async def test_what_is_popped_while_the_front_stops_becomes_visible_soon(brokers: ScriptedBrokers) -> None:
     """For a poll that is held at the broker, which does not know of it yet."""
     front = ProxyServer(ProxyConfig(grpc_server_port=0, bind_address="127.0.0.1"), brokers, TransportConfig())

@@ -50,7 +50,8 @@ def stored_at(command: RemotingCommand) -> RemotingCommand:
     return command.response(0, ext=ext)
 
 
-def popped(*bodies: bytes, reconsume_times: int = 0, tag: str = "", tags: tuple[str, ...] = ()) -> Any:
+def popped(*bodies: bytes, reconsume_times: int = 0, tag: str = "", tags: tuple[str, ...] = (),
+           sys_flag: int = 0) -> Any:
     """The broker's answer to a pop of queue 0 from offset 0. All have one tag, or each that of its place in `tags`."""
     def answer(command: RemotingCommand) -> RemotingCommand:
         if not bodies:
@@ -61,7 +62,7 @@ def popped(*bodies: bytes, reconsume_times: int = 0, tag: str = "", tags: tuple[
             properties = {message_properties.UNIQUE_KEY: f"01{offset:02}"} | ({"TAGS": own_tag} if own_tag else {})
             records += message_record.encode(MessageExt(
                 "normal", body, properties, queue_offset=offset, physical_offset=100 * offset, born_host=HOST,
-                store_host=HOST, reconsume_times=reconsume_times))
+                store_host=HOST, reconsume_times=reconsume_times, sys_flag=sys_flag))
         header = PopMessageResponse(pop_time=command_now(), invisible_time=int(command.ext["invisibleTime"]),
                                     revive_qid=3, rest_num=0, start_offset_info="0 0 0",
                                     msg_offset_info="0 0 " + ",".join(map(str, range(len(bodies)))))

@@ -191,7 +191,8 @@ async def test_a_slave_that_knows_no_master_asks_again_soon(tmp_path: Path, name
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     def state(name: str, **settings: object) -> BrokerState:
-        return BrokerState(BrokerConfig(listen_port=10911, register_name_server_period=30_000, **settings),
+        return BrokerState(BrokerConfig(listen_port=10911, register_name_server_period=30_000,
+                                         namesrv_addr=f"{HOST}:{name_server.port}", **settings),
                            FileMessageStore(MessageStoreConfig(store_path_root_dir=str(tmp_path / name))), now_ms=1)
 
     slave = NameserverLink(state("slave", broker_role=BrokerRole.SLAVE, broker_id=1), 10921, 10922,

@@ -10,7 +10,7 @@ from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes, offset_message_id
 from regulus.record import message_record
-from regulus.spark.columns import BadRecord, ColumnOptions, Records, arrow_schema, record_batch
+from regulus.spark.columns import BadRecord, ColumnOptions, Records, arrow_schema, found_records, record_batch
 from regulus.spark.table_schema import COLUMNS, ddl
 from tests.unit.spark.conftest import order
 
@@ -163,6 +163,15 @@ def test_a_record_must_be_what_its_queue_says(change):
     with pytest.raises(BadRecord, match="another record") as caught:
         read(Records(**values), "queue_id")
     assert caught.value.row == (0 if change == "base" else 1)
+
+
+def test_a_whole_batch_is_never_taken_for_one_message():
+    records = records_of([order(0), order(1, sys_flag=0xC0)])
+    with pytest.raises(OptionError, match="orders: a record has a whole batch"):
+        read(records, "body")
+    with pytest.raises(OptionError, match="orders: a record has a whole batch"):
+        found_records(records.data, "orders", 0, 0, 8)
+    assert len(found_records(records_of([order(0), order(1)]).data, "orders", 0, 0, 8).positions) == 2
 
 
 def test_the_schema_in_both_languages():

@@ -164,6 +164,15 @@ def test_broken_topics_are_damage(make_store):
         StoreFiles(str(root)).topics()
 
 
+def test_a_topic_whose_records_may_be_batches_is_refused_and_not_empty(make_store):
+    root = make_store([order(0)])
+    (root / "batchconsumequeue" / "Batched" / "0").mkdir(parents=True)
+    files = StoreFiles(str(root))
+    assert "Batched" in files.topics()
+    with pytest.raises(OptionError, match=r"topic Batched has queue\.type=BatchCQ"):
+        files.queues("Batched")
+
+
 def test_the_folder_in_which_a_broker_builds_queues_anew_is_no_topic(tmp_path):
     for directory in ("config", "commitlog", "consumequeue/TopicA/0", "consumequeue/.anew/TopicB/0"):
         (tmp_path / directory).mkdir(parents=True)

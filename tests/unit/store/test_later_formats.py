@@ -10,8 +10,7 @@ from tests.stores import NOW, a_message, open_store, small_config
 @pytest.mark.parametrize(("path", "said"), [
     ("consumequeue/CURRENT", "RocksDB"), ("consumequeue/000012.sst", "rebuilt from the log"),
     ("consumequeue_ext/T/0/00000000000000000000", "enableConsumeQueueExt"), ("dledger-n0/data/0", "DLedger"),
-    ("config/rdb/CURRENT", "no tool of RocketMQ"), ("config/topics/CURRENT", "rocksDBConfigToJson"),
-    ("batchconsumequeue/T/0/0", "BatchCQ")])
+    ("config/rdb/CURRENT", "no tool of RocketMQ"), ("config/topics/CURRENT", "rocksDBConfigToJson")])
 def test_what_lies_there_tells_the_format(tmp_path: Path, path: str, said: str) -> None:
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).touch()
@@ -32,8 +31,9 @@ def test_where_only_the_attribute_stands_nothing_stops_a_start(tmp_path: Path) -
 
 
 def test_a_store_in_files_is_fine(tmp_path: Path) -> None:
-    for path in ("consumequeue/TopicA/0/00000000000000000000", "commitlog/00000000000000000000", "config/topics.json",
-                 "timerwheel", "compaction/position-checkpoint", "abort.bak", "rocksdbstore/000004.log"):
+    for path in ("consumequeue/TopicA/0/00000000000000000000", "batchconsumequeue/T/0/00000000000000000000",
+                 "commitlog/00000000000000000000", "config/topics.json", "timerwheel",
+                 "compaction/position-checkpoint", "abort.bak", "rocksdbstore/000004.log"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     refuse_later_formats(small_config(tmp_path))

@@ -10,7 +10,7 @@ Source: PopMessageProcessor.
 
 from collections.abc import Iterator
 
-from regulus.broker.attributes import is_popped_by_priority, priority_factor
+from regulus.broker.attributes import is_popped_by_priority, keeps_batches, priority_factor
 from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import PoppedRetries, expression_filter, not_served
@@ -100,6 +100,10 @@ def _check(request: RemotingCommand, header: PopMessageRequest, broker: BrokerSt
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
     if not permission.is_readable(topic.perm):
         return refuse(request, ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden")
+    if keeps_batches(topic.attributes):
+        # A receipt is for a record, and clients acknowledge messages; RocketMQ's hand on the whole batch as one.
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"the topic[{header.topic}] has queue.type=BatchCQ, and cannot be popped: consume it by pulls")
     if header.queue_id >= topic.read_queue_nums:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "

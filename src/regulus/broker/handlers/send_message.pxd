@@ -20,6 +20,8 @@ cdef int _ROCKETMQ
 cdef int _SUCCESS
 cdef object _PUT_OK
 cdef int _TRANSACTION_MASK
+cdef int _INNER_BATCH
+cdef int _UNUSUAL_FLAGS
 cdef frozenset _UNUSUAL_PROPERTIES
 
 
@@ -42,6 +44,10 @@ cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, Top
 @cython.locals(properties=dict, store_host=bytes, message=MessageExt, is_run=cython.bint, appended=Appended)
 cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
                  Peer peer, object broker, object now_ms)
+
+@cython.locals(properties=dict, store_host=bytes, message=MessageExt, appended=Appended)
+cdef _send_inner_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic,
+                       SendFacts facts, Peer peer, object broker, object now_ms)
 
 @cython.locals(message=MessageExt)
 cdef MessageExt _message(SendMessageRequest header, TopicFacts topic, bytes body, dict properties, int queue_id,

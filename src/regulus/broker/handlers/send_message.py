@@ -22,12 +22,14 @@ from regulus.model import priority, sys_flag, topics
 from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
+from regulus.record.batch_unit import COUNT_MAX
 from regulus.record.java_hash import in_map_order
 from regulus.wire import message_batch
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import (
     MAX_RECONSUME_TIMES_ABSENT,
     SendMessageRequest,
+    SendMessageResponse,
     decode_send_message_request,
     send_message_response,
 )
@@ -42,6 +44,9 @@ MARKED_IN_BATCH = ("a message of a batch has no SINK: a sink's rows are sent one
 LITE = (f"the message has a lite topic ({names.LITE_TOPIC}): lite topics are not served by this broker, and no "
         "consumer would get it; send to a topic of its own instead")
 
+NO_INNER_BATCH = ("a sender does not say that a message is an inner batch (INNER_NUM, or its bits of the sysFlag): the "
+                  "broker does, of a batch in a topic of queue.type=BatchCQ")
+
 _LITE_ALONE = {names.LITE_TOPIC}
 _NEITHER = "{} can be neither delayed nor transactional"
 _NEVER_IN_BATCH = NEVER_IN_BATCH
@@ -52,6 +57,8 @@ _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
 _PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
 _TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
+_INNER_BATCH = sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH
+_UNUSUAL_FLAGS = sys_flag.TRANSACTION_MASK | _INNER_BATCH
 _ONEWAY = ONEWAY_FLAG
 _ROCKETMQ = ROCKETMQ
 _SUCCESS = int(ResponseCode.SUCCESS)
@@ -138,7 +145,7 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
         properties[name] = value
     store_host = facts.store_host or peer.local
     message = _message(header, topic, body, properties, queue_id, header.flag, peer.remote, store_host)
-    if is_unusual or message.sys_flag & _TRANSACTION_MASK:
+    if is_unusual or message.sys_flag & _UNUSUAL_FLAGS:
         outcome = _refuse_unusual(request, message, facts, now_ms) \
             or send_marked(request, message, topic, broker, now_ms) or _refuse_lite(request, message, topic, facts)
         if outcome is not None:
@@ -168,6 +175,10 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
     if request.body_size > facts.max_message_size:
         return refuse_size(request, facts, request.body_size)
+    if topic.keeps_batches and _UNIQUE_KEY in header.properties and names.SINK not in header.properties:
+        return _send_inner_batch(request, header, queue_id, topic, facts, peer, broker, now_ms)
+    if names.INNER_NUM in header.properties:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
     outcome = send_straight_batch(request, header, queue_id, topic, peer, broker, now_ms)
     if outcome is not None:
         return outcome
@@ -199,6 +210,35 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     if appended.status is not _PUT_OK:
         return refuse_put(request, facts, appended)
     return answer_batch(request, appended, queue_id, store_host, header.properties.get(_WAIT) != "false", facts)
+
+
+def _send_inner_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
+                      facts: SendFacts, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """The batch is stored as it came, in one record. Its messages have no places to be named in the answer, which has
+    the key of the batch."""
+    inner = message_batch.decode(request.body)
+    for each in inner:
+        fault = _never_in_batch(each.properties, "a message of a batch", False)
+        if fault is not None or names.SINK in each.properties:
+            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault or MARKED_IN_BATCH)
+    if not 0 < len(inner) <= COUNT_MAX:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                           f"the batch has {len(inner)} messages, and one record has 1 to {COUNT_MAX}")
+    # The store knows where the first message will lie, and here is the place to say it.
+    said = {**header.properties, **facts.stamp, names.INNER_NUM: str(len(inner)), names.INNER_BASE: "0"}
+    properties = {name: said[name] for name in in_map_order(said)}
+    store_host = facts.store_host or peer.local
+    message = _message(header, topic, request.body, properties, queue_id, header.flag, peer.remote, store_host)
+    message.sys_flag |= _INNER_BATCH
+    appended = broker.storing.append(message, now_ms, len(inner))
+    if appended.status is not _PUT_OK:
+        return refuse_put(request, facts, appended)
+    key = header.properties[_UNIQUE_KEY]
+    response = SendMessageResponse(
+        facts.offset_message_id(store_host, appended.start), queue_id, appended.queue_offset, key, facts.region_id,
+        facts.trace_on, batch_uniq_id=key)
+    waits = header.properties.get(_WAIT) != "false"
+    return Reply(request.response(_SUCCESS, None, response.ext()), facts.durable_at(appended.end, waits))
 
 
 def _ended(text: bytes) -> bytes:
@@ -312,6 +352,8 @@ def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFa
     """Why a message with unusual properties cannot be stored; None when it can, without a stale pop receipt, and
     placed among the halves when its transaction is open."""
     properties = message.properties
+    if message.sys_flag & _INNER_BATCH or names.INNER_NUM in properties:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
     properties.pop(names.POP_CK, None)
     if message.reconsume_times > 0 and delay_level(properties) > 0:
         message.sys_flag &= ~_TRANSACTION_MASK      # a retry of a message whose transaction was committed
@@ -349,6 +391,8 @@ def _batch_fault(header: SendMessageRequest) -> str | None:
         return f"message topic length over {topics.TOPIC_SIZE_MAX}, too long for a batch"
     if topics.is_retry_topic(header.topic):
         return "batch request does not support retry group"
+    if header.sys_flag & _INNER_BATCH:
+        return NO_INNER_BATCH
     if header.sys_flag & _TRANSACTION_MASK:
         return _NEITHER.format("a batch")
     return _never_in_batch(header.properties, "a batch", names.SINK in header.properties)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Collection, Sequence
 
+from regulus.client.core import inner_batches
 from regulus.errors import MessageIllegal, RecordError
 from regulus.model import message_properties as names
 from regulus.model import sys_flag as flags
@@ -19,7 +20,8 @@ def prepare(messages: Sequence[MessageExt], tags: Collection[str], retry_topic: 
     """Those whose tag is one of `tags` (all when empty), unpacked, under their own topic; and why some could not be
     unpacked, by their queue offsets: these have the body as it was stored, and no listener may see them.
 
-    Brokers compare hashes of tags only, so a message with another tag of the same hash gets this far.
+    Brokers compare hashes of tags only, so a message with another tag of the same hash gets this far. An inner batch
+    gives the messages in it.
     """
     kept, unreadable, _ = prepare_what_fits(messages, tags, retry_topic, min_offset, max_offset, sys.maxsize)
     return kept, unreadable
@@ -36,6 +38,11 @@ def prepare_what_fits(messages: Sequence[MessageExt], tags: Collection[str], ret
     kept: list[MessageExt] = []
     unreadable: dict[int, str] = {}
     for message in messages:
+        if message.sys_flag & flags.NEED_UNWRAP and inner_batches.is_inner_batch(message):
+            if room <= 0 and message.sys_flag & flags.COMPRESSED:
+                return kept, unreadable, message.queue_offset
+            room -= _take_inner(message, tags, (low, high), kept, unreadable)
+            continue
         properties = message.properties
         if tags and properties.get(names.TAGS) not in tags:
             continue
@@ -53,6 +60,25 @@ def prepare_what_fits(messages: Sequence[MessageExt], tags: Collection[str], ret
         properties[names.MAX_OFFSET] = high
         kept.append(message)
     return kept, unreadable, None
+
+
+def _take_inner(message: MessageExt, tags: Collection[str], bounds: tuple[str, str], kept: list[MessageExt],
+                unreadable: dict[int, str]) -> int:
+    """Add the messages of an inner batch, or the record itself where it cannot be read; how many bytes were unpacked.
+    Its tags are those of its messages: the record has none."""
+    is_packed = message.sys_flag & flags.COMPRESSED
+    try:
+        message.body = compression.decompress(message.body, message.sys_flag)
+        inner = inner_batches.unwrap(message)
+    except MessageIllegal as error:
+        unreadable[message.queue_offset] = str(error)
+        kept.append(message)
+        return 0
+    for each in inner:
+        if not tags or each.properties.get(names.TAGS) in tags:
+            each.properties[names.MIN_OFFSET], each.properties[names.MAX_OFFSET] = bounds
+            kept.append(each)
+    return len(message.body) if is_packed else 0
 
 
 def is_any_packed(messages: Sequence[MessageExt]) -> bool:

@@ -134,7 +134,7 @@ def test_what_cannot_be_a_topic_is_not_deleted(rig, topic):
     assert "illegal characters" in response.remark
 
 
-@pytest.mark.parametrize("attribute", ["queue.type=BatchCQ", "cleanup.policy=COMPACTION", "reserve.time=60"])
+@pytest.mark.parametrize("attribute", ["cleanup.policy=COMPACTION", "reserve.time=60"])
 def test_a_topic_with_an_attribute_that_is_not_served_is_not_made(rig, attribute):
     response = update(rig, attributes=f"+{attribute}")
     assert response.code == ResponseCode.SYSTEM_ERROR

@@ -1,0 +1,242 @@
+"""The consume queue of a topic of `queue.type=BatchCQ`, whose records may have many messages each.
+
+A unit of 46 bytes for each record lies behind the one before, from position 0 on, and says the queue offset of its
+first message: so units are found by bisection, and a message in the midst of a record by the unit of that. There are no
+fillers. `start`, `end` and `known_end` are positions, as in other queues; queue offsets count messages.
+
+Source: BatchConsumeQueue.
+"""
+
+from collections.abc import Callable, Iterator
+
+from regulus.model.store_result import QueueUnit
+from regulus.record import batch_unit
+from regulus.record.batch_unit import UNIT_SIZE, BatchUnit
+from regulus.record.dispatch_request import DispatchRequest
+from regulus.store import disk
+from regulus.store.consume_queue import RESERVE_MAX, ConsumeQueue
+from regulus.store.mapped_file import MappedFile
+from regulus.store.mapped_file_queue import MappedFileQueue
+
+_UNIT = UNIT_SIZE
+_SCAN = 1424 * UNIT_SIZE
+_NOT_READ = -1, 0
+
+
+class BatchConsumeQueue(ConsumeQueue):
+    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue, birth: int = -1) -> None:
+        super().__init__(topic, queue_id, files, birth)
+        self.is_batch = True
+        self._max_offset = 0
+        self._first = _NOT_READ
+        """A start, and the offset of the first message there."""
+
+    @property
+    def min_offset(self) -> int:
+        """Read once for each start, and not mapped: workers ask, too."""
+        start, offset = self._first
+        if start != self.start:
+            start = self.start
+            first = self._read_unit(start)
+            if first is None:
+                return self._max_offset
+            offset = first.queue_offset
+            self._first = start, offset
+        return offset
+
+    @property
+    def max_offset(self) -> int:
+        return self._max_offset
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def put_record(self, request: DispatchRequest) -> bool:
+        """Add the unit of one record; False when it is there already, or its messages have units. Raises
+        StoreNotWritable, and changes nothing then."""
+        if request.physical_offset + request.size <= self.max_physical_offset:
+            return False
+        offset = request.queue_offset
+        if offset < self._max_offset:
+            if offset:
+                self.has_gap = self.has_gap or self.max_physical_offset >= 0
+                return False
+            # A first message later in the log than one of a higher offset: between them the topic was made anew.
+            self.files.remove_all()
+            self.tail = None
+            self.start = self.end = self._max_offset = 0
+            self._first = _NOT_READ
+        file = self.tail
+        if file is None or self.end >= file.start + file.size:
+            file = self.files.extend(self.end)
+            self.tail = file
+        position = self.end - file.start
+        if position + _UNIT > file.reserved_position:
+            file.reserve(position + max(_UNIT, min(position, RESERVE_MAX)))
+        file.write(position, batch_unit.encode(BatchUnit(request.physical_offset, request.size, request.tags_code,
+                                                         request.store_timestamp, offset, request.message_count)))
+        file.wrote_position = position + _UNIT
+        self.has_gap = self.has_gap or offset > self._max_offset
+        self.end += _UNIT
+        self._max_offset = offset + request.message_count
+        self.max_physical_offset = request.physical_offset + request.size
+        self.next_offset = max(self.next_offset, self._max_offset)
+        return True
+
+    def go_on_at(self, queue_offset: int) -> None:
+        self.next_offset = max(self.next_offset, queue_offset)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def unit_at(self, position: int) -> BatchUnit | None:
+        return next(batch_unit.decode_all(self.readable(position, _UNIT)), None)
+
+    def batch_units(self, queue_offset: int, size_max: int) -> Iterator[BatchUnit]:
+        """From the record that has the message on, as many as lie in one file and in so many bytes."""
+        return batch_unit.decode_all(self.readable(self._position_of(queue_offset), max(size_max // _UNIT, 1) * _UNIT))
+
+    def behind_missing(self, queue_offset: int) -> int:
+        """The first message of the next file that is there, where the one with that of `queue_offset` is not."""
+        position = self._position_of(queue_offset)
+        for file in self.files.files:
+            unit = self.unit_at(file.start) if file.start > position else None
+            if unit is not None:
+                return unit.queue_offset
+        return self._max_offset
+
+    def units(self, queue_offset: int, count_max: int) -> list[QueueUnit]:
+        found: list[QueueUnit] = []
+        position = self._position_of(queue_offset)
+        while len(found) < count_max and position < self.end:
+            data = self.readable(position, (count_max - len(found)) * _UNIT)
+            if not data:
+                break
+            found += [_of_record(unit) for unit in batch_unit.decode_all(data)]
+            position += len(data)
+        return found
+
+    def unit(self, queue_offset: int) -> QueueUnit | None:
+        """That of the record which has the message."""
+        unit = self.unit_at(self._position_of(queue_offset))
+        return _of_record(unit) if unit is not None and unit.queue_offset <= queue_offset else None
+
+    def offset_by_time(self, timestamp: int, *, upper: bool) -> int:
+        """Of the first record that was stored then or later, `upper` of the last one of those that were stored at that
+        very time; of the last record, when all are older."""
+        last = self.unit_at(self.end - _UNIT)
+        if last is None or timestamp >= last.store_timestamp:
+            return last.queue_offset if last is not None else 0
+        position = self._first_position(lambda unit: unit.store_timestamp >= timestamp)
+        found = self.unit_at(position)
+        if upper and found is not None and found.store_timestamp == timestamp:
+            found = self.unit_at(self._first_position(lambda unit: unit.store_timestamp > timestamp) - _UNIT)
+        return found.queue_offset if found is not None else self._max_offset
+
+    def _position_of(self, queue_offset: int) -> int:
+        """Where the unit is whose record has the message, or the next one where none has; the end behind the last."""
+        return self._first_position(lambda unit: unit.next_offset > queue_offset)
+
+    def _first_position(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> int:
+        """Of the first unit of which that is so, as it is of all behind it; the end when there is none."""
+        low, high = self.start // _UNIT, self.end // _UNIT
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit_at(middle * _UNIT) if is_mapped else self._read_unit(middle * _UNIT)
+            if unit is not None and not is_there(unit):
+                low = middle + 1
+            else:
+                high = middle
+        return low * _UNIT
+
+    def _read_unit(self, position: int) -> BatchUnit | None:
+        """The same as `unit_at` for a thread beside the one that reads, and for queues that need not be mapped."""
+        file = self.files.find(position) if self.start <= position < self.end else None
+        if file is None:
+            return None
+        return next(batch_unit.decode_all(disk.read_at(file.path, position - file.start, _UNIT)), None)
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+
+    def take_up(self, built: ConsumeQueue) -> None:
+        super().take_up(built)
+        self.go_on_at(built.next_offset)
+
+    def know_end(self, max_offset: int) -> None:
+        self.tabled_max_offset = max_offset
+
+    def look(self, log_bound: int) -> None:
+        self._max_offset = 0
+        self._first = _NOT_READ
+        super().look(log_bound)
+        self._learn_end()
+
+    def _scan(self, file: MappedFile, log_bound: int) -> int:
+        position = 0
+        last_end = self.max_physical_offset
+        while position < file.size:
+            data = disk.read_at(file.path, position, min(_SCAN if position else disk.PAGE_SIZE // _UNIT * _UNIT,
+                                                         file.size - position))
+            for unit in batch_unit.decode_all(data):
+                if not unit.is_valid or unit.physical_offset < last_end \
+                        or unit.physical_offset + unit.size > log_bound or unit.queue_offset < self._max_offset:
+                    return position
+                self.max_physical_offset = last_end = unit.physical_offset + unit.size
+                self._max_offset = unit.next_offset
+                position += _UNIT
+        return position
+
+    def _content_end(self) -> int:
+        last = self.files.last
+        if last is None:
+            return 0
+        begin = min(max(self.end - last.start, 0), last.size)
+        end = last.start + disk.content_end(last.path, begin, last.size)
+        return -(-end // _UNIT) * _UNIT
+
+    def empty(self) -> None:
+        super().empty()
+        self._max_offset = 0
+        self._first = _NOT_READ
+
+    def truncate(self, physical_offset: int) -> None:
+        if self.max_physical_offset <= physical_offset:
+            return
+        self.birth = min(self.birth, physical_offset)
+        position = self._first_position(lambda unit: unit.physical_offset >= physical_offset)
+        if self.known_end == self.end:
+            self.known_end = position
+        self._cut(position)
+        last = self.unit_at(position - _UNIT)
+        self.max_physical_offset = last.physical_offset + last.size if last is not None else self.birth
+
+    def first_from(self, physical_offset: int) -> int:
+        unit = self.unit_at(self.first_position(physical_offset))
+        return unit.queue_offset if unit is not None else self._max_offset
+
+    def first_position(self, physical_offset: int) -> int:
+        """Position of the first unit whose record begins at `physical_offset` or later; the end when there is none.
+        Read and not mapped, and so for any thread. Raises StoreError."""
+        return self._first_position(lambda unit: unit.physical_offset >= physical_offset, is_mapped=False)
+
+    def correct_start(self, physical_offset_min: int) -> None:
+        first = self._read_unit(self.start)
+        if first is not None and first.physical_offset < physical_offset_min:
+            self.start = self.first_position(physical_offset_min)
+
+    def _cut(self, end: int) -> None:
+        super()._cut(end)
+        self._first = _NOT_READ
+        self._learn_end()
+        self.next_offset = self._max_offset
+
+    def _learn_end(self) -> None:
+        """What is before the start counts too: it says where the queue goes on when nothing else is left."""
+        file = self.files.find(self.end - _UNIT) if self.end >= _UNIT else None
+        if file is None:
+            self._max_offset = 0
+            return
+        data = disk.read_at(file.path, self.end - _UNIT - file.start, _UNIT)
+        self._max_offset = next(batch_unit.decode_all(data)).next_offset
+
+
+def _of_record(unit: BatchUnit) -> QueueUnit:
+    return QueueUnit(unit.queue_offset, unit.physical_offset, unit.size, unit.tags_code)

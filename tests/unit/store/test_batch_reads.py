@@ -1,0 +1,270 @@
+"""Topics of `queue.type=BatchCQ` in a store: reads, and all that a store does with queues beside them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreDamaged
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_filter import EVERYTHING, Filter
+from regulus.model.store_result import GetStatus, PutStatus
+from regulus.record import message_record
+from regulus.store import recovery
+from regulus.store.file_message_store import FileMessageStore
+from regulus.wire import message_batch
+from tests.stores import NOW, a_message, crashed_copy, dispatch, small_config
+
+INNER = 0xC0
+COUNTS = (3, 1, 2, 5, 1, 1, 4, 2, 3, 1, 6, 2)
+BASES = [sum(COUNTS[:number]) for number in range(len(COUNTS) + 1)]
+SIZES = {"mapper_file_size_batch_consume_queue": 4 * 46}
+QUEUE = ("B", 0)
+
+
+def opened(root: Path) -> FileMessageStore:
+    store = FileMessageStore(small_config(root, **SIZES), batch_topics=lambda: ["B"])
+    store.open()
+    return store
+
+
+def batch(count: int, number: int = 0, topic: str = "B") -> MessageExt:
+    """One of a single message is none of a batch."""
+    if count == 1:
+        return a_message(topic, b"%04d" % number, UNIQ_KEY=f"U{number}", TAGS="alone")
+    body = message_batch.encode([Message(topic, b"%04d" % number)] * count)
+    return a_message(topic, body, 0, INNER, UNIQ_KEY=f"U{number}", INNER_NUM=str(count), INNER_BASE="0")
+
+
+def filled(root: Path, counts: tuple[int, ...] = COUNTS, size: int = 0) -> FileMessageStore:
+    store = opened(root)
+    for number, count in enumerate(counts):
+        message = batch(count, number)
+        if size:
+            message.properties["PAD"] = "." * size
+        assert store.append(message, NOW + number).status is PutStatus.PUT_OK
+    dispatch(store)
+    return store
+
+
+def bases(store: FileMessageStore, topic: str = "B") -> list[tuple[int, str]]:
+    """Of each record the offset of its first message, and its key."""
+    found: list[tuple[int, str]] = []
+    offset = store.min_offset(topic, 0)
+    while offset < store.max_offset(topic, 0):
+        result = store.get_message(topic, 0, offset, 4, 1 << 20, EVERYTHING)
+        for buffer in result.buffers:
+            found += [(message.queue_offset, message.message_id) for message in message_record.decode_all(buffer)]
+        assert result.next_begin_offset > offset
+        offset = result.next_begin_offset
+    return found
+
+
+EXPECTED = [(base, f"U{number}") for number, base in enumerate(BASES[:-1])]
+
+
+def units_of(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((root / "batchconsumequeue" / "B" / "0").iterdir())]
+
+
+def test_messages_are_numbered_through_their_records(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    assert bases(store) == EXPECTED
+    assert (store.min_offset(*QUEUE), store.max_offset(*QUEUE)) == (0, 31)
+    assert store.append(batch(2), NOW + 99).queue_offset == 31
+    assert store.append(batch(1), NOW + 99).queue_offset == 33
+    assert store.append_batch([batch(1), batch(1)], NOW + 99).queue_offset == 34
+
+
+@pytest.mark.parametrize(("count_max", "records", "messages", "next_offset"), [
+    (1, 1, 3, 3), (3, 1, 3, 3), (4, 2, 4, 4), (5, 2, 4, 4), (6, 3, 6, 6), (32, 4, 11, 11)])
+def test_messages_are_counted_and_the_first_record_is_given_whole(tmp_path: Path, count_max: int, records: int,
+                                                                  messages: int, next_offset: int) -> None:
+    result = filled(tmp_path).get_message(*QUEUE, 0, count_max, 1 << 20, EVERYTHING)
+    assert (len(result.buffers), result.message_count, result.next_begin_offset) == (records, messages, next_offset)
+    assert result.size == sum(map(len, result.buffers))
+
+
+def test_bytes_end_a_read_behind_the_first_record(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    assert store.get_message(*QUEUE, 5, 32, 1, EVERYTHING)[:2] == (GetStatus.FOUND, 6)
+
+
+def test_what_tags_do_not_name_is_passed_over(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, 3, 1)
+    result = store.get_message(*QUEUE, 0, 32, 1 << 20, Filter(frozenset({unit.tags_code})))
+    assert (result.status, result.message_count, result.next_begin_offset) == (GetStatus.FOUND, 1, 11)
+    result = store.get_message(*QUEUE, 4, 32, 1 << 20, Filter(frozenset({12345})))
+    assert (result.status, result.next_begin_offset) == (GetStatus.NO_MATCHED_MESSAGE, 11)
+
+
+class OfOne(Filter):
+    def __init__(self) -> None:
+        super().__init__(None, True, 1, ("UNIQ_KEY",))
+
+    def matches(self, values: list[str | None]) -> bool:
+        return values == ["U2"]
+
+
+def test_a_condition_sees_the_properties_of_the_record(tmp_path: Path) -> None:
+    result = filled(tmp_path).get_message(*QUEUE, 0, 32, 1 << 20, OfOne())
+    assert (result.message_count, result.next_begin_offset) == (2, 11)
+    assert result.looked > 0
+
+
+def test_a_record_that_is_not_its_unit_s_own_is_refused(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    log = next((tmp_path / "commitlog").iterdir())
+    (unit,) = store.queue_units(*QUEUE, 4, 1)
+    with log.open("r+b") as file:
+        file.seek(unit.physical_offset + 20)
+        file.write((77).to_bytes(8, "big"))
+    assert store.get_message(*QUEUE, 0, 32, 1 << 20, EVERYTHING)[:2] == (GetStatus.FOUND, 4)
+    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B is damaged"):
+        store.get_message(*QUEUE, 4, 32, 1 << 20, EVERYTHING)
+
+
+def test_it_is_the_same_after_a_clean_stop_and_after_a_kill(tmp_path: Path) -> None:
+    store = filled(tmp_path / "a")
+    killed = crashed_copy(tmp_path / "a", tmp_path / "b")
+    store.close()
+    for root in (tmp_path / "a", killed):
+        again = opened(root)
+        assert bases(again) == EXPECTED
+        assert again.append(batch(2), NOW + 99).queue_offset == 31
+        again.close()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("lost", ["all", "last file"])
+def test_units_that_are_lost_are_written_anew_as_they_were(tmp_path: Path, lost: str, is_clean: bool) -> None:
+    store = filled(tmp_path / "a")
+    root = tmp_path / "a" if is_clean else crashed_copy(tmp_path / "a", tmp_path / "b")
+    store.close()
+    written = units_of(tmp_path / "a")
+    files = sorted((root / "batchconsumequeue" / "B" / "0").iterdir())
+    for path in (files if lost == "all" else files[-1:]):
+        path.unlink()
+    again = opened(root)
+    assert bases(again) == EXPECTED
+    assert again.append(batch(2), NOW + 99).queue_offset == 31
+    assert units_of(root) == written
+
+
+def test_a_damaged_queue_is_built_anew_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path).close()
+    written = units_of(tmp_path)
+    with (tmp_path / "batchconsumequeue" / "B" / "0" / f"{184:020d}").open("r+b") as file:
+        file.write(b"\1" * 60)
+    monkeypatch.setattr(recovery, "QUEUES_CHECKED_MAX", 0)
+    store = opened(tmp_path)
+    for found in store.look_at_queues(store.resting_queues()):
+        assert store.take_out_queue(*found)
+    assert store.append(batch(2), NOW + 99).status is PutStatus.QUEUE_DAMAGED
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    assert not [fault for step in rebuild.steps() for fault in step.faults]
+    assert list(rebuild.take_over()) == ["queue 0 of B was built anew from the log, from 0 to 31, and serves again"]
+    assert units_of(tmp_path) == written
+    assert bases(store) == EXPECTED
+    assert store.append(batch(2), NOW + 99).queue_offset == 31
+
+
+def test_a_record_whose_number_has_rotted_does_not_cost_those_behind_it(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, 6, 1)       # of five messages
+    store.close()
+    with next((tmp_path / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(unit.physical_offset + 20)
+        file.write((1000).to_bytes(8, "big"))
+    written = units_of(tmp_path)
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    again = opened(tmp_path)
+    assert units_of(tmp_path) == written
+    assert again.max_offset(*QUEUE) == 31
+
+
+def test_old_records_go_with_their_log_file(tmp_path: Path) -> None:
+    store = filled(tmp_path, COUNTS * 3, size=300)
+    store.flush_commit_log()
+    assert store.old_files.take_log_file(0, NOW)
+    assert store.old_files.delete_hanging(NOW, 0)
+    begin = next(number for number, unit in enumerate(store.queue_units(*QUEUE, 0, 100))
+                 if unit.physical_offset >= store.commit_log_min_offset())
+    for trimmed in store.old_files.queue_starts():
+        store.old_files.delete_all(store.old_files.trim_queue(trimmed))
+    assert store.min_offset(*QUEUE) == sum((COUNTS * 3)[:begin]) > 0
+    assert len(units_of(tmp_path)) == 9 - begin // 4
+    assert store.get_message(*QUEUE, 0, 32, 1 << 20, EVERYTHING)[:2] == (
+        GetStatus.OFFSET_TOO_SMALL, store.min_offset(*QUEUE))
+    first = store.min_offset(*QUEUE)
+    store.close()
+    again = opened(tmp_path)
+    assert (again.min_offset(*QUEUE), again.max_offset(*QUEUE)) == (first, 93)
+
+
+def test_a_deleted_topic_is_gone_and_may_be_of_the_other_kind_then(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.delete_topic("B")
+    assert not (tmp_path / "batchconsumequeue" / "B").exists()
+    assert store.append(batch(2), NOW).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.append(a_message("B"), NOW).queue_offset == 0
+    dispatch(store)
+    assert bases(store) == [(0, "")]
+    store.delete_topic("B")
+    store.keep_batches("B")
+    assert store.append(batch(2), NOW).queue_offset == 0
+    assert store.append(batch(2), NOW).queue_offset == 2
+
+
+def test_in_other_topics_there_are_no_inner_batches(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    appended = store.append(batch(2, topic="T"), NOW)
+    assert (appended.status, appended.remark) == (PutStatus.MESSAGE_ILLEGAL, "topic T keeps no inner batches")
+    assert store.commit_log_max_offset() == 0
+
+
+def test_the_folder_tells_the_kind_where_no_document_does(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    store = FileMessageStore(small_config(tmp_path, **SIZES))
+    store.open()
+    assert bases(store) == EXPECTED
+    assert not (tmp_path / "consumequeue" / "B").exists()
+
+
+def test_queues_begun_before_their_topic_was_known_are_built_anew(tmp_path: Path) -> None:
+    """As where a replica gets messages before it hears of their topic."""
+    store = FileMessageStore(small_config(tmp_path, **SIZES))
+    store.open()
+    for number in range(3):
+        store.append(a_message("B", b"x", UNIQ_KEY=f"U{number}"), NOW)
+    dispatch(store)
+    store.keep_batches("B")
+    with pytest.raises(StoreDamaged, match="begun as one of another kind"):
+        store.max_offset(*QUEUE)
+    assert store.known_max_offset(*QUEUE) == 3
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    for _ in rebuild.steps():
+        pass
+    list(rebuild.take_over())
+    assert bases(store) == [(0, "U0"), (1, "U1"), (2, "U2")]
+    assert not (tmp_path / "consumequeue" / "B").exists()
+    assert len(units_of(tmp_path)) == 1
+
+
+def test_a_copy_of_the_log_has_the_same_units(tmp_path: Path) -> None:
+    original = filled(tmp_path / "original", COUNTS * 3, size=300)
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES), batch_topics=lambda: ["B"])
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    offset = 0
+    while (piece := original.log_bytes(offset, 700)) is not None:
+        copy.copy.take(offset, bytes(piece))
+        offset += len(piece)
+    dispatch(copy)
+    assert bases(copy) == bases(original)
+    for store in (original, copy):
+        store.close()
+    assert units_of(tmp_path / "copy") == units_of(tmp_path / "original")
