@@ -94,15 +94,6 @@ class BatchConsumeQueue(ConsumeQueue):
         """From the record that has the message on, as many as lie in one file and in so many bytes."""
         return batch_unit.decode_all(self.readable(self._position_of(queue_offset), max(size_max // _UNIT, 1) * _UNIT))
 
-    def behind_missing(self, queue_offset: int) -> int:
-        """The first message of the next file that is there, where the one with that of `queue_offset` is not."""
-        position = self._position_of(queue_offset)
-        for file in self.files.files:
-            unit = self.unit_at(file.start) if file.start > position else None
-            if unit is not None:
-                return unit.queue_offset
-        return self._max_offset
-
     def units(self, queue_offset: int, count_max: int) -> list[QueueUnit]:
         found: list[QueueUnit] = []
         position = self._position_of(queue_offset)
@@ -136,16 +127,27 @@ class BatchConsumeQueue(ConsumeQueue):
         return self._first_position(lambda unit: unit.next_offset > queue_offset)
 
     def _first_position(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> int:
-        """Of the first unit of which that is so, as it is of all behind it; the end when there is none."""
+        """Of the first unit of which that is so, as it is of all behind it; the end when there is none. Files that are
+        missing are passed over."""
         low, high = self.start // _UNIT, self.end // _UNIT
+        found = self.end
         while low < high:
             middle = (low + high) // 2
-            unit = self.unit_at(middle * _UNIT) if is_mapped else self._read_unit(middle * _UNIT)
+            position, unit = self._unit_from(middle * _UNIT, is_mapped)
             if unit is not None and not is_there(unit):
-                low = middle + 1
+                low = position // _UNIT + 1
             else:
-                high = middle
-        return low * _UNIT
+                high, found = middle, position
+        return found
+
+    def _unit_from(self, position: int, is_mapped: bool) -> tuple[int, BatchUnit | None]:
+        """The unit that lies there, or where its file is missing the first one of the next file; and its position."""
+        read = self.unit_at if is_mapped else self._read_unit
+        unit = read(position)
+        if unit is None:
+            position = min((file.start for file in tuple(self.files.files) if file.start > position), default=self.end)
+            unit = read(position)
+        return position, unit
 
     def _read_unit(self, position: int) -> BatchUnit | None:
         """The same as `unit_at` for a thread beside the one that reads, and for queues that need not be mapped."""

@@ -30,6 +30,12 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
     for unit in queue.batch_units(offset, max(scan_max, count_max * UNIT_SIZE)):
         if status is GetStatus.OFFSET_FOUND_NULL:
             status = GetStatus.NO_MATCHED_MESSAGE
+        # What no filter takes is not compared with its record, and still says where to go on.
+        if not offset < unit.next_offset <= high:
+            if count:
+                break
+            physical_offset = unit.physical_offset
+            raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, offset))
         if message_filter.takes(unit.tags_code):
             if count and (count + unit.message_count > count_max or size_sum + unit.size > bytes_max):
                 break
@@ -53,7 +59,7 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
         if count >= count_max:
             break
     if status is GetStatus.OFFSET_FOUND_NULL:
-        offset = queue.behind_missing(offset)
+        offset = high
     return GetResult(GetStatus.FOUND if count else status, offset, low, high, buffers, count, size_sum, looked)
 
 

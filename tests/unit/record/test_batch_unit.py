@@ -1,3 +1,5 @@
+import pytest
+
 from regulus.record.batch_unit import UNIT_SIZE, BatchUnit, decode_all, encode
 
 # The first two units that RocketMQ 5.3.3 wrote for a batch of three messages and a single one.
@@ -20,3 +22,9 @@ def test_zeros_are_no_unit():
     (unit,) = decode_all(bytes(UNIT_SIZE))
     assert not unit.is_valid
     assert all(each.is_valid for each in UNITS)
+
+
+@pytest.mark.parametrize("field", [{"physical_offset": -1}, {"size": 0}, {"queue_offset": -1}, {"message_count": 0},
+                                   {"message_count": -1}])
+def test_one_that_says_nothing_that_can_be_is_none(field):
+    assert not UNITS[0]._replace(**field).is_valid

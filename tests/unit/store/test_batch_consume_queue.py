@@ -72,7 +72,9 @@ def test_nothing_is_behind_the_last(tmp_path: Path) -> None:
 
 def test_what_was_built_before_is_not_built_again(tmp_path: Path) -> None:
     queue = filled(tmp_path)
+    assert not queue.put_record(request(8, 19, 3))
     assert not queue.put_record(request(4, 11, 1))
+    assert not queue.has_gap
     assert not queue.put_record(request(20, 5, 1))
     assert queue.max_offset == 22
     assert queue.has_gap
@@ -85,13 +87,24 @@ def test_messages_that_are_missing_leave_a_gap_that_reads_pass_over(tmp_path: Pa
     assert [unit.queue_offset for unit in queue.batch_units(7, 1000)] == [10]
     assert queue.unit(7) is None
     assert queue.max_offset == 12
+    assert queue.put_record(request(10, 12, 1))
+    assert queue.has_gap
+
+
+def test_what_was_appended_and_is_not_built_yet_keeps_its_places(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 1)
+    queue.next_offset = 6
+    assert queue.put_record(request(1, 3, 1))
+    assert (queue.next_offset, queue.max_offset) == (6, 4)
 
 
 def test_a_topic_that_was_made_anew_begins_anew(tmp_path: Path) -> None:
     queue = filled(tmp_path)
     assert queue.put_record(request(20, 0, 2))
     assert (queue.min_offset, queue.max_offset) == (0, 2)
-    assert reopened(tmp_path).max_offset == 2
+    assert len(queue.files.files) == 1
+    again = reopened(tmp_path)
+    assert (again.max_offset, again.end, again.known_end) == (2, 46, 46)
 
 
 def test_its_beginning_is_told_without_a_map_as_workers_ask_for_it(tmp_path: Path) -> None:
@@ -163,7 +176,63 @@ def test_a_file_that_is_missing_is_passed_over(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "batchconsumequeue" / "B" / "0" / f"{184:020d}").unlink()
     queue = reopened(tmp_path)
-    assert queue.behind_missing(11) == queue.max_offset
+    assert list(queue.batch_units(11, 1000)) == []
+    assert queue.max_offset == 11
+
+
+def test_behind_a_file_that_is_missing_the_next_one_is_served(tmp_path: Path) -> None:
+    """Recovery reads the last ones only."""
+    queue = filled(tmp_path)
+    for number in range(9, 20):
+        assert queue.put_record(request(number, 22 + 2 * (number - 9), 2))
+    (tmp_path / "batchconsumequeue" / "B" / "0" / f"{184:020d}").unlink()
+    queue = reopened(tmp_path)
+    assert (queue.min_offset, queue.max_offset) == (0, 44)
+    for offset in (11, 12, 18, 19, 21):
+        assert [unit.queue_offset for unit in queue.batch_units(offset, 1000)] == [19, 22, 24, 26]
+    assert [unit.queue_offset for unit in queue.batch_units(4, 1000)] == [4, 6]
+    assert [queue.unit(offset) is None for offset in (10, 11, 18, 19)] == [False, True, True, False]
+    assert [queue.first_from(physical_offset) for physical_offset in (300, 301, 800, 801, 1901)] == [6, 19, 19, 22, 44]
+    assert [file.mapping is None for file in queue.files.files][-1]
+    queue.correct_start(301)
+    assert queue.min_offset == 19
+
+
+def test_a_record_that_lies_before_the_last_one_ends_it(tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = tmp_path / "batchconsumequeue" / "B" / "0" / f"{368:020d}"
+    path.write_bytes(batch_unit.encode(batch_unit.BatchUnit(300, 100, 8, 1004, 19, 3)) + bytes(138))
+    assert reopened(tmp_path).max_offset == 19
+
+
+def test_files_as_large_as_those_of_a_broker_are_taken_up(tmp_path: Path) -> None:
+    """Which are read a page first, and then more at a time."""
+    made = ConsumeQueues(tmp_path / "consumequeue", 200, MappedFilePool(16), tmp_path / "batchconsumequeue")
+    made.batch_topics.add("B")
+    queue = made.have("B", 0)
+    assert isinstance(queue, BatchConsumeQueue)
+    for number in range(1600):
+        assert queue.put_record(request(number, 2 * number, 2))
+    queue.recover(1 << 40)
+    assert (queue.end, queue.known_end, queue.max_offset) == (1600 * 46, 1600 * 46, 3200)
+    assert [unit.queue_offset for unit in queue.batch_units(3001, 92)] == [3000, 3002]
+
+
+def test_looking_twice_finds_the_same(tmp_path: Path) -> None:
+    queue = filled(tmp_path)
+    assert queue.min_offset == 0
+    for _ in range(2):
+        queue.look(1 << 40)
+        assert (queue.min_offset, queue.max_offset, queue.end) == (0, 22, 9 * 46)
+
+
+def test_one_that_is_emptied_begins_with_what_comes_then(tmp_path: Path) -> None:
+    queue = filled(tmp_path)
+    assert queue.min_offset == 0
+    queue.empty()
+    assert (queue.min_offset, queue.max_offset, queue.next_offset) == (0, 0, 0)
+    assert queue.put_record(request(9, 5, 2))
+    assert (queue.min_offset, queue.max_offset) == (5, 7)
 
 
 def test_where_messages_were_lost_it_goes_on_behind_them(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from regulus.errors import StoreDamaged
 from regulus.model.message import Message, MessageExt
-from regulus.model.message_filter import EVERYTHING, Filter
+from regulus.model.message_filter import EVERYTHING, LOOKED_MAX, Filter
 from regulus.model.store_result import GetStatus, PutStatus
-from regulus.record import message_record
+from regulus.record import layout, message_record
 from regulus.store import recovery
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire import message_batch
@@ -88,6 +88,9 @@ def test_messages_are_counted_and_the_first_record_is_given_whole(tmp_path: Path
 def test_bytes_end_a_read_behind_the_first_record(tmp_path: Path) -> None:
     store = filled(tmp_path)
     assert store.get_message(*QUEUE, 5, 32, 1, EVERYTHING)[:2] == (GetStatus.FOUND, 6)
+    size = sum(unit.size for unit in store.queue_units(*QUEUE, 0, 2))
+    assert [store.get_message(*QUEUE, 0, 32, size_max, EVERYTHING).next_begin_offset
+            for size_max in (size - 1, size)] == [3, 4]
 
 
 def test_what_tags_do_not_name_is_passed_over(tmp_path: Path) -> None:
@@ -100,8 +103,8 @@ def test_what_tags_do_not_name_is_passed_over(tmp_path: Path) -> None:
 
 
 class OfOne(Filter):
-    def __init__(self) -> None:
-        super().__init__(None, True, 1, ("UNIQ_KEY",))
+    def __init__(self, weight: int = 1) -> None:
+        super().__init__(None, True, weight, ("UNIQ_KEY",))
 
     def matches(self, values: list[str | None]) -> bool:
         return values == ["U2"]
@@ -111,6 +114,105 @@ def test_a_condition_sees_the_properties_of_the_record(tmp_path: Path) -> None:
     result = filled(tmp_path).get_message(*QUEUE, 0, 32, 1 << 20, OfOne())
     assert (result.message_count, result.next_begin_offset) == (2, 11)
     assert result.looked > 0
+
+
+def test_a_condition_that_looked_at_much_goes_on_with_the_next_read(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    result = store.get_message(*QUEUE, 0, 32, 1 << 20, OfOne(LOOKED_MAX))
+    assert (result.status, result.next_begin_offset) == (GetStatus.NO_MATCHED_MESSAGE, 3)
+    assert result.looked >= LOOKED_MAX
+
+
+def test_properties_that_cannot_be_read_fulfil_no_condition(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, 6, 1)
+    overwrite(tmp_path, unit.physical_offset + 84, (1 << 30).to_bytes(4, "big"))     # the length of its body
+    everyone = Filter(None, True, 1, ("UNIQ_KEY",))
+    result = store.get_message(*QUEUE, 0, 32, 1 << 20, everyone)
+    assert (result.message_count, result.next_begin_offset) == (6, 11)
+
+
+def overwrite(root: Path, position: int, data: bytes) -> None:
+    """In the log, which is one file here."""
+    with next((root / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+@pytest.mark.parametrize(("place", "size"), [(layout.TOTAL_SIZE, 4), (layout.MAGIC, 4), (layout.QUEUE_ID, 4),
+                                             (layout.QUEUE_OFFSET, 8), (layout.PHYSICAL_OFFSET, 8)])
+def test_whatever_a_record_says_else_than_its_unit_it_is_refused(tmp_path: Path, place: int, size: int) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, 4, 1)
+    overwrite(tmp_path, unit.physical_offset + place, (77).to_bytes(size, "big"))
+    assert store.get_message(*QUEUE, 0, 32, 1 << 20, EVERYTHING)[:2] == (GetStatus.FOUND, 4)
+    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B is damaged"):
+        store.get_message(*QUEUE, 4, 32, 1 << 20, EVERYTHING)
+
+
+@pytest.mark.parametrize(("place", "data"), [(28, b"\1"), (28, b"\xff"), (36, bytes(2)), (36, b"\x7f")],
+                         ids=["far behind", "far before", "no message", "more than there are"])
+def test_a_unit_that_has_rotted_leads_nobody_past_other_messages(tmp_path: Path, place: int, data: bytes) -> None:
+    """A reader by tags does not look at the records that it passes over."""
+    store = filled(tmp_path)
+    with (tmp_path / "batchconsumequeue" / "B" / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(2 * 46 + place)
+        file.write(data)
+    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B is damaged, or what leads to it"):
+        store.get_message(*QUEUE, 0, 32, 1 << 20, Filter(frozenset({12345})))
+    result = store.get_message(*QUEUE, 0, 32, 1 << 20, EVERYTHING)
+    assert (result.status, result.next_begin_offset) == (GetStatus.FOUND, 4)
+
+
+def test_a_record_that_is_known_to_be_rotten_is_refused(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, 4, 1)
+    store._log.rotten.add(unit.physical_offset)
+    assert store.get_message(*QUEUE, 0, 32, 1 << 20, EVERYTHING)[:2] == (GetStatus.FOUND, 4)
+    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B"):
+        store.get_message(*QUEUE, 4, 32, 1 << 20, EVERYTHING)
+
+
+def test_records_whose_log_file_was_deleted_are_passed_over(tmp_path: Path) -> None:
+    store = filled(tmp_path, COUNTS * 3, size=300)
+    store.flush_commit_log()
+    begin = sum(unit.physical_offset < 4096 for unit in store.queue_units(*QUEUE, 0, 100))
+    assert 4 < begin <= 12
+    assert store.old_files.take_log_file(0, NOW)
+    assert store.old_files.delete_hanging(NOW, 0)
+    result = store.get_message(*QUEUE, 0, 32, 1 << 20, EVERYTHING)
+    assert (result.status, result.message_count, result.next_begin_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 0, 11)
+    while result.status is GetStatus.MESSAGE_WAS_REMOVING:
+        result = store.get_message(*QUEUE, result.next_begin_offset, 32, 1 << 20, EVERYTHING)
+    assert (result.status, store.min_offset(*QUEUE)) == (GetStatus.FOUND, 0)
+    first = next(iter(message_record.decode_all(result.buffers[0])))
+    assert first.queue_offset == sum(COUNTS[:begin])
+
+
+def test_where_the_log_lacks_a_file_a_read_ends_and_the_next_one_names_it(tmp_path: Path) -> None:
+    filled(tmp_path, COUNTS * 3, size=300).close()
+    (tmp_path / "commitlog" / f"{4096:020d}").unlink()
+    store = opened(tmp_path)
+    lost = next(unit for unit in store.queue_units(*QUEUE, 0, 100) if unit.physical_offset >= 4096)
+    offset = 0
+    while offset < lost.queue_offset:
+        result = store.get_message(*QUEUE, offset, 32, 1 << 20, EVERYTHING)
+        assert result.status is GetStatus.FOUND
+        offset = result.next_begin_offset
+    assert offset == lost.queue_offset
+    with pytest.raises(StoreDamaged, match=f"{4096:020d}, which is missing"):
+        store.get_message(*QUEUE, offset, 32, 1 << 20, EVERYTHING)
+
+
+def test_units_whose_file_is_missing_are_passed_over(tmp_path: Path) -> None:
+    store = filled(tmp_path, COUNTS * 2)
+    queue = store._queues.find(*QUEUE)
+    assert queue is not None
+    del queue.files.files[1]
+    for offset in (12, 19):
+        result = store.get_message(*QUEUE, offset, 32, 1 << 20, EVERYTHING)
+        assert (result.status, result.next_begin_offset) == (GetStatus.FOUND, 31)
+        assert next(iter(message_record.decode_all(result.buffers[0]))).queue_offset == 19
 
 
 def test_a_record_that_is_not_its_unit_s_own_is_refused(tmp_path: Path) -> None:
@@ -216,6 +318,46 @@ def test_a_deleted_topic_is_gone_and_may_be_of_the_other_kind_then(tmp_path: Pat
     store.keep_batches("B")
     assert store.append(batch(2), NOW).queue_offset == 0
     assert store.append(batch(2), NOW).queue_offset == 2
+
+
+def test_a_topic_that_was_made_anew_does_not_have_the_old_one_s_records(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.delete_topic("B")
+    store.keep_batches("B")
+    assert store.append(batch(2, 50), NOW).queue_offset == 0
+    dispatch(store)
+    assert bases(store) == [(0, "U50")]
+    store.close()
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    assert bases(opened(tmp_path)) == [(0, "U50")]
+
+
+def test_queues_that_rest_are_built_anew_where_their_topic_was_not_known(tmp_path: Path,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "QUEUES_CHECKED_MAX", 0)
+    store = FileMessageStore(small_config(tmp_path, **SIZES))
+    store.open()
+    store.append(a_message("B", b"x", UNIQ_KEY="U0"), NOW)
+    store.close()
+    store = FileMessageStore(small_config(tmp_path, **SIZES))
+    store.open()
+    assert store.resting_queues() == [QUEUE]
+    store.keep_batches("B")
+    assert store.resting_queues() == []
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    for _ in rebuild.steps():
+        pass
+    list(rebuild.take_over())
+    assert bases(store) == [(0, "U0")]
+
+
+def test_queues_of_the_other_kind_that_lie_there_are_told(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    (tmp_path / "consumequeue" / "B" / "0").mkdir(parents=True)
+    store = opened(tmp_path)
+    assert store._queues.strays == ["B"]
+    assert bases(store) == EXPECTED
 
 
 def test_in_other_topics_there_are_no_inner_batches(tmp_path: Path) -> None:

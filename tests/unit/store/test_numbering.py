@@ -1,5 +1,7 @@
 """Which record of the log goes where in a queue that is built anew."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from regulus.errors import StoreNotWritable
@@ -10,16 +12,17 @@ from regulus.store.numbering import HELD_MAX, TOLD_MAX, Numbering
 ROTTEN = 1 << 40
 
 
-def a_request(number: int, queue_offset: int, topic: str = "T", sys_flag: int = 0) -> DispatchRequest:
+def a_request(number: int, queue_offset: int, topic: str = "T", sys_flag: int = 0,
+              message_count: int = 1) -> DispatchRequest:
     """The record that is the `number`-th in the log."""
     request = DispatchRequest(100)
     request.topic, request.queue_offset, request.physical_offset = topic, queue_offset, number * 100
-    request.sys_flag = sys_flag
+    request.sys_flag, request.message_count = sys_flag, message_count
     return request
 
 
 def numbered(offsets: list[int], known_end: int = 0, is_log_whole: bool = True,
-             birth: int = 0) -> tuple[dict[int, int], list[str]]:
+             birth: int = 0, counts: Sequence[int] = ()) -> tuple[dict[int, int], list[str]]:
     """Which number in the log goes to which queue offset, in the order in which they are put; and what is told."""
     placed: dict[int, int] = {}
 
@@ -28,7 +31,7 @@ def numbered(offsets: list[int], known_end: int = 0, is_log_whole: bool = True,
 
     numbering = Numbering({("T", 0): known_end}, {("T", 0): birth * 100}, log_start=0 if is_log_whole else 1, put=put)
     for number, offset in enumerate(offsets):
-        numbering.take(a_request(number, offset))
+        numbering.take(a_request(number, offset, message_count=counts[number] if counts else 1))
     numbering.end()
     assert [*placed] == sorted(placed)
     return placed, [sentence.removeprefix("queue 0 of T: ") for sentence in numbering.sentences()]
@@ -106,6 +109,37 @@ def test_a_rotten_number_hides_no_neighbour_where_a_log_begins_later(place: int,
     placed, (told,) = numbered(offsets, known_end, is_log_whole=False)
     assert placed == {number: 50 + number for number in range(len(offsets))}
     assert f"it is message {said} and lies where {50 + place} does" in told
+
+
+COUNTS = 3, 2, 4, 5, 3
+"""Of messages in the records of a topic of `queue.type=BatchCQ`."""
+
+
+@pytest.mark.parametrize("first", [0, 50])
+@pytest.mark.parametrize("is_end_known", [True, False])
+@pytest.mark.parametrize("said", [2, 7, 49, 77, ROTTEN, -1])
+@pytest.mark.parametrize("place", range(5))
+def test_records_of_many_messages_leave_room_for_all_of_them(place: int, said: int, is_end_known: bool,
+                                                             first: int) -> None:
+    offsets = [first + sum(COUNTS[:number]) for number in range(5)]
+    if (place >= 3 and not is_end_known) or (place, said, first) == (0, 49, 50):
+        return
+    wrong = [*offsets]
+    wrong[place] = said
+    placed, (told,) = numbered(wrong, first + 17 if is_end_known else 0, is_log_whole=not first, counts=COUNTS)
+    assert placed == dict(enumerate(offsets))
+    assert f"it is message {said} and lies where {offsets[place]} does" in told
+
+
+@pytest.mark.parametrize(("lost", "is_log_whole"), [(1, True), (2, True), (3, True), (2, False), (3, False)])
+def test_where_one_of_many_messages_is_missing_the_others_stay(lost: int, is_log_whole: bool) -> None:
+    offsets = [sum(COUNTS[:number]) for number in range(5)]
+    upto = offsets[lost] + COUNTS[lost] - 1
+    left = [number for number in range(5) if number != lost]
+    placed, told = numbered([offsets[number] for number in left], 17, is_log_whole=is_log_whole,
+                            counts=[COUNTS[number] for number in left])
+    assert [*placed.values()] == [offsets[number] for number in left]
+    assert told == [f"the log has no record of messages {offsets[lost]} to {upto}; they are passed over"]
 
 
 def test_a_record_that_is_missing_moves_no_neighbour_where_a_log_begins_later() -> None:
