@@ -40,7 +40,7 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
             if count and (count + unit.message_count > count_max or size_sum + unit.size > bytes_max):
                 break
             data = _record(log, queue, unit, is_first=not count)
-            if data is None and (count or log.find(unit.physical_offset) is not None):
+            if data is None and count:
                 break
             matches = data is not None
             if data is not None and message_filter.reads_properties:

@@ -117,6 +117,7 @@ def test_its_beginning_is_told_without_a_map_as_workers_ask_for_it(tmp_path: Pat
     queue.start = queue.end
     assert queue.min_offset == 22
     queue.start = 0
+    assert queue.min_offset == 0
     queue.truncate(0)
     assert (queue.min_offset, queue.max_offset) == (0, 0)
     assert queue.put_record(request(0, 5, 2))
@@ -159,6 +160,27 @@ def test_a_cut_of_the_log_cuts_it(tmp_path: Path, physical_offset: int, end: int
     assert (queue.end, queue.max_offset, queue.next_offset) == (end * 46, max_offset, max_offset)
     assert queue.max_physical_offset == (100 * end if end else -1)
     assert reopened(tmp_path).max_offset == max_offset
+
+
+def test_a_cut_of_the_log_is_no_loss_of_units_and_hides_none(tmp_path: Path) -> None:
+    filled(tmp_path)
+    queue = reopened(tmp_path)
+    queue.truncate(450)
+    assert queue.known_end == queue.end == 5 * 46
+    queue.known_end = 9 * 46
+    queue.truncate(400)
+    assert (queue.known_end, queue.end) == (9 * 46, 4 * 46)
+
+
+def test_what_is_written_where_the_log_was_cut_is_built_though_the_topic_was_made_behind(tmp_path: Path) -> None:
+    made = queues(tmp_path)
+    made.births[("B", 0)] = 500
+    queue = made.have("B", 0)
+    assert isinstance(queue, BatchConsumeQueue)
+    assert not queue.put_record(request(4, 0, 2))
+    queue.truncate(300)
+    assert queue.put_record(request(3, 0, 2))
+    assert queue.max_offset == 2
 
 
 @pytest.mark.parametrize(("physical_offset", "min_offset"), [(0, 0), (1, 3), (400, 11), (401, 12), (800, 19),

@@ -190,10 +190,12 @@ def test_records_whose_log_file_was_deleted_are_passed_over(tmp_path: Path) -> N
 
 
 def test_where_the_log_lacks_a_file_a_read_ends_and_the_next_one_names_it(tmp_path: Path) -> None:
-    filled(tmp_path, COUNTS * 3, size=300).close()
+    filled(tmp_path, COUNTS * 3, size=260).close()
     (tmp_path / "commitlog" / f"{4096:020d}").unlink()
     store = opened(tmp_path)
-    lost = next(unit for unit in store.queue_units(*QUEUE, 0, 100) if unit.physical_offset >= 4096)
+    units = store.queue_units(*QUEUE, 0, 100)
+    number, lost = next((number, unit) for number, unit in enumerate(units) if unit.physical_offset >= 4096)
+    assert number % 4       # not the first one in its file
     offset = 0
     while offset < lost.queue_offset:
         result = store.get_message(*QUEUE, offset, 32, 1 << 20, EVERYTHING)

@@ -142,6 +142,34 @@ def test_where_one_of_many_messages_is_missing_the_others_stay(lost: int, is_log
     assert told == [f"the log has no record of messages {offsets[lost]} to {upto}; they are passed over"]
 
 
+@pytest.mark.parametrize("said", [7, 77, ROTTEN, -1])
+def test_behind_a_gap_records_of_many_messages_leave_room_as_well(said: int) -> None:
+    placed, told = numbered([0, 5, 9, said, 17], counts=(3, 4, 5, 3, 2))
+    assert placed == {0: 0, 1: 5, 2: 9, 3: 14, 4: 17}
+    assert [sentence.split(" ")[0] for sentence in told] == ["the", "the"]
+    assert told[0] == "the log has no record of messages 3 to 4; they are passed over"
+    assert f"it is message {said} and lies where 14 does" in told[1]
+
+
+def test_where_a_log_begins_later_one_message_between_two_records_may_be_missing() -> None:
+    placed, told = numbered([49, 53, 55], is_log_whole=False, counts=(3, 2, 4))
+    assert placed == {0: 49, 1: 53, 2: 55}
+    assert told == ["the log has no record of messages 52 to 52; they are passed over"]
+
+
+@pytest.mark.parametrize("said", [0, 11, ROTTEN, -1])
+def test_a_record_of_another_queue_hides_no_neighbour_of_many_messages(said: int) -> None:
+    placed, (told,) = numbered([5, said, 8, 10], is_log_whole=False, counts=(3, 2, 2, 1))
+    assert placed == {0: 5, 2: 8, 3: 10}
+    assert told.startswith(f"the record at 100 of the log says that it is message {said}, and those before")
+
+
+def test_the_only_record_of_many_messages_may_be_the_last_but_one() -> None:
+    placed, told = numbered([49], known_end=54, is_log_whole=False, counts=(4,))
+    assert placed == {0: 49}
+    assert told == ["the log has no record of messages 53 to 53; they are passed over"]
+
+
 def test_a_record_that_is_missing_moves_no_neighbour_where_a_log_begins_later() -> None:
     placed, told = numbered([49, 51, 52, 53], is_log_whole=False)
     assert placed == {0: 49, 1: 51, 2: 52, 3: 53}

@@ -17,6 +17,7 @@ from regulus.wire.headers import (
     SendMessageRequest,
     SendMessageResponse,
 )
+from regulus.wire.row_digest import digest_of
 from tests.batch_forms import INNER_FORMS, spelled_out
 from tests.stores import open_store
 from tests.unit.broker.conftest import START_MS, STEADY_START_MS, Rig
@@ -25,9 +26,14 @@ INNER = sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH
 
 
 @pytest.fixture
-def rig(tmp_path):
+def config():
+    return BrokerConfig()
+
+
+@pytest.fixture
+def rig(tmp_path, config):
     store = open_store(tmp_path)
-    rig = Rig(BrokerState(BrokerConfig(), store, now_ms=START_MS, steady_ms=STEADY_START_MS, seed=1), store)
+    rig = Rig(BrokerState(config, store, now_ms=START_MS, steady_ms=STEADY_START_MS, seed=1), store)
     rig.broker.topics.put(TopicConfig(topic_name="B", read_queue_nums=4, write_queue_nums=4,
                                       attributes={"queue.type": "BatchCQ"}), START_MS)
     rig.broker.topics.put(TopicConfig(topic_name="T"), START_MS)
@@ -35,12 +41,17 @@ def rig(tmp_path):
     store.close()
 
 
-def send(rig, count, topic="B", properties=None, own=None, **fields):
+def request(count, topic="B", properties=None, own=None, **fields):
     header = SendMessageRequest("PG", topic, queue_id=0, batch=True, born_timestamp=START_MS, flag=7,
                                 properties={"UNIQ_KEY": "KB"} if properties is None else properties, **fields)
     body = message_batch.encode([Message(topic, b"m%d" % number, properties=own or {"UNIQ_KEY": f"A{number}"})
                                  for number in range(count)])
-    return rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), body), body
+    return header.ext(), body
+
+
+def send(rig, count, **fields):
+    ext, body = request(count, **fields)
+    return rig.ask(RequestCode.SEND_BATCH_MESSAGE, ext, body), body
 
 
 def pull(rig, offset, topic="B"):
@@ -87,6 +98,36 @@ def test_other_messages_have_a_record_each_there(rig):
     assert pull(rig, 0)[1:] == (5, 5)
 
 
+def test_rows_of_a_sink_have_a_record_each_there(rig):
+    answer, _ = send(rig, 2, own={"KEYS": "k"}, properties={
+        "UNIQ_KEY": "KB", "SINK": "S/0", "SEQ": "7/0", "SINK_DIGEST": str(digest_of([]))})
+    assert answer.code == ResponseCode.SUCCESS
+    assert [(each.queue_offset, each.sys_flag, each.properties["SEQ"]) for each in rig.stored("B")] == [
+        (0, 0, "7/0"), (1, 0, "7/1")]
+
+
+@pytest.mark.parametrize("config", [BrokerConfig(flush_disk_type="SYNC_FLUSH")])
+@pytest.mark.parametrize(("wait", "is_awaited"), [({}, True), ({"WAIT": "true"}, True), ({"WAIT": "false"}, False)])
+def test_the_answer_to_one_waits_for_the_disk_unless_its_sender_does_not(rig, wait, is_awaited):
+    outcome = rig.handle(RequestCode.SEND_BATCH_MESSAGE, *request(2, properties={"UNIQ_KEY": "KB", **wait}))
+    assert outcome.durable_at == (rig.store.commit_log_max_offset() if is_awaited else 0)
+
+
+@pytest.mark.parametrize("config", [BrokerConfig(max_message_size=100)])
+def test_one_is_as_large_as_a_message_at_most(rig):
+    assert send(rig, 2)[0].code == ResponseCode.SUCCESS
+    assert send(rig, 3)[0].code == ResponseCode.MESSAGE_ILLEGAL
+    assert len(rig.stored("B")) == 1
+
+
+def test_what_the_store_refuses_is_refused(rig):
+    """Its files of the log are small."""
+    answer, _ = send(rig, 200)
+    assert (answer.code, "queueOffset" in (answer.ext or {})) == (ResponseCode.MESSAGE_ILLEGAL, False)
+    assert rig.stored("B") == []
+    assert rig.broker.topics.facts["B"].put_nums == 0
+
+
 def test_in_other_topics_batches_are_taken_apart(rig):
     assert send(rig, 2, topic="T")[0].code == ResponseCode.SUCCESS
     assert [each.body for each in rig.stored("T")] == [b"m0", b"m1"]
@@ -110,6 +151,17 @@ def test_nor_does_a_sender_of_a_batch(rig, topic):
     answer, _ = send(rig, 2, topic=topic, properties={"INNER_NUM": "9", "INNER_BASE": "0"})
     assert (answer.code, answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
     assert rig.stored(topic) == []
+
+
+@pytest.mark.parametrize("topic", ["B", "T"])
+@pytest.mark.parametrize("flag", [sys_flag.TRANSACTION_PREPARED, sys_flag.TRANSACTION_COMMIT,
+                                  sys_flag.TRANSACTION_ROLLBACK])
+def test_no_batch_is_of_a_transaction(rig, topic, flag):
+    """Nobody would commit it, and nobody would see it."""
+    answer, _ = send(rig, 2, topic=topic, sys_flag=flag)
+    assert (answer.code, answer.remark) == (ResponseCode.MESSAGE_ILLEGAL,
+                                            "a batch can be neither delayed nor transactional")
+    assert rig.store.commit_log_max_offset() == 0
 
 
 @pytest.mark.parametrize(("count", "own", "said"), [

@@ -17,7 +17,8 @@ def inner_batch(*tags, base=7, says=None, packed=False):
     return MessageExt("T", body, {"UNIQ_KEY": "B", "INNER_NUM": str(len(tags) if says is None else says),
                                   "INNER_BASE": str(base)},
                       queue_id=3, sys_flag=flag, queue_offset=base, physical_offset=1000, born_timestamp=5,
-                      born_host=b"12345678", store_host=b"abcdefgh", store_timestamp=6, reconsume_times=0)
+                      born_host=b"12345678", store_host=b"abcdefgh", store_timestamp=6, reconsume_times=0,
+                      store_size=99)
 
 
 def test_each_message_has_its_own_place_and_what_it_was_sent_with():
@@ -25,7 +26,8 @@ def test_each_message_has_its_own_place_and_what_it_was_sent_with():
     assert [(each.queue_offset, each.body, each.tags, each.message_id, each.flag) for each in messages] == [
         (7, b"m0", "x", "A0", 0), (8, b"m1", "y", "A1", 1), (9, b"m2", "x", "A2", 2)]
     assert {(each.topic, each.queue_id, each.born_timestamp, each.born_host, each.store_host, each.store_timestamp,
-             each.physical_offset) for each in messages} == {("T", 3, 5, b"12345678", b"abcdefgh", 6, 1000)}
+             each.physical_offset, each.store_size) for each in messages} == {
+                 ("T", 3, 5, b"12345678", b"abcdefgh", 6, 1000, 99)}
     assert all(is_of_inner_batch(each) and not is_inner_batch(each) and each.sys_flag & flags.MULTI_TAGS
                for each in messages)
 
