@@ -39,7 +39,7 @@ MUTANTS = (
            tests=_NUMBERING_TESTS),
     Mutant(name="a topic of batches that is made anew has the old one's records", path=_QUEUES,
            old="\"mapperFileSizeBatchConsumeQueue\"), birth)", new="\"mapperFileSizeBatchConsumeQueue\"))",
-           tests=_STORE_TESTS),
+           tests=_QUEUE_TESTS),
     Mutant(name="queues that rest stay of the other kind", path=_QUEUES,
            old="        self.resting.pop(topic, None)\n        if known:", new="        if known:", tests=_STORE_TESTS),
     Mutant(name="queues of the other kind lie there without a word", path=_QUEUES,
