@@ -69,6 +69,8 @@ MUTANTS = (
            tests=_STORE_TESTS),
     Mutant(name="what lies behind a file that is missing is never found", path=_QUEUE,
            old="high, found = middle, position", new="high, found = middle, middle * _UNIT", tests=_QUEUE_TESTS),
+    Mutant(name="a cut behind a file that is missing loses the numbers of those before it", path=_QUEUE,
+           old="position, _ = self._parted(", new="_, position = self._parted(", tests=_QUEUE_TESTS),
     Mutant(name="a file that is missing hides those before it", path=_QUEUE,
            old="if file.start > position), default", new="if file.start > self.end), default", tests=_QUEUE_TESTS),
     Mutant(name="a unit that has rotted leads past other messages", path=_READS,

@@ -119,7 +119,8 @@ class BatchConsumeQueue(ConsumeQueue):
         position = self._first_position(lambda unit: unit.store_timestamp >= timestamp)
         found = self.unit_at(position)
         if upper and found is not None and found.store_timestamp == timestamp:
-            found = self.unit_at(self._first_position(lambda unit: unit.store_timestamp > timestamp) - _UNIT)
+            behind, _ = self._parted(lambda unit: unit.store_timestamp > timestamp)
+            found = self.unit_at(behind - _UNIT)
         return found.queue_offset if found is not None else self._max_offset
 
     def _position_of(self, queue_offset: int) -> int:
@@ -127,8 +128,12 @@ class BatchConsumeQueue(ConsumeQueue):
         return self._first_position(lambda unit: unit.next_offset > queue_offset)
 
     def _first_position(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> int:
-        """Of the first unit of which that is so, as it is of all behind it; the end when there is none. Files that are
-        missing are passed over."""
+        """Of the first unit of which that is so, as it is of all behind it; the end when there is none."""
+        return self._parted(is_there, is_mapped)[1]
+
+    def _parted(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> tuple[int, int]:
+        """Behind the last unit of which that is not so, and where the first one is of which it is: farther on, where
+        files between them are missing."""
         low, high = self.start // _UNIT, self.end // _UNIT
         found = self.end
         while low < high:
@@ -138,7 +143,7 @@ class BatchConsumeQueue(ConsumeQueue):
                 low = position // _UNIT + 1
             else:
                 high, found = middle, position
-        return found
+        return low * _UNIT, found
 
     def _unit_from(self, position: int, is_mapped: bool) -> tuple[int, BatchUnit | None]:
         """The unit that lies there, or where its file is missing the first one of the next file; and its position."""
@@ -203,7 +208,7 @@ class BatchConsumeQueue(ConsumeQueue):
         if self.max_physical_offset <= physical_offset:
             return
         self.birth = min(self.birth, physical_offset)
-        position = self._first_position(lambda unit: unit.physical_offset >= physical_offset)
+        position, _ = self._parted(lambda unit: unit.physical_offset >= physical_offset)
         if self.known_end == self.end:
             self.known_end = position
         self._cut(position)

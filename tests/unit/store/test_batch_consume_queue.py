@@ -220,6 +220,17 @@ def test_behind_a_file_that_is_missing_the_next_one_is_served(tmp_path: Path) ->
     assert queue.min_offset == 19
 
 
+def test_what_lies_before_a_file_that_is_missing_ends_before_it(tmp_path: Path) -> None:
+    queue = filled(tmp_path)
+    for number in range(9, 20):
+        assert queue.put_record(request(number, 22 + 2 * (number - 9), 2))
+    (tmp_path / "batchconsumequeue" / "B" / "0" / f"{184:020d}").unlink()
+    queue = reopened(tmp_path)
+    assert [queue.offset_by_time(1001, upper=upper) for upper in (False, True)] == [4, 6]
+    queue.truncate(800)
+    assert (queue.end, queue.max_offset, queue.next_offset, queue.max_physical_offset) == (4 * 46, 11, 11, 400)
+
+
 def test_a_record_that_lies_before_the_last_one_ends_it(tmp_path: Path) -> None:
     filled(tmp_path)
     path = tmp_path / "batchconsumequeue" / "B" / "0" / f"{368:020d}"
