@@ -101,7 +101,11 @@ async def test_a_server_that_is_told_to_end_under_load_ends_in_order(tmp_path: P
 
 def test_a_terminal_that_closes_ends_a_server_in_order(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "store")
-    server.start()
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)     # tests may run under `nohup`, which the server would inherit
+    try:
+        server.start()
+    finally:
+        signal.signal(signal.SIGHUP, ours)
     os.kill(server.pid, signal.SIGHUP)
     os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
     assert server.stop() == 0

@@ -42,7 +42,7 @@ async def test_queues_know_what_a_batch_says_of_all(tmp_path: Path) -> None:
     server = BrokerServer(BrokerConfig(listen_port=0, broker_ip1=HOST, broker_name="broker-a"), small_store(tmp_path),
                           transport_config=TransportConfig(bind_address=HOST))
     await server.start()
-    form = Form("tags", ["TAGS=own;", "KEYS=k;"], "TAGS=all;WAIT=true;", [])
+    form = Form("tags", ["TAGS=own;", "KEYS=k;"], "TAGS=all;WAIT=true;", ["", ""])
     texts = await stored(f"{HOST}:{server.port}", form, "Batches")
     units = server.store.queue_units("Batches", 0, 0, 10)
     assert [(text.count("TAGS=all;"), unit.tags_code) for text, unit in zip(texts, units, strict=True)] \
