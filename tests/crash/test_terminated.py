@@ -101,7 +101,8 @@ async def test_a_server_that_is_told_to_end_under_load_ends_in_order(tmp_path: P
 
 def test_a_terminal_that_closes_ends_a_server_in_order(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "store")
-    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)     # tests may run under `nohup`, which the server would inherit
+    # Tests may run under `nohup`, and what they start inherits that.
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         server.start()
     finally:
