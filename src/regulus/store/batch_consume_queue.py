@@ -94,15 +94,6 @@ class BatchConsumeQueue(ConsumeQueue):
         """From the record that has the message on, as many as lie in one file and in so many bytes."""
         return batch_unit.decode_all(self.readable(self._position_of(queue_offset), max(size_max // _UNIT, 1) * _UNIT))
 
-    def behind_missing(self, queue_offset: int) -> int:
-        """The first message of the next file that is there, where the one with that of `queue_offset` is not."""
-        position = self._position_of(queue_offset)
-        for file in self.files.files:
-            unit = self.unit_at(file.start) if file.start > position else None
-            if unit is not None:
-                return unit.queue_offset
-        return self._max_offset
-
     def units(self, queue_offset: int, count_max: int) -> list[QueueUnit]:
         found: list[QueueUnit] = []
         position = self._position_of(queue_offset)
@@ -125,24 +116,31 @@ class BatchConsumeQueue(ConsumeQueue):
         last = self.unit_at(self.end - _UNIT)
         if last is None or timestamp >= last.store_timestamp:
             return last.queue_offset if last is not None else 0
-        position = self._first_position(lambda unit: unit.store_timestamp >= timestamp)
-        found = self.unit_at(position)
+        found = self.unit_at(self._there(self._first_position(lambda unit: unit.store_timestamp >= timestamp)))
         if upper and found is not None and found.store_timestamp == timestamp:
             found = self.unit_at(self._first_position(lambda unit: unit.store_timestamp > timestamp) - _UNIT)
         return found.queue_offset if found is not None else self._max_offset
 
     def _position_of(self, queue_offset: int) -> int:
         """Where the unit is whose record has the message, or the next one where none has; the end behind the last."""
-        return self._first_position(lambda unit: unit.next_offset > queue_offset)
+        return self._there(self._first_position(lambda unit: unit.next_offset > queue_offset))
+
+    def _there(self, position: int) -> int:
+        """The same; where its file is missing, the beginning of the next one that is not, or the end."""
+        if position >= self.end or self.files.find(position) is not None:
+            return position
+        return min([file.start for file in self.files.files if file.start > position], default=self.end)
 
     def _first_position(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> int:
-        """Of the first unit of which that is so, as it is of all behind it; the end when there is none."""
+        """Of the first unit of which that is so, as it is of all behind it; the end when there is none. Units of a
+        missing file are taken for the one behind them, so that this may be the first of them."""
         low, high = self.start // _UNIT, self.end // _UNIT
         while low < high:
             middle = (low + high) // 2
-            unit = self.unit_at(middle * _UNIT) if is_mapped else self._read_unit(middle * _UNIT)
+            position = self._there(middle * _UNIT)
+            unit = self.unit_at(position) if is_mapped else self._read_unit(position)
             if unit is not None and not is_there(unit):
-                low = middle + 1
+                low = position // _UNIT + 1
             else:
                 high = middle
         return low * _UNIT
@@ -215,7 +213,7 @@ class BatchConsumeQueue(ConsumeQueue):
     def first_position(self, physical_offset: int) -> int:
         """Position of the first unit whose record begins at `physical_offset` or later; the end when there is none.
         Read and not mapped, and so for any thread. Raises StoreError."""
-        return self._first_position(lambda unit: unit.physical_offset >= physical_offset, is_mapped=False)
+        return self._there(self._first_position(lambda unit: unit.physical_offset >= physical_offset, is_mapped=False))
 
     def correct_start(self, physical_offset_min: int) -> None:
         first = self._read_unit(self.start)

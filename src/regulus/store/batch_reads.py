@@ -23,13 +23,11 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
     status, offset = judge(queue_offset, low, high)
     if status is not GetStatus.FOUND:
         return GetResult(status, offset, low, high, [], 0, 0)
-    status = GetStatus.OFFSET_FOUND_NULL
+    status = GetStatus.NO_MATCHED_MESSAGE
     buffers: list[bytes | memoryview] = []
     count = size_sum = looked = 0
     values: list[str | None] = [None] * len(message_filter.names)
     for unit in queue.batch_units(offset, max(scan_max, count_max * UNIT_SIZE)):
-        if status is GetStatus.OFFSET_FOUND_NULL:
-            status = GetStatus.NO_MATCHED_MESSAGE
         if message_filter.takes(unit.tags_code):
             if count and (count + unit.message_count > count_max or size_sum + unit.size > bytes_max):
                 break
@@ -52,8 +50,6 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
         offset = unit.next_offset
         if count >= count_max:
             break
-    if status is GetStatus.OFFSET_FOUND_NULL:
-        offset = queue.behind_missing(offset)
     return GetResult(GetStatus.FOUND if count else status, offset, low, high, buffers, count, size_sum, looked)
 
 

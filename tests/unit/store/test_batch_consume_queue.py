@@ -159,11 +159,21 @@ def test_it_begins_with_the_first_record_that_the_log_has(tmp_path: Path, physic
     assert queue.unit(2) is None or physical_offset == 0
 
 
-def test_a_file_that_is_missing_is_passed_over(tmp_path: Path) -> None:
-    filled(tmp_path)
-    (tmp_path / "batchconsumequeue" / "B" / "0" / f"{184:020d}").unlink()
-    queue = reopened(tmp_path)
-    assert queue.behind_missing(11) == queue.max_offset
+@pytest.mark.parametrize("missing", range(1, 4))
+def test_a_file_that_is_missing_is_passed_over_wherever_one_looks_from(tmp_path: Path, missing: int) -> None:
+    """Of 24 records with two messages each, in six files; the last ones are looked through when a queue is opened."""
+    queue = filled(tmp_path, 0)
+    for number in range(24):
+        queue.put_record(request(number, 2 * number, 2))
+    (tmp_path / "batchconsumequeue" / "B" / "0" / f"{184 * missing:020d}").unlink()
+    queue.files.load()
+    there = [number for number in range(24) if number // 4 != missing]
+    for offset in range(48):
+        expected = next(number for number in there if 2 * number + 2 > offset)
+        assert next(queue.batch_units(offset, 46)).queue_offset == 2 * expected
+        assert queue.first_from(100 * (offset // 2)) == 2 * expected
+        assert queue.offset_by_time(1000 + offset // 4, upper=False) == 2 * next(
+            (number for number in there if number // 2 >= offset // 4 and offset < 44), 23)
 
 
 def test_where_messages_were_lost_it_goes_on_behind_them(tmp_path: Path) -> None:
