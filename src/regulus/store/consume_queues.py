@@ -60,6 +60,9 @@ class ConsumeQueues:
         self.faulty: dict[tuple[str, int], QueueFault] = {}
         """Queues that did not agree with the log when they were looked at. Nothing is put there or read until they are
         built anew."""
+        self.missed_end = -1
+        """Behind the last record that was dispatched while its queue was out of use; on a master that takes none for
+        such a queue, one from before."""
         self.fault_of: Callable[[ConsumeQueue], str] | None = None
         """Tells what is wrong with a queue that was opened; None as long as the log is being recovered."""
         self.births: dict[tuple[str, int], int] = {}

@@ -12,6 +12,7 @@ from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import message_record
 from regulus.store import recovery
 from regulus.store.file_message_store import FileMessageStore
+from regulus.store.queue_rebuild import QueueRebuild
 from regulus.wire import message_batch
 from tests.stores import NOW, a_message, crashed_copy, dispatch, small_config
 
@@ -268,3 +269,40 @@ def test_a_copy_of_the_log_has_the_same_units(tmp_path: Path) -> None:
     for store in (original, copy):
         store.close()
     assert units_of(tmp_path / "copy") == units_of(tmp_path / "original")
+
+
+@pytest.mark.parametrize("keeps_batches", [True, False])
+def test_what_a_copy_gets_while_a_queue_is_built_anew_is_in_it_then(tmp_path: Path, *, keeps_batches: bool) -> None:
+    counts = COUNTS if keeps_batches else (1,) * len(COUNTS)
+    original = filled(tmp_path / "original", counts)
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES))
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    places = [unit.physical_offset for unit in original.queue_units(*QUEUE, 0, 100)]
+
+    def take(end: int) -> None:
+        begin = copy.commit_log_max_offset()
+        copy.copy.take(begin, bytes(original.log_bytes(begin, end - begin) or b""))
+        dispatch(copy)
+    take(places[3])
+    if keeps_batches:
+        copy.keep_batches("B")
+    else:
+        copy._queues.delete_queue("B", 0, -1)
+        copy._queues.set_faulty("B", 0, "0 3", "is taken out")
+    take(places[4])
+    rebuild = copy.deep_check.next_rebuild()
+    assert isinstance(rebuild, QueueRebuild)
+    take(places[6])
+    steps = rebuild.steps()
+    next(steps)
+    take(places[8])
+    for _ in steps:
+        pass
+    built = rebuild._built.find("B", 0)
+    assert built is not None
+    assert built.max_offset == sum(counts[:8])
+    take(places[10])
+    list(rebuild.take_over())
+    take(original.commit_log_max_offset())
+    assert bases(copy) == bases(original)
