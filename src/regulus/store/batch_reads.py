@@ -64,7 +64,8 @@ def _record(log: CommitLog, queue: BatchConsumeQueue, unit: BatchUnit, *, is_fir
     if is_first and not is_gone:
         if log.lacks(physical_offset):
             raise StoreDamaged(log.lack(physical_offset, queue, unit.queue_offset))
-        raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, unit.queue_offset))
+        raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, unit.queue_offset,
+                                  unit.next_offset))
     return None
 
 
