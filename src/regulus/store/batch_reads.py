@@ -28,7 +28,7 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
     count = size_sum = looked = 0
     values: list[str | None] = [None] * len(message_filter.names)
     for unit in queue.batch_units(offset, max(scan_max, count_max * UNIT_SIZE)):
-        if message_filter.takes(unit.tags_code):
+        if not unit.is_filler and message_filter.takes(unit.tags_code):
             if count and (count + unit.message_count > count_max or size_sum + unit.size > bytes_max):
                 break
             data = _record(log, queue, unit, is_first=not count)

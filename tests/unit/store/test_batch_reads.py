@@ -186,6 +186,30 @@ def test_a_record_whose_number_has_rotted_does_not_cost_those_behind_it(tmp_path
     assert again.max_offset(*QUEUE) == 31
 
 
+def test_numbers_of_records_that_are_lost_at_the_end_are_given_to_none(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, 29, 1)      # the last one, of two messages
+    for number in range(200):
+        store.append(a_message("OTHER", bytes(300)), NOW + 100 + number)
+    dispatch(store)
+    store.close()
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(unit.physical_offset + 4)
+        file.write(bytes(4))
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    for is_first in (True, False):
+        store = FileMessageStore(small_config(tmp_path, **SIZES), batch_topics=lambda: ["B"])
+        assert any("built anew" in note for note in store.open().notes) is is_first
+        assert bases(store) == EXPECTED[:-1]
+        assert (store.max_offset(*QUEUE), store.get_message(*QUEUE, 30, 9, 99, EVERYTHING)[:2]) == (
+            31, (GetStatus.NO_MATCHED_MESSAGE, 31))
+        if is_first:
+            store.close()
+    assert store.append(batch(2), NOW + 999).queue_offset == 31
+    dispatch(store)
+    assert store.get_message(*QUEUE, 31, 9, 99, EVERYTHING)[:2] == (GetStatus.FOUND, 33)
+
+
 def test_old_records_go_with_their_log_file(tmp_path: Path) -> None:
     store = filled(tmp_path, COUNTS * 3, size=300)
     store.flush_commit_log()
