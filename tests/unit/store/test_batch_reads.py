@@ -268,7 +268,7 @@ def test_queues_begun_before_their_topic_was_known_are_built_anew(tmp_path: Path
     store.keep_batches("B")
     with pytest.raises(StoreDamaged, match="begun as one of another kind"):
         store.max_offset(*QUEUE)
-    assert store.known_max_offset(*QUEUE) == 3
+    assert store.known_max_offset(*QUEUE) == 0
     rebuild = store.deep_check.next_rebuild()
     assert rebuild is not None
     for _ in rebuild.steps():
@@ -330,3 +330,37 @@ def test_what_a_copy_gets_while_a_queue_is_built_anew_is_in_it_then(tmp_path: Pa
     list(rebuild.take_over())
     take(original.commit_log_max_offset())
     assert bases(copy) == bases(original)
+
+
+@pytest.mark.parametrize("hears_first", [True, False])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_copy_that_did_not_see_a_topic_go_builds_the_new_one_of_the_other_kind(tmp_path: Path, count: int, *,
+                                                                                 hears_first: bool) -> None:
+    original = FileMessageStore(small_config(tmp_path / "original", **SIZES))
+    original.open()
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES))
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+
+    def take() -> None:
+        dispatch(original)
+        begin = copy.commit_log_max_offset()
+        copy.copy.take(begin, bytes(original.log_bytes(begin, 1 << 20) or b""))
+        dispatch(copy)
+    for number in range(12):
+        original.append(a_message("B", b"old", UNIQ_KEY=f"old{number}"), NOW)
+    take()
+    original.delete_topic("B")
+    original.keep_batches("B")
+    for number in range(count):
+        original.append(batch(3, number), NOW + 1)
+    for deed in (lambda: copy.keep_batches("B"), take) if hears_first else (take, lambda: copy.keep_batches("B")):
+        deed()
+    rebuild = copy.deep_check.next_rebuild()
+    assert rebuild is not None
+    for _ in rebuild.steps():
+        pass
+    list(rebuild.take_over())
+    original.append(batch(2, count), NOW + 2)
+    take()
+    assert bases(copy) == bases(original) == [(3 * number, f"U{number}") for number in range(count + 1)]
