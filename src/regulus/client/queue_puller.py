@@ -9,7 +9,7 @@ from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
 from regulus.client.config import PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
-from regulus.client.core.inner_batches import from_offset
+from regulus.client.core.inner_batches import from_offset, offset_behind
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.received import decode_to_the_first_bad, is_any_packed, prepare_what_fits, stand_in
 from regulus.client.core.routes import MASTER_ID
@@ -248,7 +248,7 @@ class QueuePuller:
             return 0
         if rest is not None:
             rest = max(rest, asked)
-        if messages and messages[0].queue_offset < asked and not unreadable:
+        if messages and messages[0].queue_offset < asked and messages[0].queue_offset not in unreadable:
             # Of an inner batch, which comes whole; what lies before was consumed.
             kept = from_offset(kept, asked)
         if kept:
@@ -273,7 +273,7 @@ class QueuePuller:
         good = decode_to_the_first_bad(body)
         if good:
             whole = sum(message.store_size for message in good)
-            header.next_begin_offset = good[-1].queue_offset + 1
+            header.next_begin_offset = offset_behind(good[-1])
             return await self._found(body[:whole], header, 0)
         self._bad_pulls += 1
         if self._bad_pulls <= BAD_PULLS_MAX:

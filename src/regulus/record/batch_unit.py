@@ -20,6 +20,9 @@ from typing import NamedTuple
 UNIT_SIZE = 46
 COUNT_MAX = 0x7FFF
 """Messages in one record."""
+FILLER_SIZE = 1
+"""Says the size of a unit that has no record: so short is none. Its message is the last one before a queue goes on
+behind records that are lost, and its place in the log is behind the last one that is not."""
 
 _LAYOUT = Struct(">qiqqqhii")
 _NOT_COMPACTED = -1
@@ -37,6 +40,15 @@ class BatchUnit(NamedTuple):
     def is_valid(self) -> bool:
         """Whether recovery goes on past this unit; zeros are none."""
         return self.physical_offset >= 0 and self.size > 0 and self.queue_offset >= 0 and self.message_count > 0
+
+    @property
+    def is_filler(self) -> bool:
+        return self.size == FILLER_SIZE
+
+    @property
+    def physical_end(self) -> int:
+        """Behind the record; of a filler, behind the one before."""
+        return self.physical_offset + (0 if self.is_filler else self.size)
 
     @property
     def next_offset(self) -> int:

@@ -1,8 +1,9 @@
 """The consume queue of a topic of `queue.type=BatchCQ`, whose records may have many messages each.
 
 A unit of 46 bytes for each record lies behind the one before, from position 0 on, and says the queue offset of its
-first message: so units are found by bisection, and a message in the midst of a record by the unit of that. There are no
-fillers. `start`, `end` and `known_end` are positions, as in other queues; queue offsets count messages.
+first message: so units are found by bisection, and a message in the midst of a record by the unit of that. Where
+records are lost at its end, one filler says where it goes on. `start`, `end` and `known_end` are positions, as in other
+queues; queue offsets count messages.
 
 Source: BatchConsumeQueue.
 """
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from regulus.model.store_result import QueueUnit
 from regulus.record import batch_unit
-from regulus.record.batch_unit import UNIT_SIZE, BatchUnit
+from regulus.record.batch_unit import FILLER_SIZE, UNIT_SIZE, BatchUnit
 from regulus.record.dispatch_request import DispatchRequest
 from regulus.store import disk
 from regulus.store.consume_queue import RESERVE_MAX, ConsumeQueue
@@ -65,6 +66,14 @@ class BatchConsumeQueue(ConsumeQueue):
             self.tail = None
             self.start = self.end = self._max_offset = 0
             self._first = _NOT_READ
+        has_gap = self.has_gap or offset > self._max_offset
+        self._add(BatchUnit(request.physical_offset, request.size, request.tags_code, request.store_timestamp, offset,
+                            request.message_count))
+        self.has_gap = has_gap
+        self.max_physical_offset = request.physical_offset + request.size
+        return True
+
+    def _add(self, unit: BatchUnit) -> None:
         file = self.tail
         if file is None or self.end >= file.start + file.size:
             file = self.files.extend(self.end)
@@ -72,18 +81,17 @@ class BatchConsumeQueue(ConsumeQueue):
         position = self.end - file.start
         if position + _UNIT > file.reserved_position:
             file.reserve(position + max(_UNIT, min(position, RESERVE_MAX)))
-        file.write(position, batch_unit.encode(BatchUnit(request.physical_offset, request.size, request.tags_code,
-                                                         request.store_timestamp, offset, request.message_count)))
+        file.write(position, batch_unit.encode(unit))
         file.wrote_position = position + _UNIT
-        self.has_gap = self.has_gap or offset > self._max_offset
         self.end += _UNIT
-        self._max_offset = offset + request.message_count
-        self.max_physical_offset = request.physical_offset + request.size
+        self._max_offset = unit.next_offset
         self.next_offset = max(self.next_offset, self._max_offset)
-        return True
 
     def go_on_at(self, queue_offset: int) -> None:
-        self.next_offset = max(self.next_offset, queue_offset)
+        if queue_offset > self._max_offset:
+            last = self.unit_at(self.end - _UNIT)
+            self._add(BatchUnit(max(self.max_physical_offset, 0), FILLER_SIZE, 0,
+                                last.store_timestamp if last is not None else 0, queue_offset - 1, 1))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -101,14 +109,15 @@ class BatchConsumeQueue(ConsumeQueue):
             data = self.readable(position, (count_max - len(found)) * _UNIT)
             if not data:
                 break
-            found += [_of_record(unit) for unit in batch_unit.decode_all(data)]
+            found += [_of_record(unit) for unit in batch_unit.decode_all(data) if not unit.is_filler]
             position += len(data)
         return found
 
     def unit(self, queue_offset: int) -> QueueUnit | None:
         """That of the record which has the message."""
         unit = self.unit_at(self._position_of(queue_offset))
-        return _of_record(unit) if unit is not None and unit.queue_offset <= queue_offset else None
+        return _of_record(unit) if unit is not None and unit.queue_offset <= queue_offset and not unit.is_filler \
+            else None
 
     def offset_by_time(self, timestamp: int, *, upper: bool) -> int:
         """Of the first record that was stored then or later, `upper` of the last one of those that were stored at that
@@ -116,8 +125,7 @@ class BatchConsumeQueue(ConsumeQueue):
         last = self.unit_at(self.end - _UNIT)
         if last is None or timestamp >= last.store_timestamp:
             return last.queue_offset if last is not None else 0
-        position = self._first_position(lambda unit: unit.store_timestamp >= timestamp)
-        found = self.unit_at(position)
+        found = self.unit_at(self._first_position(lambda unit: unit.store_timestamp >= timestamp))
         if upper and found is not None and found.store_timestamp == timestamp:
             behind, _ = self._parted(lambda unit: unit.store_timestamp > timestamp)
             found = self.unit_at(behind - _UNIT)
@@ -165,7 +173,7 @@ class BatchConsumeQueue(ConsumeQueue):
 
     def take_up(self, built: ConsumeQueue) -> None:
         super().take_up(built)
-        self.go_on_at(built.next_offset)
+        self.next_offset = max(self.next_offset, built.next_offset)
 
     def know_end(self, max_offset: int) -> None:
         self.tabled_max_offset = max_offset
@@ -184,9 +192,9 @@ class BatchConsumeQueue(ConsumeQueue):
                                                          file.size - position))
             for unit in batch_unit.decode_all(data):
                 if not unit.is_valid or unit.physical_offset < last_end \
-                        or unit.physical_offset + unit.size > log_bound or unit.queue_offset < self._max_offset:
+                        or unit.physical_end > log_bound or unit.queue_offset < self._max_offset:
                     return position
-                self.max_physical_offset = last_end = unit.physical_offset + unit.size
+                self.max_physical_offset = last_end = unit.physical_end
                 self._max_offset = unit.next_offset
                 position += _UNIT
         return position
@@ -208,12 +216,12 @@ class BatchConsumeQueue(ConsumeQueue):
         if self.max_physical_offset <= physical_offset:
             return
         self.birth = min(self.birth, physical_offset)
-        position, _ = self._parted(lambda unit: unit.physical_offset >= physical_offset)
+        position, _ = self._parted(lambda unit: unit.physical_offset >= physical_offset + unit.is_filler)
         if self.known_end == self.end:
             self.known_end = position
         self._cut(position)
         last = self.unit_at(position - _UNIT)
-        self.max_physical_offset = last.physical_offset + last.size if last is not None else self.birth
+        self.max_physical_offset = last.physical_end if last is not None else self.birth
 
     def first_from(self, physical_offset: int) -> int:
         unit = self.unit_at(self.first_position(physical_offset))

@@ -35,8 +35,8 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
             if count:
                 break
             physical_offset = unit.physical_offset
-            raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, offset))
-        if message_filter.takes(unit.tags_code):
+            raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, offset, offset + 1))
+        if not unit.is_filler and message_filter.takes(unit.tags_code):
             if count and (count + unit.message_count > count_max or size_sum + unit.size > bytes_max):
                 break
             data = _record(log, queue, unit, is_first=not count)
@@ -74,7 +74,8 @@ def _record(log: CommitLog, queue: BatchConsumeQueue, unit: BatchUnit, *, is_fir
     if is_first and not is_gone:
         if log.lacks(physical_offset):
             raise StoreDamaged(log.lack(physical_offset, queue, unit.queue_offset))
-        raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, unit.queue_offset))
+        raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, unit.queue_offset,
+                                  unit.next_offset))
     return None
 
 

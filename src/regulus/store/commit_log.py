@@ -438,7 +438,7 @@ class CommitLog:
                             or (is_rot_known and physical_offset in self.rotten):
                         if count:
                             break
-                        raise StoreDamaged(damage(file, physical_offset, queue, offset))
+                        raise StoreDamaged(damage(file, physical_offset, queue, offset, offset + 1))
                     if reads_properties:
                         if looked >= _LOOKED_MAX:
                             break
@@ -463,7 +463,7 @@ class CommitLog:
                         break
                     if file is None and 0 <= physical_offset < self.end:
                         raise StoreDamaged(self.lack(physical_offset, queue, offset))
-                    raise StoreDamaged(damage(file, physical_offset, queue, offset))
+                    raise StoreDamaged(damage(file, physical_offset, queue, offset, offset + 1))
                 elif not count:
                     status = GetStatus.MESSAGE_WAS_REMOVING
             offset += 1
@@ -545,8 +545,8 @@ def _is_own(file: MappedFile, physical_offset: int, size: int, queue: ConsumeQue
                                     and big_endian.int4(cells, place + layout.QUEUE_ID) == queue.queue_id)))
 
 
-def damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
-    """`file` is the one of the log that has the place; None when none has."""
+def damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, queue_offset: int, behind: int) -> str:
+    """`file` is the one of the log that has the place; None when none has. `behind`: the offset of what follows."""
     place, mend = "which is not in the log", ""
     if file is not None:
         path = Path(file.path)
@@ -555,7 +555,7 @@ def damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, q
     return (f"message {queue_offset} of queue {queue.queue_id} of {queue.topic} is damaged, or what leads to it: there "
             f"is no such record at {physical_offset}, {place}. {mend or 'To mend it, '}stop the broker, move "
             f"{queue.files.directory} away and start it, and the queue is built anew. A group that goes on without it "
-            f"is set to {queue_offset + 1}")
+            f"is set to {behind}")
 
 
 def _read_named(file: MappedFile, physical_offset: int, size: int, names: list[bytes],

@@ -12,6 +12,7 @@ cdef class ConsumeQueues:
     cdef public long long log_bound
     cdef public long long log_end
     cdef public long long log_start
+    cdef public long long missed_end
     cdef public dict resting
     cdef public dict faulty
     cdef public list strays

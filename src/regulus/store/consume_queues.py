@@ -60,6 +60,9 @@ class ConsumeQueues:
         self.faulty: dict[tuple[str, int], QueueFault] = {}
         """Queues that did not agree with the log when they were looked at. Nothing is put there or read until they are
         built anew."""
+        self.missed_end = -1
+        """Behind the last record that was dispatched while its queue was out of use; on a master that takes none for
+        such a queue, one from before."""
         self.fault_of: Callable[[ConsumeQueue], str] | None = None
         """Tells what is wrong with a queue that was opened; None as long as the log is being recovered."""
         self.births: dict[tuple[str, int], int] = {}
@@ -235,10 +238,11 @@ class ConsumeQueues:
 
     def keep_batches(self, topic: str) -> None:
         """From now on the topic's queues are of the other kind. Those that were not, as where a replica got messages
-        before it heard of their topic, are out of use until they are built anew. Raises StoreError."""
+        before it heard of their topic, are out of use until they are built anew. Where those ended says nothing:
+        they may have been of another topic, which was deleted since. Raises StoreError."""
         if topic in self.batch_topics:
             return
-        known = {queue_id: self.known_bounds(topic, queue_id) or "0 0" for queue_id in self.ids(topic)}
+        known = self.ids(topic)
         for queue in self.table.pop(topic, {}).values():
             queue.is_deleted = True
             queue.files.remove_all()
@@ -246,8 +250,8 @@ class ConsumeQueues:
         if known:
             disk.remove_tree(self.directory / topic)
         self.batch_topics.add(topic)
-        for queue_id, text in known.items():
-            self.set_faulty(topic, queue_id, text, "was begun as one of another kind (queue.type)")
+        for queue_id in known:
+            self.set_faulty(topic, queue_id, "0 0", "was begun as one of another kind (queue.type)")
 
     def all(self) -> list[ConsumeQueue]:
         """Those that are open."""

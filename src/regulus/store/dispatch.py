@@ -161,6 +161,7 @@ class Dispatcher:
                 if (request.topic, request.queue_id) not in self.queues.faulty:
                     raise
                 queue = None        # it gets this unit when it is built anew
+                self.queues.missed_end = request.physical_offset + request.size
             if queue is None:
                 is_visible = False
             elif cast(BatchConsumeQueue, queue).put_record(request) if queue.is_batch else \

@@ -57,7 +57,7 @@ class QueueCheck:
             last = min(queue.end, file.start + file.size) - BATCH_UNIT_SIZE
             for position in sorted({first, last}) if first <= last else ():
                 (unit,) = batch_units(disk.read_at(file.path, position - file.start, BATCH_UNIT_SIZE))
-                owner = self._owner(unit.physical_offset)
+                owner = self._owner(unit.physical_offset) if not unit.is_filler else None
                 if owner not in (None, (queue.topic, queue.queue_id, unit.queue_offset, unit.size)):
                     return f"has a unit that is not its own: that of {unit.queue_offset}"
         return ""

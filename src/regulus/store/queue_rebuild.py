@@ -2,12 +2,15 @@
 
 A queue in which a fault was found is out of use: nothing is put there or read. A worker builds it in a folder of its
 own, for it may be deleted and made anew meanwhile; the thread that puts and reads then moves the folder into its place
-and takes the queue back. What a power cut undoes of that is seen by the next start, which knows where the queue ended.
+and takes the queue back. A copied log goes on meanwhile, with records of such queues, too: the worker goes after them,
+and the last few are put by the thread that takes the queue back. What a power cut undoes of that is seen by the next
+start, which knows where the queue ended.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from regulus.errors import StoreError
+from regulus.record.dispatch_request import DispatchRequest
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queue import ConsumeQueue
@@ -20,6 +23,8 @@ from regulus.store.numbering import Numbering
 QUEUES_MAX = 1000
 """Queues that one pass over the log builds; what more there are come with the next."""
 MAPPED_FILES_MAX = 64
+ROUNDS_MAX = 8
+"""So often a worker goes after what came while it built, each time after less; then the thread that puts does."""
 
 
 class QueueRebuild:
@@ -38,15 +43,20 @@ class QueueRebuild:
         self._dispatcher = Dispatcher(log, self._built, None, delays_ms)
         self._numbering = Numbering(self._known_ends, queues.births, log_start=log.start,
                                     put=self._dispatcher.dispatch)
-        # Nothing is appended to them any more: all their records lie before the log's end now.
-        self._pass = LogPass(log, log.start, log.end, check_crc=False, take=self._numbering.take)
+        self._end = log.start
+        """Up to where records were taken. A master takes none for queues that are out of use; a copy does."""
+        self._first_end = log.end
 
     def steps(self) -> Iterator[CheckStep]:
         """Worker thread. Raises StoreNotWritable."""
         disk.remove_tree(self._directory)
         for name, known_end in self._known_ends.items():
             self._built.have(*name).tabled_max_offset = known_end
-        yield from self._pass.steps()
+        yield from self._go_on_to(self._first_end, self._numbering.take)
+        for _ in range(ROUNDS_MAX):
+            if self._queues.missed_end <= self._end:
+                break
+            yield from self._go_on_to(self._queues.missed_end, self._numbering.take)
         self._numbering.end()
         for (topic, queue_id), known_end in self._known_ends.items():
             self._built.have(topic, queue_id).go_on_at(known_end)
@@ -55,6 +65,10 @@ class QueueRebuild:
             queue.flush()
             disk.sync_directory(queue.files.directory)
         self._pool.unmap_all()
+
+    def _go_on_to(self, end: int, take: Callable[[DispatchRequest], object]) -> Iterator[CheckStep]:
+        yield from LogPass(self._log, self._end, end, check_crc=False, take=take).steps()
+        self._end = end
 
     def take_over(self) -> Iterator[str]:
         """Have what was built in use, one by one; a sentence for each, and for what did not follow in the log. The
@@ -77,7 +91,17 @@ class QueueRebuild:
         if failure is not None:
             raise failure
 
+    def _take_late(self, request: DispatchRequest) -> None:
+        name = request.topic, request.queue_id
+        if name in self._known_ends and name in self._queues.faulty:
+            self._dispatcher.dispatch(request)
+
     def _put_in_place(self, topic: str, queue_id: int) -> ConsumeQueue:
+        if self._queues.missed_end > self._end:
+            for _ in self._go_on_to(self._queues.missed_end, self._take_late):
+                pass
+        self._built.have(topic, queue_id).flush()
+        self._pool.unmap_all()
         built = self._directory / topic / str(queue_id)
         place = self._queues.place_of(topic, queue_id)
         if disk.exists(built):

@@ -169,6 +169,36 @@ async def test_of_a_batch_in_whose_midst_the_group_stands_what_it_has_consumed_i
     assert [each.queue_offset for each in run.consumer.got] == [2, 3, 4]
 
 
+async def test_nor_does_it_come_again_before_a_batch_that_cannot_be_taken_apart(pulling):
+    inner = message_batch.encode([Message("T", b"%d" % n, "A") for n in range(3)])
+    whole = message_record.encode(MessageExt("T", inner, {"INNER_NUM": "3"}, sys_flag=0xC0))
+    torn = message_record.encode(MessageExt("T", b"torn", {"INNER_NUM": "2"}, sys_flag=0xC0, queue_offset=3))
+
+    def script(command):
+        start = int(command.ext["queueOffset"])
+        return placed(command, ResponseCode.SUCCESS, 5, whole + torn if start < 3 else torn) if start < 5 else None
+    run = await pulling(script, offset=2)
+    await until(lambda: run.owned.next_offset == 5)
+    assert [each.queue_offset for each in run.consumer.got] == [2, 3]
+    assert run.consumer.unreadable.keys() == {3}
+
+
+async def test_a_batch_before_a_record_that_cannot_be_read_comes_once(pulling):
+    good = batches(3)
+    bad = b"\0\0\0\x64no record"
+
+    def script(command):
+        answer, start = good(command), int(command.ext["queueOffset"])
+        if start < 3:
+            answer.body += bad
+            return answer
+        return placed(command, ResponseCode.SUCCESS, 4, bad) if start < 4 else None
+    run = await pulling(script)
+    await until(lambda: len(run.pulls()) >= 2)
+    assert [each.queue_offset for each in run.consumer.got] == [0, 1, 2]
+    assert [pull.ext["queueOffset"] for pull in run.pulls()[:2]] == ["0", "3"]
+
+
 async def test_messages_with_other_tags_are_passed(pulling):
     run = await pulling(lambda command: found(command, 3, tags="C") if command.ext["queueOffset"] == "0" else None)
     await until(lambda: len(run.pulls()) == 2)

@@ -268,10 +268,43 @@ def test_one_that_is_emptied_begins_with_what_comes_then(tmp_path: Path) -> None
     assert (queue.min_offset, queue.max_offset) == (5, 7)
 
 
+@pytest.mark.parametrize("missing", range(1, 4))
+def test_a_file_that_is_missing_is_passed_over_wherever_one_looks_from(tmp_path: Path, missing: int) -> None:
+    """Of 24 records with two messages each, in six files; the last ones are looked through when a queue is opened."""
+    queue = filled(tmp_path, 0)
+    for number in range(24):
+        queue.put_record(request(number, 2 * number, 2))
+    (tmp_path / "batchconsumequeue" / "B" / "0" / f"{184 * missing:020d}").unlink()
+    queue.files.load()
+    there = [number for number in range(24) if number // 4 != missing]
+    for offset in range(48):
+        expected = next(number for number in there if 2 * number + 2 > offset)
+        assert next(queue.batch_units(offset, 46)).queue_offset == 2 * expected
+        assert queue.first_from(100 * (offset // 2)) == 2 * expected
+        assert queue.offset_by_time(1000 + offset // 4, upper=False) == 2 * next(
+            (number for number in there if number // 2 >= offset // 4 and offset < 44), 23)
+
+
+
+
 def test_where_messages_were_lost_it_goes_on_behind_them(tmp_path: Path) -> None:
     queue = filled(tmp_path, 1)
     queue.go_on_at(7)
-    assert (queue.next_offset, queue.max_offset) == (7, 3)
+    assert (queue.next_offset, queue.max_offset, queue.max_physical_offset) == (7, 7, 100)
+    queue.go_on_at(7)
+    again = reopened(tmp_path, log_bound=100)
+    assert (again.next_offset, again.max_offset, again.end, again.max_physical_offset) == (7, 7, 2 * 46, 100)
+    assert again.known_end == again.end
+    assert again.unit(6) is None
+    assert len(again.units(0, 9)) == 1
+    assert again.put_record(request(1, 7, 2))
+    assert not again.has_gap
+    again.truncate(100)
+    assert (again.max_offset, again.max_physical_offset) == (7, 100)
+    again.truncate(99)
+    assert (again.max_offset, again.max_physical_offset) == (3, 100)
+    again.truncate(0)
+    assert (again.max_offset, again.max_physical_offset) == (0, -1)
 
 
 def test_the_end_in_the_table_is_one_of_messages(tmp_path: Path) -> None:
@@ -300,4 +333,4 @@ def test_one_that_was_built_elsewhere_is_taken_up(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "anew" / "batchconsumequeue", tmp_path / "batchconsumequeue")
     queue = queues(tmp_path).have("B", 0)
     queue.take_up(built)
-    assert (queue.max_offset, queue.next_offset, queue.end) == (11, 40, 4 * 46)
+    assert (queue.max_offset, queue.next_offset, queue.end) == (40, 40, 5 * 46)

@@ -12,6 +12,7 @@ from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import layout, message_record
 from regulus.store import recovery
 from regulus.store.file_message_store import FileMessageStore
+from regulus.store.queue_rebuild import QueueRebuild
 from regulus.wire import message_batch
 from tests.stores import NOW, a_message, crashed_copy, dispatch, small_config
 
@@ -225,7 +226,7 @@ def test_a_record_that_is_not_its_unit_s_own_is_refused(tmp_path: Path) -> None:
         file.seek(unit.physical_offset + 20)
         file.write((77).to_bytes(8, "big"))
     assert store.get_message(*QUEUE, 0, 32, 1 << 20, EVERYTHING)[:2] == (GetStatus.FOUND, 4)
-    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B is damaged"):
+    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B is damaged.* is set to 6$"):
         store.get_message(*QUEUE, 4, 32, 1 << 20, EVERYTHING)
 
 
@@ -287,6 +288,30 @@ def test_a_record_whose_number_has_rotted_does_not_cost_those_behind_it(tmp_path
     again = opened(tmp_path)
     assert units_of(tmp_path) == written
     assert again.max_offset(*QUEUE) == 31
+
+
+def test_numbers_of_records_that_are_lost_at_the_end_are_given_to_none(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, 29, 1)      # the last one, of two messages
+    for number in range(200):
+        store.append(a_message("OTHER", bytes(300)), NOW + 100 + number)
+    dispatch(store)
+    store.close()
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(unit.physical_offset + 4)
+        file.write(bytes(4))
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    for is_first in (True, False):
+        store = FileMessageStore(small_config(tmp_path, **SIZES), batch_topics=lambda: ["B"])
+        assert any("built anew" in note for note in store.open().notes) is is_first
+        assert bases(store) == EXPECTED[:-1]
+        assert (store.max_offset(*QUEUE), store.get_message(*QUEUE, 30, 9, 99, EVERYTHING)[:2]) == (
+            31, (GetStatus.NO_MATCHED_MESSAGE, 31))
+        if is_first:
+            store.close()
+    assert store.append(batch(2), NOW + 999).queue_offset == 31
+    dispatch(store)
+    assert store.get_message(*QUEUE, 31, 9, 99, EVERYTHING)[:2] == (GetStatus.FOUND, 33)
 
 
 def test_old_records_go_with_their_log_file(tmp_path: Path) -> None:
@@ -387,7 +412,7 @@ def test_queues_begun_before_their_topic_was_known_are_built_anew(tmp_path: Path
     store.keep_batches("B")
     with pytest.raises(StoreDamaged, match="begun as one of another kind"):
         store.max_offset(*QUEUE)
-    assert store.known_max_offset(*QUEUE) == 3
+    assert store.known_max_offset(*QUEUE) == 0
     rebuild = store.deep_check.next_rebuild()
     assert rebuild is not None
     for _ in rebuild.steps():
@@ -412,3 +437,74 @@ def test_a_copy_of_the_log_has_the_same_units(tmp_path: Path) -> None:
     for store in (original, copy):
         store.close()
     assert units_of(tmp_path / "copy") == units_of(tmp_path / "original")
+
+
+@pytest.mark.parametrize("keeps_batches", [True, False])
+def test_what_a_copy_gets_while_a_queue_is_built_anew_is_in_it_then(tmp_path: Path, *, keeps_batches: bool) -> None:
+    counts = COUNTS if keeps_batches else (1,) * len(COUNTS)
+    original = filled(tmp_path / "original", counts)
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES))
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    places = [unit.physical_offset for unit in original.queue_units(*QUEUE, 0, 100)]
+
+    def take(end: int) -> None:
+        begin = copy.commit_log_max_offset()
+        copy.copy.take(begin, bytes(original.log_bytes(begin, end - begin) or b""))
+        dispatch(copy)
+    take(places[3])
+    if keeps_batches:
+        copy.keep_batches("B")
+    else:
+        copy._queues.delete_queue("B", 0, -1)
+        copy._queues.set_faulty("B", 0, "0 3", "is taken out")
+    take(places[4])
+    rebuild = copy.deep_check.next_rebuild()
+    assert isinstance(rebuild, QueueRebuild)
+    take(places[6])
+    steps = rebuild.steps()
+    next(steps)
+    take(places[8])
+    for _ in steps:
+        pass
+    built = rebuild._built.find("B", 0)
+    assert built is not None
+    assert built.max_offset == sum(counts[:8])
+    take(places[10])
+    list(rebuild.take_over())
+    take(original.commit_log_max_offset())
+    assert bases(copy) == bases(original)
+
+
+@pytest.mark.parametrize("hears_first", [True, False])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_copy_that_did_not_see_a_topic_go_builds_the_new_one_of_the_other_kind(tmp_path: Path, count: int, *,
+                                                                                 hears_first: bool) -> None:
+    original = FileMessageStore(small_config(tmp_path / "original", **SIZES))
+    original.open()
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES))
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+
+    def take() -> None:
+        dispatch(original)
+        begin = copy.commit_log_max_offset()
+        copy.copy.take(begin, bytes(original.log_bytes(begin, 1 << 20) or b""))
+        dispatch(copy)
+    for number in range(12):
+        original.append(a_message("B", b"old", UNIQ_KEY=f"old{number}"), NOW)
+    take()
+    original.delete_topic("B")
+    original.keep_batches("B")
+    for number in range(count):
+        original.append(batch(3, number), NOW + 1)
+    for deed in (lambda: copy.keep_batches("B"), take) if hears_first else (take, lambda: copy.keep_batches("B")):
+        deed()
+    rebuild = copy.deep_check.next_rebuild()
+    assert rebuild is not None
+    for _ in rebuild.steps():
+        pass
+    list(rebuild.take_over())
+    original.append(batch(2, count), NOW + 2)
+    take()
+    assert bases(copy) == bases(original) == [(3 * number, f"U{number}") for number in range(count + 1)]

@@ -13,6 +13,7 @@ from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model import sys_flag as flags
 from regulus.model.message import MessageExt
+from regulus.record.dispatch_request import inner_count
 from regulus.wire import message_batch
 
 _INNER = flags.NEED_UNWRAP | flags.INNER_BATCH
@@ -25,6 +26,11 @@ def is_inner_batch(message: MessageExt) -> bool:
 def is_of_inner_batch(message: MessageExt) -> bool:
     """Whether it was taken out of such a record."""
     return message.sys_flag & _INNER == flags.INNER_BATCH
+
+
+def offset_behind(message: MessageExt) -> int:
+    """Of what follows a record, as that itself says, whether it can be taken apart or not."""
+    return message.queue_offset + (inner_count(message.properties) if is_inner_batch(message) else 1)
 
 
 def unwrap(message: MessageExt) -> list[MessageExt]:
