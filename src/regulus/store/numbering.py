@@ -50,6 +50,10 @@ class Numbering:
         for queue in self._queues.values():
             queue.end()
 
+    def is_begun_anew(self, name: tuple[str, int]) -> bool:
+        """Whether the topic was made anew within the log, so that the end that was known may be of the old one."""
+        return self._queues[name].is_begun_anew
+
     @property
     def held_from(self) -> int:
         """Where the first record begins that was taken and is not put yet; far beyond any log when there is none."""
@@ -73,6 +77,7 @@ class _QueueNumbering:
         self.held: list[DispatchRequest] = []
         self.told: list[str] = []
         self.told_count = 0
+        self.is_begun_anew = False
         self._known_end = known_end
         self._next = 0 if birth >= log_start else _UNKNOWN
         self._put = put
@@ -160,6 +165,8 @@ class _QueueNumbering:
         request = self.held[0]
         if self._next != _UNKNOWN and request.queue_offset > self._next:
             self._tell_gap(request.queue_offset)
+        elif request.queue_offset == 0 < self._next:
+            self.is_begun_anew = True
         elif 0 < request.queue_offset < self._next:
             self._tell(f"the record at {request.physical_offset} of the log says that it is message "
                        f"{request.queue_offset}, which came before; those from it on are left out up to "

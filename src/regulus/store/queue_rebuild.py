@@ -59,7 +59,8 @@ class QueueRebuild:
             yield from self._go_on_to(self._queues.missed_end, self._numbering.take)
         self._numbering.end()
         for (topic, queue_id), known_end in self._known_ends.items():
-            self._built.have(topic, queue_id).go_on_at(known_end)
+            if not self._numbering.is_begun_anew((topic, queue_id)):
+                self._built.have(topic, queue_id).go_on_at(known_end)
         for queue in self._built.all():
             queue.correct_start(self._log.start)
             queue.flush()

@@ -508,3 +508,39 @@ def test_a_copy_that_did_not_see_a_topic_go_builds_the_new_one_of_the_other_kind
     original.append(batch(2, count), NOW + 2)
     take()
     assert bases(copy) == bases(original) == [(3 * number, f"U{number}") for number in range(count + 1)]
+
+
+@pytest.mark.parametrize("keeps_batches", [True, False])
+def test_a_queue_that_ended_behind_the_new_one_of_its_name_leaves_out_nothing(tmp_path: Path, *,
+                                                                              keeps_batches: bool) -> None:
+    size = 3 if keeps_batches else 1
+    original, copy = (FileMessageStore(small_config(tmp_path / name, **SIZES),
+                                       batch_topics=lambda: ["B"] if keeps_batches else []) for name in "oc")
+    original.open()
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+
+    def take() -> None:
+        dispatch(original)
+        begin = copy.commit_log_max_offset()
+        copy.copy.take(begin, bytes(original.log_bytes(begin, 1 << 20) or b""))
+        dispatch(copy)
+    for number in range(12):
+        original.append(batch(size, 100 + number), NOW)
+    take()
+    copy._queues.delete_queue("B", 0, -1)
+    copy._queues.set_faulty("B", 0, f"0 {12 * size}", "is taken out")
+    original.delete_topic("B")
+    if keeps_batches:
+        original.keep_batches("B")
+    for number in range(2):
+        original.append(batch(size, number), NOW + 1)
+    take()
+    rebuild = copy.deep_check.next_rebuild()
+    assert rebuild is not None
+    for _ in rebuild.steps():
+        pass
+    list(rebuild.take_over())
+    original.append(batch(size, 2), NOW + 2)
+    take()
+    assert bases(copy) == bases(original) == [(size * number, f"U{number}") for number in range(3)]
