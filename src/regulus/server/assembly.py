@@ -277,9 +277,10 @@ class BrokerServer:
                      pause_s=lambda: self.broker.config.clean_resource_interval / 1000)
         if self._name_servers or self._name_server is not None:
             health.watch("registration with a name server", lambda: self._door.registrations,
-                         pause_s=lambda: self.broker.config.register_name_server_period / 1000)
+                         pause_s=lambda: self.broker.config.register_name_server_period / 1000, level=logging.WARNING)
         if config.is_slave:
-            health.watch("the link to the master", lambda: 0, lambda: not self._replication.is_linked)
+            health.watch("the link to the master", lambda: 0, lambda: not self._replication.is_linked,
+                         level=logging.WARNING)
         health.watch_fault(lambda: self._keeper.fault)
         health.watch_fault(lambda: self._care.faults)
         return health

@@ -26,6 +26,7 @@ class _Loop:
     progress: Callable[[], int]
     has_work: Callable[[], bool]
     pause_s: Callable[[], float]
+    level: int
     seen: int = -1
     still_looks: int = 0
 
@@ -50,10 +51,10 @@ class Health:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, name: str, progress: Callable[[], int], has_work: Callable[[], bool] = _always,
-              pause_s: Callable[[], float] = lambda: 0.0) -> None:
+              pause_s: Callable[[], float] = lambda: 0.0, level: int = logging.ERROR) -> None:
         """Look after the loop of that name. `progress` is another number each time that it got somewhere; `pause_s`
-        is how long it rests by its settings, which may change."""
-        self._loops.append(_Loop(name, progress, has_work, pause_s))
+        is how long it rests by its settings, which may change; `level`, how loud the log tells of it."""
+        self._loops.append(_Loop(name, progress, has_work, pause_s, level))
 
     def watch_fault(self, fault: Callable[[], str]) -> None:
         """What somebody else tells the log of; an empty text when there is none."""
@@ -77,7 +78,7 @@ class Health:
             if each.look():
                 wrong.append(f"{each.name} got nowhere for {each.still_looks * LOOK_INTERVAL_S:.0f} s")
                 if each.name not in self._behind:
-                    _log.error("%s", wrong[-1])
+                    _log.log(each.level, "%s", wrong[-1])
                 self._behind.add(each.name)
             elif each.name in self._behind:
                 self._behind.discard(each.name)

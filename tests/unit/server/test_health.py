@@ -1,6 +1,7 @@
 """Loops that have work and get nowhere are told, once, and what is wrong is known to whoever asks."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -185,7 +186,7 @@ async def test_each_loop_of_a_broker_is_looked_after(stop: Callable[[BrokerServe
     await server.stop()
 
 
-async def test_a_broker_whose_name_server_is_away_says_so(tmp_path: Path) -> None:
+async def test_a_broker_whose_name_server_is_away_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as nobody:
         nobody.bind((HOST, 0))
         server = BrokerServer(BrokerConfig(listen_port=0, broker_ip1=HOST,
@@ -195,6 +196,8 @@ async def test_a_broker_whose_name_server_is_away_says_so(tmp_path: Path) -> Non
         for _ in range(LOOKS_MAX + 62):
             server._health.look()
         assert any(each.startswith("registration with a name server") for each in server.broker.complaints)
+        [told] = [record for record in caplog.records if record.message.startswith("registration with a name server")]
+        assert told.levelno == logging.WARNING      # no fault of its own
         await server.stop()
 
 
