@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant(name="a loop that goes on is behind", path=_HEALTH,
            old="                self._behind.discard(each.name)\n", new="", tests=_HEALTH_TESTS),
     Mutant(name="a slave without its master is well", path=_ASSEMBLY,
-           old="lambda: not self._replication.is_linked)", new="lambda: self._replication.is_linked)",
+           old="lambda: not self._replication.is_linked,", new="lambda: self._replication.is_linked,",
            tests=_HEALTH_TESTS),
     Mutant(name="what the disk refuses of queues is well", path=_ASSEMBLY,
            old="        health.watch_fault(lambda: self._care.faults)\n", new="", tests=_HEALTH_TESTS),
