@@ -284,8 +284,8 @@ def test_effects_share_a_commit_where_the_engine_begins_transactions_itself(engi
 
 
 def test_a_connection_that_is_lost_is_no_failure_of_an_effect(engine):
-    if engine.dialect.name == "sqlite":
-        pytest.skip("SQLite is no server that could go")
+    if engine.dialect.name != "postgresql":
+        pytest.skip("only PostgreSQL ends a connection at a word of its own")
     place_orders(engine, *"123")
     begun = []
 
