@@ -29,13 +29,14 @@ _NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 class Numbering:
-    """Of the queues in `known_ends`, each with the offset at which it is known to have ended, 0 for unknown. `births`:
-    where the log ended when queues of such names were deleted; what lies before is of other ones. `put` gets the
-    records in their order, and raises StoreNotWritable."""
+    """Of the queues in `known_ends`, each with the offset at which it is known to have ended, 0 for unknown. `known_at`
+    is where the log ended when that was known: what lies behind is younger than the ends, and a single record there may
+    begin a topic that was made anew. `births`: where the log ended when queues of such names were deleted; what lies
+    before is of other ones. `put` gets the records in their order, and raises StoreNotWritable."""
 
     def __init__(self, known_ends: Mapping[tuple[str, int], int], births: Mapping[tuple[str, int], int], *,
-                 log_start: int, put: Callable[[DispatchRequest], object]) -> None:
-        self._queues = {name: _QueueNumbering(known_end, births.get(name, 0), log_start, put)
+                 known_at: int, log_start: int, put: Callable[[DispatchRequest], object]) -> None:
+        self._queues = {name: _QueueNumbering(known_end, known_at, births.get(name, 0), log_start, put)
                         for name, known_end in known_ends.items()}
 
     def take(self, request: DispatchRequest) -> None:
@@ -72,13 +73,15 @@ class Numbering:
 
 
 class _QueueNumbering:
-    def __init__(self, known_end: int, birth: int, log_start: int, put: Callable[[DispatchRequest], object]) -> None:
+    def __init__(self, known_end: int, known_at: int, birth: int, log_start: int,
+                 put: Callable[[DispatchRequest], object]) -> None:
         self.birth = birth
         self.held: list[DispatchRequest] = []
         self.told: list[str] = []
         self.told_count = 0
         self.is_begun_anew = False
         self._known_end = known_end
+        self._known_at = known_at
         self._next = 0 if birth >= log_start else _UNKNOWN
         self._put = put
 
@@ -103,12 +106,16 @@ class _QueueNumbering:
                 and all(each.queue_offset < self._known_end for each in self.held):
             self._derive_all(self._known_end - _count(self.held))
         while self.held:
-            if self.held[0].queue_offset == 0 and self._known_end > 1:
+            if self.held[0].queue_offset == 0 and self._known_end > 1 and not self._is_younger(self.held[0]):
                 self._leave_out(self.held.pop(0))
             else:
                 self._believe()
-        if self._next < self._known_end and self._next != _UNKNOWN:
+        if self._next < self._known_end and self._next != _UNKNOWN and not self.is_begun_anew:
             self._tell_gap(self._known_end)
+
+    def _is_younger(self, request: DispatchRequest) -> bool:
+        """Whether it came after all messages that the queue is known to have had."""
+        return request.physical_offset >= self._known_at and self._next >= self._known_end
 
     def _settle(self, following: int) -> None:
         """What an offset behind the records that are held says of them."""

@@ -41,7 +41,8 @@ class QueueRebuild:
         self._built = queues.beside(self._directory, self._pool)
         self._known_ends = {name: queues.known_max_offset(*name) for name in self.names}
         self._dispatcher = Dispatcher(log, self._built, None, delays_ms)
-        self._numbering = Numbering(self._known_ends, queues.births, log_start=log.start,
+        # What the log got since the start is as it was sent, whenever a queue was taken out of use.
+        self._numbering = Numbering(self._known_ends, queues.births, known_at=queues.log_end, log_start=log.start,
                                     put=self._dispatcher.dispatch)
         self._end = log.start
         """Up to where records were taken. A master takes none for queues that are out of use; a copy does."""

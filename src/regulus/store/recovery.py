@@ -396,9 +396,12 @@ class Recovery:
             known_ends[name] = (queue.tabled_max_offset if is_end_known else 0) or \
                 (queue.max_offset if not queue.has_gap else 0)
             queue.empty()
-        self._put_numbered(known_ends, end)
+        known_at = self._table.position if self._table is not None and is_end_known else end
+        numbering = self._put_numbered(known_ends, known_at, end)
         if is_end_known:
             for topic, queue_id in faults:
+                if numbering.is_begun_anew((topic, queue_id)):
+                    continue
                 queue = queues.have(topic, queue_id)
                 queue.next_offset = max(queue.next_offset, queue.tabled_max_offset)
                 # Units that found no room yet go before that; and where this finds none, the next message does it.
@@ -406,11 +409,12 @@ class Recovery:
                     with suppress(StoreNotWritable):
                         queue.go_on_at(queue.tabled_max_offset)
 
-    def _put_numbered(self, known_ends: dict[tuple[str, int], int], end: int) -> None:
+    def _put_numbered(self, known_ends: dict[tuple[str, int], int], known_at: int, end: int) -> Numbering:
         """Dispatch all records of these queues, as far as there is room."""
         dispatcher = self._dispatcher
         last = dispatcher.last_physical_offset, dispatcher.last_store_timestamp
-        numbering = Numbering(known_ends, dispatcher.queues.births, log_start=self._log.start, put=dispatcher.dispatch)
+        numbering = Numbering(known_ends, dispatcher.queues.births, known_at=known_at, log_start=self._log.start,
+                              put=dispatcher.dispatch)
         dispatcher.numbering = numbering
         for file in self._log.files.files:
             self._pass_over(file, end)
@@ -422,6 +426,7 @@ class Recovery:
         # A record that was held is dispatched after those behind it, and is not the log's last one.
         dispatcher.last_physical_offset, dispatcher.last_store_timestamp = last
         self._passed += numbering.sentences()
+        return numbering
 
     def _pass_over(self, file: MappedFile, end: int) -> None:
         """Dispatch all records of a file that there are; damage among them was there before, and is passed over."""

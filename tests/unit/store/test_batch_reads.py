@@ -516,7 +516,8 @@ def test_a_copy_that_did_not_see_a_topic_go_builds_the_new_one_of_the_other_kind
 
 @interpreted
 @pytest.mark.parametrize("keeps_batches", [True, False])
-def test_a_queue_that_ended_behind_the_new_one_of_its_name_leaves_out_nothing(tmp_path: Path, *,
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_queue_that_ended_behind_the_new_one_of_its_name_leaves_out_nothing(tmp_path: Path, count: int, *,
                                                                               keeps_batches: bool) -> None:
     size = 3 if keeps_batches else 1
     original, copy = (FileMessageStore(small_config(tmp_path / name, **SIZES),
@@ -538,7 +539,7 @@ def test_a_queue_that_ended_behind_the_new_one_of_its_name_leaves_out_nothing(tm
     original.delete_topic("B")
     if keeps_batches:
         original.keep_batches("B")
-    for number in range(2):
+    for number in range(count):
         original.append(batch(size, number), NOW + 1)
     take()
     rebuild = copy.deep_check.next_rebuild()
@@ -546,6 +547,48 @@ def test_a_queue_that_ended_behind_the_new_one_of_its_name_leaves_out_nothing(tm
     for _ in rebuild.steps():
         pass
     list(rebuild.take_over())
-    original.append(batch(size, 2), NOW + 2)
+    original.append(batch(size, count), NOW + 2)
     take()
-    assert bases(copy) == bases(original) == [(size * number, f"U{number}") for number in range(3)]
+    assert bases(copy) == bases(original) == [(size * number, f"U{number}") for number in range(count + 1)]
+
+
+@pytest.mark.parametrize("keeps_batches", [True, False])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_start_builds_a_queue_of_a_topic_that_was_made_anew_unseen(tmp_path: Path, count: int, *,
+                                                                     keeps_batches: bool) -> None:
+    """Behind the last table of queues, on a broker that copies and was killed."""
+    size = 3 if keeps_batches else 1
+
+    def opened(name: str, *, is_copy: bool) -> FileMessageStore:
+        store = FileMessageStore(small_config(tmp_path / name, **SIZES),
+                                 batch_topics=lambda: ["B"] if keeps_batches else [])
+        if is_copy:
+            store.be_copy("this broker is a slave", 10_000)
+        store.open()
+        return store
+
+    def take(copy: FileMessageStore) -> None:
+        dispatch(original)
+        begin = copy.commit_log_max_offset()
+        copy.copy.take(begin, bytes(original.log_bytes(begin, 1 << 20) or b""))
+        dispatch(copy)
+    original, copy = opened("original", is_copy=False), opened("copy", is_copy=True)
+    for number in range(12):
+        original.append(batch(size, 100 + number), NOW)
+    take(copy)
+    copy.flush_commit_log()
+    copy.flush_consume_queues()
+    copy.flush_queue_table()
+    original.delete_topic("B")
+    if keeps_batches:
+        original.keep_batches("B")
+    for number in range(count):
+        original.append(batch(size, number), NOW + 1)
+    take(copy)
+    crashed_copy(tmp_path / "copy", tmp_path / "killed")
+    for folder in ("consumequeue", "batchconsumequeue"):
+        shutil.rmtree(tmp_path / "killed" / folder / "B", ignore_errors=True)
+    copy = opened("killed", is_copy=True)
+    original.append(batch(size, count), NOW + 2)
+    take(copy)
+    assert bases(copy) == bases(original) == [(size * number, f"U{number}") for number in range(count + 1)]

@@ -22,14 +22,16 @@ def a_request(number: int, queue_offset: int, topic: str = "T", sys_flag: int = 
 
 
 def numbered(offsets: list[int], known_end: int = 0, is_log_whole: bool = True,
-             birth: int = 0, counts: Sequence[int] = ()) -> tuple[dict[int, int], list[str]]:
-    """Which number in the log goes to which queue offset, in the order in which they are put; and what is told."""
+             birth: int = 0, counts: Sequence[int] = (), known_at: int = 1000) -> tuple[dict[int, int], list[str]]:
+    """Which number in the log goes to which queue offset, in the order in which they are put; and what is told. The end
+    was known before the record `known_at`."""
     placed: dict[int, int] = {}
 
     def put(request: DispatchRequest) -> None:
         placed[request.physical_offset // 100] = request.queue_offset
 
-    numbering = Numbering({("T", 0): known_end}, {("T", 0): birth * 100}, log_start=0 if is_log_whole else 1, put=put)
+    numbering = Numbering({("T", 0): known_end}, {("T", 0): birth * 100}, known_at=known_at * 100,
+                          log_start=0 if is_log_whole else 1, put=put)
     for number, offset in enumerate(offsets):
         numbering.take(a_request(number, offset, message_count=counts[number] if counts else 1))
     numbering.end()
@@ -91,6 +93,21 @@ def test_a_last_record_that_says_0_hides_nothing_where_the_queue_had_more() -> N
     assert placed == {0: 0, 1: 1, 2: 2, 3: 3}
     assert len(told) == 1
     assert "at 400 of the log says that it is message 0" in told[0]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_came_after_all_that_was_known_may_be_the_only_one_of_a_topic_made_anew(count: int) -> None:
+    assert numbered([0, 1, 2, 3, 0], known_end=4, known_at=4, counts=[1, 1, 1, 1, count]) == \
+        ({0: 0, 1: 1, 2: 2, 3: 3, 4: 0}, [])
+    assert numbered([0, 1, 2, 3, 0], known_end=3, known_at=3) == ({0: 0, 1: 1, 2: 2, 3: 3, 4: 0}, [])
+
+
+def test_where_messages_that_were_known_are_gone_the_last_record_is_not_the_first_of_a_new_topic() -> None:
+    """It may be one of them."""
+    placed, told = numbered([0, 1, 2, 3, 0], known_end=9, known_at=4)
+    assert placed == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert [sentence[:40] for sentence in told] == ["the record at 400 of the log says that i",
+                                                    "the log has no record of messages 4 to 8"]
 
 
 def test_a_log_that_begins_later_may_begin_with_any_number() -> None:
@@ -229,7 +246,7 @@ def test_a_last_record_that_follows_nothing_is_believed_and_told() -> None:
 
 
 def test_no_more_records_are_held_than_that() -> None:
-    numbering = Numbering({("T", 0): 0}, {}, log_start=0, put=lambda request: None)
+    numbering = Numbering({("T", 0): 0}, {}, known_at=0, log_start=0, put=lambda request: None)
     for number in range(HELD_MAX + 30):
         numbering.take(a_request(number, 1000 + 2 * number))
     assert numbering.held_from == 3000
@@ -240,7 +257,8 @@ def test_no_more_records_are_held_than_that() -> None:
 
 def test_halves_and_other_queues_do_not_count() -> None:
     placed: list[int] = []
-    numbering = Numbering({("T", 0): 3}, {}, log_start=0, put=lambda request: placed.append(request.queue_offset))
+    numbering = Numbering({("T", 0): 3}, {}, known_at=0, log_start=0,
+                          put=lambda request: placed.append(request.queue_offset))
     for request in (a_request(0, 0), a_request(1, 0, sys_flag=TRANSACTION_PREPARED), a_request(2, 7, topic="U"),
                     a_request(3, 1), a_request(4, 2)):
         numbering.take(request)
@@ -253,7 +271,7 @@ def test_what_finds_no_room_is_still_held() -> None:
     def put(request: DispatchRequest) -> None:
         raise StoreNotWritable("full")
 
-    numbering = Numbering({("T", 0): 0}, {}, log_start=0, put=put)
+    numbering = Numbering({("T", 0): 0}, {}, known_at=0, log_start=0, put=put)
     numbering.take(a_request(3, 5))
     numbering.take(a_request(4, 7))
     with pytest.raises(StoreNotWritable):
