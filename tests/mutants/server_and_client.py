@@ -23,6 +23,7 @@ _FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wir
 _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
 _DURABILITY_TESTS = ("tests/unit/server/test_durability.py",)
 _HEALTH_TESTS = ("tests/unit/server/test_health.py",)
+_SLAVE_TESTS = ("tests/unit/server/test_replication.py",)
 _TOPIC_TESTS = ("tests/unit/cli/test_topic.py",)
 _DOCUMENT_TESTS = ("tests/unit/server/test_documents.py",)
 _PROCESS_QUEUE_TESTS = ("tests/unit/client/core/test_process_queue.py",)
@@ -114,6 +115,26 @@ MUTANTS = [
            old="        seen = await self._in_worker(",
            new="        self.passes += 1\n        seen = await self._in_worker(",
            tests=("tests/unit/server/test_retention_loop.py",)),
+    Mutant(name="a change that no master took is told as done", path="regulus/client/admin_base.py",
+           old="        if not masters:\n            raise ClientError(",
+           new="        if False:\n            raise ClientError(",
+           tests=_SLAVE_TESTS),
+    Mutant(name="offsets that no master set back are told as set back", path="regulus/client/admin_base.py",
+           old="        if not masters:\n            raise NoRoute(",
+           new="        if False:\n            raise NoRoute(",
+           tests=_SLAVE_TESTS),
+    Mutant(name="only masters are asked how far a group is", path="regulus/client/admin_base.py",
+           old="return route.masters() if masters_only else route", new="return route.masters() if True else route",
+           tests=_SLAVE_TESTS),
+    Mutant(name="a slave that is behind tells how far a group is", path="regulus/client/admin_base.py",
+           old="return route.masters() if masters_only else route", new="return route.masters() if False else route",
+           tests=_SLAVE_TESTS),
+    Mutant(name="a slave that is behind tells how far a topic is", path="regulus/client/topic_admin.py",
+           old="route.masters() if masters_only else route", new="route.masters() if False else route",
+           tests=_SLAVE_TESTS),
+    Mutant(name="only masters are asked of a group that was never online", path="regulus/client/admin_base.py",
+           old="if masters_only else self.readable_addresses())", new="if True else self.readable_addresses())",
+           tests=_SLAVE_TESTS),
     Mutant(name="a topic gets on all brokers what it has on one", path="regulus/cli/topic.py",
            old="replace(current or new, **named)", new="replace(next(iter(before.values())) or new, **named)",
            tests=_TOPIC_TESTS),

@@ -189,7 +189,7 @@ async def delete(admin: Admin, name: str, keep_offsets: bool) -> None:
 
 async def _check_known(admin: Admin, name: str) -> None:
     """Raises ClientError when no broker has the group: brokers answer for one that they never heard of, too."""
-    for address in await admin.master_addresses():
+    for address in await admin.readable_addresses():
         if name in await admin.group_configs(address):
             return
     raise ClientError(f"no broker has a group {name!r}", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)

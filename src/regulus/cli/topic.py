@@ -82,8 +82,6 @@ async def create(admin: Admin, name: str, queues: int | None, write_queues: int 
             "first and let consumers empty the others, or say --force to leave them there")
     for address, config in after.items():
         await admin.create_topic(config, broker_address=address)
-    if not after:
-        await admin.create_topic(new, cluster=cluster)      # says what is missing
     shown = {(config.read_queue_nums, config.write_queue_nums) for config in after.values()}
     for address, config in after.items() if len(shown) > 1 else [("each broker", next(iter(after.values())))]:
         reads, writes = config.read_queue_nums, config.write_queue_nums

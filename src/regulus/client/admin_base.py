@@ -7,9 +7,10 @@ from typing import TypeVar
 from regulus.client import client_instance
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig
-from regulus.client.core.routes import Route, route_of
+from regulus.client.core.routes import MASTER_ID, Route, route_of
 from regulus.client.started import Started
 from regulus.errors import BrokerRefused, ClientClosed, ClientError, NoRoute
+from regulus.model.topics import retry_topic
 from regulus.wire.bodies import ClusterInfo, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import GetRouteinfoByTopicRequest
@@ -58,7 +59,22 @@ class AdminBase(Started):
         return TopicRouteData.decode(answer.body)
 
     async def master_addresses(self, cluster: str | None = None) -> list[str]:
-        """Addresses of all masters, or of one cluster's, by broker name. Raises ClientError for an unknown cluster."""
+        """Addresses of all masters, or of one cluster's, by broker name: who takes changes. Raises ClientError for an
+        unknown cluster, and where there is no master."""
+        brokers = await self._brokers(cluster)
+        masters = [addresses[MASTER_ID] for addresses in brokers.values() if MASTER_ID in addresses]
+        if not masters:
+            raise ClientError(f"no master is there, only slaves of {', '.join(brokers)}, which take no changes: start "
+                              "the master, or promote a slave" if brokers else
+                              "no broker is registered with the name server; start one first")
+        return masters
+
+    async def readable_addresses(self) -> list[str]:
+        """Of each broker the master's address or, where that is away, that of the slave with the lowest id."""
+        return [addresses[min(addresses)] for addresses in (await self._brokers()).values() if addresses]
+
+    async def _brokers(self, cluster: str | None = None) -> dict[str, dict[int, str]]:
+        """Addresses by broker name and id, in the order of names. Raises ClientError for an unknown cluster."""
         info = await self.cluster_info()
         names = sorted(info.broker_addr_table)
         if cluster is not None:
@@ -66,7 +82,7 @@ class AdminBase(Started):
                 known = ", ".join(sorted(info.cluster_addr_table)) or "none"
                 raise ClientError(f"no cluster {cluster!r}; known: {known}", ResponseCode.QUERY_NOT_FOUND)
             names = sorted(info.cluster_addr_table[cluster])
-        return [address for name in names if (address := info.broker_addr_table[name].broker_addrs.get(0)) is not None]
+        return {name: info.broker_addr_table[name].broker_addrs for name in names}
 
     # -----------------------------------------------------------------------------------------------------------------
 
@@ -78,12 +94,22 @@ class AdminBase(Started):
     async def _fresh_route(self, topic: str) -> Route:
         return route_of(topic, await self.topic_route(topic))
 
-    async def _group_masters(self, group_topic: str) -> list[str]:
-        """Masters that serve a group's retry topic; all masters when the group was never online."""
+    async def _masters_of(self, topic: str) -> list[str]:
+        """Masters that serve a topic. Raises NoRoute, also where none does."""
+        masters = (await self._fresh_route(topic)).masters()
+        if not masters:
+            raise NoRoute(f"only slaves serve topic {topic!r} now, which take no changes: start the master, or promote "
+                          "a slave")
+        return masters
+
+    async def _group_readers(self, group: str, *, masters_only: bool = False) -> list[str]:
+        """One broker of each name that serves the group's retry topic; of all names when the group was never
+        online."""
         try:
-            return (await self._fresh_route(group_topic)).masters()
+            route = await self._fresh_route(retry_topic(group))
         except NoRoute:
-            return await self.master_addresses()
+            return await (self.master_addresses() if masters_only else self.readable_addresses())
+        return route.masters() if masters_only else route.readable_addresses()
 
     async def _request(self, address: str, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b"",
                        timeout_ms: int | None = None) -> RemotingCommand:

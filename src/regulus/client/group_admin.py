@@ -107,7 +107,7 @@ class GroupAdmin(TopicAdmin):
 
     async def list_groups(self) -> list[str]:
         """Groups that brokers know, but for the brokers' own; sorted."""
-        tables = await answers_of(self.group_configs(address) for address in await self.master_addresses())
+        tables = await answers_of(self.group_configs(address) for address in await self.readable_addresses())
         return sorted(name for name in set().union(*tables)
                       if name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIX))
 
@@ -116,7 +116,7 @@ class GroupAdmin(TopicAdmin):
     async def consumer_connection(self, group: str) -> ConsumerConnection | None:
         """Who consumes as this group now, None when nobody does."""
         header = GetConsumerConnectionListRequest(group)
-        for address in await self._group_masters(retry_topic(group)):
+        for address in await self._group_readers(group):
             try:
                 answer = await self._request(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header.ext())
             except BrokerRefused as error:
@@ -131,7 +131,7 @@ class GroupAdmin(TopicAdmin):
         route = await self._fresh_route(topic)
         header = GetProducerConnectionListRequest(group)
         answers = await answers_of(self._request(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header.ext())
-                                   for address in route.masters())
+                                   for address in route.readable_addresses())
         return ProducerConnection.decode(answers[0].body)
 
     async def consumer_running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
@@ -139,7 +139,7 @@ class GroupAdmin(TopicAdmin):
         header = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
         answers = await answers_of(
             self._request(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header.ext(), timeout_ms=RELAY_TIMEOUT_MS)
-            for address in await self._group_masters(retry_topic(group)))
+            for address in await self._group_readers(group))
         return ConsumerRunningInfo.decode(answers[0].body)
 
     async def consume_message_directly(self, group: str, client_id: str, offset_message_id: str,
@@ -156,16 +156,18 @@ class GroupAdmin(TopicAdmin):
         route = await self._fresh_route(topic)
         answers = await answers_of(
             self._request(address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header.ext(),
-                          timeout_ms=RELAY_TIMEOUT_MS) for address in route.masters()[:1])
+                          timeout_ms=RELAY_TIMEOUT_MS) for address in route.readable_addresses()[:1])
         return GetConsumerStatusBody.decode(answers[0].body).consumer_table
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
-    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """Offsets of brokers and group for each queue, over all brokers."""
+    async def consume_stats(self, group: str, topic: str | None = None, *, masters_only: bool = False) -> ConsumeStats:
+        """Offsets of brokers and group for each queue, over all brokers. Where a master is away its slave answers,
+        which may be behind, unless `masters_only`."""
         header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
+        addresses = await self._group_readers(group, masters_only=masters_only)
         answers = await answers_of(self._request(address, RequestCode.GET_CONSUME_STATS, header.ext())
-                                   for address in await self._group_masters(retry_topic(group)))
+                                   for address in addresses)
         parts = [ConsumeStats.decode(answer.body) for answer in answers]
         table = {queue: offset for part in parts for queue, offset in part.offset_table.items()}
         return ConsumeStats(offset_table=table, consume_tps=sum(part.consume_tps for part in parts))
@@ -182,7 +184,7 @@ class GroupAdmin(TopicAdmin):
         header = QueryConsumeTimeSpanRequest(topic=topic, group=group)
         route = await self._fresh_route(topic)
         answers = await answers_of(self._request(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header.ext())
-                                   for address in route.masters())
+                                   for address in route.readable_addresses())
         return [span for answer in answers
                 for span in QueryConsumeTimeSpanBody.decode(answer.body).consume_time_span_set]
 
@@ -197,7 +199,7 @@ class GroupAdmin(TopicAdmin):
         route = await self._fresh_route(topic)
         header = InvokeBrokerToResetOffsetRequest(topic=topic, group=group, timestamp=timestamp_ms)
         offsets: dict[MessageQueue, int] = {}
-        for address in route.masters():
+        for address in await self._masters_of(topic):
             try:
                 answer = await self._request(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header.ext(),
                                              timeout_ms=RELAY_TIMEOUT_MS)
@@ -234,7 +236,7 @@ class GroupAdmin(TopicAdmin):
     async def clone_offsets(self, source_group: str, target_group: str, topic: str) -> None:
         """Let one group go on where another is."""
         header = CloneGroupOffsetRequest(src_group=source_group, dest_group=target_group, topic=topic, offline=True)
-        for address in (await self._fresh_route(topic)).masters():
+        for address in await self._masters_of(topic):
             await self._request(address, RequestCode.CLONE_GROUP_OFFSET, header.ext())
 
     async def set_retry_limit(self, group: str, retry_max_times: int) -> None:

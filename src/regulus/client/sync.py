@@ -355,8 +355,14 @@ class Admin(shared_loop.Blocking):
         return shared_loop.run(self._client.topic_route(topic))
 
     def master_addresses(self, cluster: str | None = None) -> list[str]:
-        """Addresses of all masters, or of one cluster's, by broker name. Raises ClientError for an unknown cluster."""
+        """Addresses of all masters, or of one cluster's, by broker name: who takes changes. Raises ClientError for an
+        unknown cluster, and where there is no master.
+        """
         return shared_loop.run(self._client.master_addresses(cluster))
+
+    def readable_addresses(self) -> list[str]:
+        """Of each broker the master's address or, where that is away, that of the slave with the lowest id."""
+        return shared_loop.run(self._client.readable_addresses())
 
     def create_topic(self, config: TopicConfig, *, cluster: str | None = None,
                      broker_address: str | None = None) -> None:
@@ -386,9 +392,13 @@ class Admin(shared_loop.Blocking):
         """Names of the topics that a broker keeps for itself."""
         return shared_loop.run(self._client.system_topics(broker_address))
 
-    def topic_stats(self, topic: str, *, broker_address: str | None = None) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset and last store time of each queue, over all brokers or of one. Raises NoRoute."""
-        return shared_loop.run(self._client.topic_stats(topic, broker_address=broker_address))
+    def topic_stats(self, topic: str, *, broker_address: str | None = None,
+                    masters_only: bool = False) -> dict[MessageQueue, TopicOffset]:
+        """First and next offset and last store time of each queue, over all brokers or of one. Where a master is away
+        its slave answers, which may be behind, unless `masters_only`. Raises NoRoute.
+        """
+        return shared_loop.run(self._client.topic_stats(
+            topic, broker_address=broker_address, masters_only=masters_only))
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Groups that subscribe to the topic or have an offset in it. Raises NoRoute."""
@@ -528,9 +538,11 @@ class Admin(shared_loop.Blocking):
         """The offsets as each member knows them: client id -> queue -> next offset to consume."""
         return shared_loop.run(self._client.consumer_status(group, topic, client_id))
 
-    def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """Offsets of brokers and group for each queue, over all brokers."""
-        return shared_loop.run(self._client.consume_stats(group, topic))
+    def consume_stats(self, group: str, topic: str | None = None, *, masters_only: bool = False) -> ConsumeStats:
+        """Offsets of brokers and group for each queue, over all brokers. Where a master is away its slave answers,
+        which may be behind, unless `masters_only`.
+        """
+        return shared_loop.run(self._client.consume_stats(group, topic, masters_only=masters_only))
 
     def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """How far a group is, and whether it is online."""

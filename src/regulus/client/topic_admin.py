@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from regulus.client.admin_base import AdminBase, answers_of
 from regulus.client.core.message_check import check_topic
-from regulus.errors import ClientError, NoRoute
+from regulus.errors import NoRoute
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import AUTO_CREATE_TOPIC, TopicConfig
 from regulus.wire.bodies import GroupList, KVTable, TopicConfigSerializeWrapper, TopicList, TopicOffset, TopicStatsTable
@@ -47,8 +47,6 @@ class TopicAdmin(AdminBase):
         """
         check_topic(config.topic_name)
         addresses = [broker_address] if broker_address else await self.master_addresses(cluster)
-        if not addresses:
-            raise ClientError("no broker is registered with the name server; start one first")
         for address in addresses:
             await self.set_topic_config(address, config)
         await self._wait_for_route(config.topic_name, addresses)
@@ -88,9 +86,14 @@ class TopicAdmin(AdminBase):
         answer = await self._request(broker_address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
         return sorted(TopicList.decode(answer.body).topic_list)
 
-    async def topic_stats(self, topic: str, *, broker_address: str | None = None) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset and last store time of each queue, over all brokers or of one. Raises NoRoute."""
-        addresses = [broker_address] if broker_address else (await self._fresh_route(topic)).masters()
+    async def topic_stats(self, topic: str, *, broker_address: str | None = None,
+                          masters_only: bool = False) -> dict[MessageQueue, TopicOffset]:
+        """First and next offset and last store time of each queue, over all brokers or of one. Where a master is away
+        its slave answers, which may be behind, unless `masters_only`. Raises NoRoute."""
+        addresses = [broker_address] if broker_address else []
+        if not addresses:
+            route = await self._fresh_route(topic)
+            addresses = route.masters() if masters_only else route.readable_addresses()
         tables = await answers_of(self._topic_stats_of(address, topic) for address in addresses)
         return {queue: offset for table in tables for queue, offset in table.offset_table.items()}
 
@@ -99,7 +102,7 @@ class TopicAdmin(AdminBase):
         route = await self._fresh_route(topic)
         header = QueryTopicConsumeByWhoRequest(topic)
         answers = await answers_of(self._request(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header.ext())
-                                   for address in route.masters())
+                                   for address in route.readable_addresses())
         return sorted({group for answer in answers for group in GroupList.decode(answer.body).group_list})
 
     # --- queues ------------------------------------------------------------------------------------------------------

@@ -88,12 +88,13 @@ class BrokerWatch(Started):
     async def _are_brokers_away(self) -> bool:
         """Then nothing is known, which ends no alarm. Told once as long as it lasts."""
         try:
-            brokers, reason = await self._admin.master_addresses(), "the name server knows none"
+            await self._admin.master_addresses()
         except ClientError as error:
-            brokers, reason = [], str(error)
-        if not brokers and not self._is_away:
-            _log.warning("brokers are away (%s): how far groups are is asked again until one answers", reason)
-        self._is_away = not brokers
+            if not self._is_away:
+                _log.warning("brokers are away (%s): how far groups are is asked again until one answers", error)
+            self._is_away = True
+        else:
+            self._is_away = False
         return self._is_away
 
     async def _watch(self) -> None:
@@ -108,7 +109,7 @@ class BrokerWatch(Started):
     async def _note_offsets(self, group: "_WatchedGroup") -> None:
         # Known before the brokers are asked: what a consumer receives meanwhile does not lie behind the ends they tell.
         known = await asyncio.to_thread(self._watermarks, group.name)
-        stats = await self._admin.consume_stats(group.name)
+        stats = await self._admin.consume_stats(group.name, masters_only=True)
         offsets = {queue: offset for queue, offset in stats.offset_table.items()
                    if not queue.topic.startswith(RETRY_PREFIX)}
         anew = [MadeAnew(queue, known[queue], offset.broker_offset, min(offset.consumer_offset, offset.broker_offset))
@@ -121,7 +122,7 @@ class BrokerWatch(Started):
     async def _note_dead_letters(self, group: "_WatchedGroup") -> None:
         """All that ever came, whether or not it is there still."""
         try:
-            offsets = await self._admin.topic_stats(dlq_topic(group.name))
+            offsets = await self._admin.topic_stats(dlq_topic(group.name), masters_only=True)
         except NoRoute:
             if group.has_dead_letters:
                 raise       # its brokers are away

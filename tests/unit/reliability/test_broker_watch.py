@@ -286,7 +286,8 @@ async def test_brokers_that_are_away_are_told_once(engine, caplog):
     await alone.stop()
     told = [record.getMessage() for record in caplog.records if record.name == "regulus.reliability.broker_watch"]
     assert told == [
-        "brokers are away (the name server knows none): how far groups are is asked again until one answers"]
+        ("brokers are away (no broker is registered with the name server; start one first): how far groups are is "
+         "asked again until one answers")]
     assert open_alarms(engine) == ["BLOCKED_QUEUE billing"]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendStatus
-from regulus.errors import ConfigError, StoreNotWritable
+from regulus.errors import ClientError, ConfigError, StoreNotWritable
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
+from regulus.model.message_queue import MessageQueue
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from regulus.model.topics import TopicConfig
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import ha_client, master_documents
 from regulus.server.assembly import BrokerServer, Regulus
@@ -151,6 +152,49 @@ async def test_topics_groups_and_offsets_come_to_the_slave(group: Group) -> None
     async with Admin(group.address) as admin:
         await admin.delete_topic("Wide")
     await until(lambda: "Wide" not in slave.broker.topics, "the topic is gone at the slave")
+
+
+async def test_who_looks_while_the_master_is_away_is_answered_by_the_slave(group: Group) -> None:
+    """And who changes something is told that nobody takes it."""
+    master = await group.start("master", BrokerRole.ASYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    queue = MessageQueue("Orders", "broker-a", 0)
+
+    async def looked(admin: Admin) -> list[Any]:
+        stats, progress = await admin.topic_stats("Orders"), await admin.consume_stats("billing", "Orders")
+        return [{each: found.max_offset for each, found in stats.items()}, await admin.groups_of_topic("Orders"),
+                {each: (found.broker_offset, found.consumer_offset) for each, found in progress.offset_table.items()},
+                (await admin.progress("billing")).online, "billing" in await admin.list_groups(),
+                [span.message_queue for span in await admin.consume_time_span("Orders", "billing")]]
+
+    async with Admin(group.address) as admin:
+        await admin.create_group(SubscriptionGroupConfig(group_name="billing"))
+        await send_some(group, 8)
+        await admin.set_offsets("billing", {queue: 1})
+        await until(lambda: is_copy(slave, master)
+                    and slave.broker.consumer_offsets.query("billing", "Orders", 0) == 1
+                    and "billing" in slave.broker.subscription_groups, "the slave has all of it")
+        before = await looked(admin)
+        assert sum(before[0].values()) == 8
+        await group.stop(master)
+        assert await looked(admin) == before
+        # Who counts, and must not count what a slave lacks as gone, asks masters alone.
+        assert await admin.topic_stats("Orders", masters_only=True) == {}
+        with pytest.raises(ClientError, match="no master is there, only slaves of broker-a"):
+            await admin.consume_stats("billing", masters_only=True)
+        changes: list[Callable[[], Awaitable[object]]] = [
+            lambda: admin.create_topic(TopicConfig(topic_name="Wide")), lambda: admin.delete_topic("Orders"),
+            lambda: admin.create_group(SubscriptionGroupConfig(group_name="g")), lambda: admin.delete_group("billing"),
+            lambda: admin.set_retry_limit("billing", 3),
+            lambda: admin.reset_offset_by_timestamp("Orders", "billing", 0),
+            lambda: admin.clone_offsets("billing", "other", "Orders")]
+        for change in changes:
+            with pytest.raises(ClientError, match=r"only slaves .* take no changes: start the master"):
+                await change()
+        assert await looked(admin) == before
+        await group.stop(slave)
+        with pytest.raises(ClientError, match="no broker is registered"):
+            await admin.master_addresses()
 
 
 async def test_master_and_slave_tell_how_far_the_copy_is(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
