@@ -84,9 +84,9 @@ ACCESS_DOCUMENT = "regulusAccess"
 
 OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
                  ARCHIVE_DOCUMENT, ACCESS_DOCUMENT, POP_ORDERS_DOCUMENT)
-"""What a slave asks of a master of ours alone, before all others: the numbers of the set-backs are older then than the
-offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them; its slaves do not ask what
-is popped in order."""
+"""What a slave asks of a master of ours alone, behind its topics and before all others: the numbers of the set-backs
+are older then than the offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them; its
+slaves do not ask what is popped in order."""
 
 
 class RouteAsk(NamedTuple):

@@ -180,13 +180,14 @@ class Topics:
             self.epochs.note_deleted(name)
         news = [config for name, config in found.items() if self.table.get(name) != config]
         for config in news:
-            self._put(config, now_ms)
+            # The number of one that is new here may have come before it.
+            self._put(config, now_ms, is_numbered=bool(self.epochs.of(config.topic_name)))
         self._changed([*gone, *[config.topic_name for config in news]], now_ms)
         self.data_version = wrapper.data_version
         return gone
 
-    def _put(self, config: TopicConfig, now_ms: int) -> None:
-        if config.topic_name not in self.table:
+    def _put(self, config: TopicConfig, now_ms: int, *, is_numbered: bool = False) -> None:
+        if config.topic_name not in self.table and not is_numbered:
             self.epochs.note_created(config.topic_name, now_ms)
         self._set(config)
 

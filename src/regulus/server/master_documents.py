@@ -138,18 +138,26 @@ class MasterDocuments:
             self._connected_to = address
             self._versions.clear()
             self._has_own = True
-        texts, versions = await self._ask_for_own(self._connection)
-        for name, code in _REQUESTS.items():
-            if name in texts:
-                continue
-            answer = await self._signed(self._connection, RemotingCommand.request(code))
-            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and name in _NOT_OF_4_9:
-                continue
-            if answer.code != ResponseCode.SUCCESS:
-                raise BrokerRefused(answer.code, answer.remark)
-            texts[name] = answer.body.decode("utf-8", "replace")
+        # Topics before their epochs: one that is made in between would be taken for another when its epoch comes, and
+        # what consumers have committed here since would go.
+        texts: dict[str, str | None] = {TOPICS_DOCUMENT: await self._ask_for(self._connection, TOPICS_DOCUMENT)}
+        own, versions = await self._ask_for_own(self._connection)
+        texts |= own
+        for name in _REQUESTS:
+            if name not in texts:
+                texts[name] = await self._ask_for(self._connection, name)
         self._versions |= versions
-        return texts
+        return {name: text for name, text in texts.items() if text is not None}
+
+    async def _ask_for(self, connection: Connection, name: str) -> str | None:
+        """A document that RocketMQ's masters have, too; None for one that those of 4.9 do not have. Raises
+        ClientError."""
+        answer = await self._signed(connection, RemotingCommand.request(_REQUESTS[name]))
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and name in _NOT_OF_4_9:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(answer.code, answer.remark)
+        return answer.body.decode("utf-8", "replace")
 
     async def _ask_for_own(self, connection: Connection) -> tuple[dict[str, str], dict[str, str]]:
         """Texts and versions of what has changed; RocketMQ's masters do not know the request."""

@@ -90,3 +90,14 @@ def test_the_store_hears_of_topics_that_keep_batches_however_they_come():
     Topics(BrokerConfig(), keep_batches=heard.append).load(saved)
     Topics(BrokerConfig(), keep_batches=heard.append).follow(saved, 2)
     assert heard == ["B"] * 3
+
+
+def test_the_number_of_a_master_s_topic_counts_whichever_document_comes_first():
+    master = Topics(BrokerConfig())
+    master.put(TopicConfig(topic_name="Orders"), 7)
+    numbers, topics = (encoded_table.text(each) for each in (master.epochs.document(), master.document()))
+    slave = Topics(BrokerConfig())
+    assert slave.epochs.follow(numbers) == ["Orders"]
+    slave.follow(topics, 1000)
+    assert slave.epochs.of("Orders") == 7
+    assert slave.epochs.follow(numbers) == []

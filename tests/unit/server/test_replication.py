@@ -22,7 +22,7 @@ from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig, retry_topic
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import ha_client, master_documents
 from regulus.server.assembly import BrokerServer, Regulus
@@ -33,6 +33,7 @@ from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.wire import encoded_table, ha_frame
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -169,6 +170,7 @@ async def test_who_looks_while_the_master_is_away_is_answered_by_the_slave(group
 
     async with Admin(group.address) as admin:
         await admin.create_group(SubscriptionGroupConfig(group_name="billing"))
+        await admin.create_topic(TopicConfig(topic_name=retry_topic("billing")))
         await send_some(group, 8)
         await admin.set_offsets("billing", {queue: 1})
         await until(lambda: is_copy(slave, master)
@@ -180,8 +182,10 @@ async def test_who_looks_while_the_master_is_away_is_answered_by_the_slave(group
         assert await looked(admin) == before
         # Who counts, and must not count what a slave lacks as gone, asks masters alone.
         assert await admin.topic_stats("Orders", masters_only=True) == {}
+        assert (await admin.consume_stats("billing", masters_only=True)).offset_table == {}
+        assert (await admin.consume_stats("unseen")).offset_table == {}
         with pytest.raises(ClientError, match="no master is there, only slaves of broker-a"):
-            await admin.consume_stats("billing", masters_only=True)
+            await admin.consume_stats("unseen", masters_only=True)
         changes: list[Callable[[], Awaitable[object]]] = [
             lambda: admin.create_topic(TopicConfig(topic_name="Wide")), lambda: admin.delete_topic("Orders"),
             lambda: admin.create_group(SubscriptionGroupConfig(group_name="g")), lambda: admin.delete_group("billing"),
@@ -598,17 +602,34 @@ async def test_a_slave_becomes_the_master(group: Group) -> None:
     await until(lambda: is_copy(back, promoted), "the next slave has the whole log")
 
 
-async def test_what_groups_committed_at_a_slave_is_known_to_the_master_when_it_is_back(group: Group) -> None:
+@pytest.mark.parametrize("is_asking", [False, True])
+async def test_what_groups_committed_at_a_slave_is_known_to_the_master_when_it_is_back(
+        group: Group, monkeypatch: pytest.MonkeyPatch, *, is_asking: bool) -> None:
+    """A topic may be made while the slave asks for one document after the other."""
     master = await group.start("master", BrokerRole.ASYNC_MASTER)
+
+    async def begin() -> None:
+        await send_some(group, 100)
+        master.broker.subscription_groups.find("billing", int(time.time() * 1000))
+        for queue_id in (0, 1):
+            master.broker.consumer_offsets.commit("billing", "Orders", queue_id, 5)
+
+    ask_for_own = master_documents.MasterDocuments._ask_for_own
+
+    async def ask_and_begin(documents: master_documents.MasterDocuments, connection: Connection) -> Any:
+        answer = await ask_for_own(documents, connection)
+        monkeypatch.setattr(master_documents.MasterDocuments, "_ask_for_own", ask_for_own)
+        await begin()
+        return answer
+
+    if is_asking:
+        monkeypatch.setattr(master_documents.MasterDocuments, "_ask_for_own", ask_and_begin)
     slave = await group.start("slave1", BrokerRole.SLAVE)
-    await send_some(group, 100)
-    now_ms = int(time.time() * 1000)
-    master.broker.subscription_groups.find("billing", now_ms)
-    for queue_id in (0, 1):
-        master.broker.consumer_offsets.commit("billing", "Orders", queue_id, 5)
+    if not is_asking:
+        await begin()
     offsets = slave.broker.consumer_offsets
-    await until(lambda: "billing" in slave.broker.subscription_groups and offsets.query("billing", "Orders", 1) == 5,
-                "group and offsets at the slave")
+    await until(lambda: "Orders" in slave.broker.topics and "billing" in slave.broker.subscription_groups
+                and offsets.query("billing", "Orders", 1) == 5, "topic, group and offsets at the slave")
     await until(lambda: is_copy(slave, master), "the slave has the whole log")
     await group.stop(master)
     connection = await connect(HOST, slave.port)
