@@ -173,7 +173,8 @@ async def test_who_looks_while_the_master_is_away_is_answered_by_the_slave(group
         await admin.create_topic(TopicConfig(topic_name=retry_topic("billing")))
         await send_some(group, 8)
         await admin.set_offsets("billing", {queue: 1})
-        await until(lambda: is_copy(slave, master) and {"Orders", retry_topic("billing")} <= {*slave.broker.topics.names()}
+        await until(lambda: is_copy(slave, master)
+                    and {"Orders", retry_topic("billing")} <= {*slave.broker.topics.names()}
                     and slave.broker.consumer_offsets.query("billing", "Orders", 0) == 1
                     and "billing" in slave.broker.subscription_groups, "the slave has all of it")
         before = await looked(admin)
