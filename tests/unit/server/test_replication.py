@@ -388,7 +388,7 @@ async def test_a_full_slave_that_has_not_heard_where_its_master_s_log_begins_del
     files = log_of(group.path / "slave1")
     assert len(files) > 1
     await slave._retention.run_pass(wall_clock_ms())
-    assert log_of(group.path / "slave1") == files
+    assert log_of(group.path / "slave1")[:len(files)] == files      # the next file may have been begun meanwhile
 
 
 def test_answers_for_a_slave_or_a_disk_come_while_their_senders_still_wait() -> None:
