@@ -248,12 +248,17 @@ class ConsumerOffsets:
             self._committed_here.pop((key, queue_id), None)
 
     def catch_up(self, ahead: Ahead, now_ms: int) -> None:
-        """What a slave has: taken unless it is smaller, or was set back or deleted here since the slave knew it."""
-        key = f"{ahead.topic}@{ahead.group}"
+        """What a slave has: taken where it `counts`."""
+        if self.counts(ahead):
+            self._put(f"{ahead.topic}@{ahead.group}", ahead.group, ahead.topic, ahead.queue_id, ahead.consumer_offset,
+                      now_ms)
+
+    def counts(self, ahead: Ahead) -> bool:
+        """Unless it is smaller, or was set back or deleted here since the slave knew it."""
         own = self.query(ahead.group, ahead.topic, ahead.queue_id)
-        number = self.set_backs.of(key, ahead.queue_id) if own != NOT_FOUND else self.set_backs.removed_at
-        if ahead.consumer_offset > own and ahead.set_backs == number:
-            self._put(key, ahead.group, ahead.topic, ahead.queue_id, ahead.consumer_offset, now_ms)
+        number = self.set_backs.of(f"{ahead.topic}@{ahead.group}", ahead.queue_id) if own != NOT_FOUND \
+            else self.set_backs.removed_at
+        return ahead.consumer_offset > own and ahead.set_backs == number
 
     def lower_to(self, end_of: Callable[[str, int], int], now_ms: int) -> None:
         """Nobody has consumed what is not there: of a log that was cut, or one that is behind the offsets that came

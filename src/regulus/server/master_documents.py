@@ -222,7 +222,7 @@ class MasterDocuments:
                 self._connection, RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, request.ext()))
             if answer.code == ResponseCode.SUCCESS:
                 self._is_told(ahead)
-            else:       # it may not know the group yet, whose members have still to find it
+            else:       # it may not make groups by itself, and its members have still to find it
                 _log.debug("the master does not take offset %d of %s for %s yet: %s", ahead.consumer_offset,
                            ahead.topic, ahead.group, answer.remark)
 

@@ -148,10 +148,11 @@ class Rig:
                                             max_reconsume_times=max_reconsume_times, origin_topic=origin_topic)
         return self.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext())
 
-    def commit(self, consumer_offset: int, *, group: str = "CG", topic: str = "TopicA",
-               queue_id: int = 0) -> RemotingCommand:
+    def commit(self, consumer_offset: int, *, group: str = "CG", topic: str = "TopicA", queue_id: int = 0,
+               set_backs: int | None = None) -> RemotingCommand:
         return self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
-            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=consumer_offset).ext())
+            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=consumer_offset,
+            set_backs=set_backs).ext())
 
     def offset(self, *, group: str = "CG", topic: str = "TopicA", queue_id: int = 0,
                set_zero_if_not_found: bool | None = None) -> RemotingCommand:

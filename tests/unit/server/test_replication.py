@@ -603,6 +603,54 @@ async def test_a_slave_becomes_the_master(group: Group) -> None:
     await until(lambda: is_copy(back, promoted), "the next slave has the whole log")
 
 
+def rounds_from(slave: BrokerServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Whether the slave has asked its master for everything three times more."""
+    documents = slave._replication._documents
+    assert documents is not None
+    ask, asked = documents._ask, []
+
+    async def count(address: str) -> dict[str, str]:
+        asked.append(address)
+        return await ask(address)
+
+    monkeypatch.setattr(documents, "_ask", count)
+    return lambda: len(asked) > 3
+
+
+@pytest.mark.parametrize("makes_groups", [True, False])
+async def test_a_group_that_began_at_a_slave_goes_on_at_the_master(
+        group: Group, monkeypatch: pytest.MonkeyPatch, *, makes_groups: bool) -> None:
+    """Where groups do not make themselves, its members have to wait until an operator makes it."""
+    monkeypatch.setattr(master_documents, "INTERVAL_S", 0.05)
+    settings = {"auto_create_subscription_group": makes_groups}
+    master = await group.start("master", BrokerRole.ASYNC_MASTER, **settings)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await send_some(group, 100)
+    await until(lambda: is_copy(slave, master) and "Orders" in slave.broker.topics, "the slave has the whole log")
+    await group.stop(master)
+    slave.broker.subscription_groups.find("fresh", int(time.time() * 1000))
+    connection = await connect(HOST, slave.port)
+    header = UpdateConsumerOffsetRequest(consumer_group="fresh", topic="Orders", queue_id=0, commit_offset=9)
+    command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
+    assert (await connection.request(command, 60_000)).code == ResponseCode.SUCCESS
+    connection.close()
+    master = await group.start("master", BrokerRole.ASYNC_MASTER, **settings)
+    if not makes_groups:
+        await until(lambda: slave._replication.is_copy and "fresh" not in slave.broker.subscription_groups,
+                    "the slave has its master's groups")
+        await until(rounds_from(slave, monkeypatch), "some rounds more")
+        assert "fresh" not in master.broker.subscription_groups
+        master.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="fresh"), int(time.time() * 1000))
+    await until(lambda: master.broker.consumer_offsets.query("fresh", "Orders", 0) == 9, "the master knows the offset")
+    await until(lambda: "fresh" in slave.broker.subscription_groups, "the slave has the group again")
+    async with Admin(group.address) as admin:
+        await admin.delete_group("fresh")
+    await until(lambda: "fresh" not in slave.broker.subscription_groups, "the group is gone at the slave")
+    assert slave.broker.consumer_offsets.query("fresh", "Orders", 0) == -1
+    await until(rounds_from(slave, monkeypatch), "some rounds more")
+    assert "fresh" not in master.broker.subscription_groups
+
+
 @pytest.mark.parametrize("is_asking", [False, True])
 async def test_what_groups_committed_at_a_slave_is_known_to_the_master_when_it_is_back(
         group: Group, monkeypatch: pytest.MonkeyPatch, *, is_asking: bool) -> None:

@@ -37,7 +37,9 @@ def _is_young(broker: BrokerState, topic: str, queue_id: int) -> bool:
 
 def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     header = UpdateConsumerOffsetRequest.decode(request)
-    if header.consumer_group not in broker.subscription_groups:
+    ahead = Ahead(header.consumer_group, header.topic, header.queue_id, header.commit_offset, header.set_backs) \
+        if header.set_backs is not None else None
+    if header.consumer_group not in broker.subscription_groups and not _is_new(ahead, broker, now_ms):
         return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                       f"Group {header.consumer_group} not exist!")
     if header.topic not in broker.topics:
@@ -47,12 +49,18 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
                       f"queueId {header.queue_id} is illegal: it must lie between 0 and {QUEUE_NUMS_MAX - 1}")
     if broker.consumer_offsets.pending_reset(header.consumer_group, header.topic, header.queue_id) is not None:
         return Reply(request.response(ResponseCode.SUCCESS, "Offset has been previously reset"))
-    if header.set_backs is not None:
-        broker.consumer_offsets.catch_up(Ahead(header.consumer_group, header.topic, header.queue_id,
-                                               header.commit_offset, header.set_backs), now_ms)
+    if ahead is not None:
+        broker.consumer_offsets.catch_up(ahead, now_ms)
         return succeed(request)
     if header.consumer_group == REVIVE_GROUP:
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the offsets of {REVIVE_GROUP} are the broker's own: they say which pops are done")
     broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, now_ms)
     return succeed(request)
+
+
+def _is_new(ahead: Ahead | None, broker: BrokerState, now_ms: int) -> bool:
+    """Whether a slave tells of a group that consumed for the first time while this master was away. It is made now,
+    where groups make themselves: its members begin where it was, whenever they come."""
+    return ahead is not None and broker.consumer_offsets.counts(ahead) \
+        and broker.subscription_groups.find(ahead.group, now_ms) is not None

@@ -49,3 +49,19 @@ def test_until_a_reset_was_told_commits_do_nothing(rig):
     rig.broker.consumer_offsets.take_reset("CG", "TopicA", 0)
     rig.commit(9)
     assert rig.offset().ext == {"offset": "9"}
+
+
+def test_a_slave_that_tells_of_a_group_makes_it(rig):
+    rig.send()
+    assert rig.commit(7, set_backs=0).code == ResponseCode.SUCCESS
+    assert "CG" in rig.broker.subscription_groups
+    assert rig.offset().ext == {"offset": "7"}
+
+
+def test_a_slave_that_has_not_heard_of_a_deletion_brings_no_group_back(rig):
+    rig.send()
+    rig.commit(7, set_backs=0)
+    rig.broker.subscription_groups.delete("CG", 0)
+    rig.broker.forget_group("CG", 0)
+    assert rig.commit(7, set_backs=0).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "CG" not in rig.broker.subscription_groups
