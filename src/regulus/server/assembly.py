@@ -281,6 +281,7 @@ class BrokerServer:
         if config.is_slave:
             health.watch("the link to the master", lambda: 0, lambda: not self._replication.is_linked,
                          level=logging.WARNING)
+        health.watch_fault(lambda: self.broker.parted)
         health.watch_fault(lambda: self._keeper.fault)
         health.watch_fault(lambda: self._care.faults)
         return health

@@ -464,6 +464,7 @@ async def test_nobody_reads_a_log_that_parted_from_its_master_s(group: Group, mo
     (group.path / "one").rename(group.path / "slave1")
     slave = await group.start("slave1", BrokerRole.SLAVE)
     await until(lambda: slave.broker.parted != "", "the slave knows it")
+    await until(lambda: slave.broker.parted in slave.broker.complaints, "operators see it")
     connection = await connect(HOST, slave.port)
     pull = PullMessageRequest("billing", "Orders", 0, 0, 32, PULL_SUSPEND | PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, 3,
                               suspend_timeout_millis=15_000, subscription="*")
