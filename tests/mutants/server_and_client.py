@@ -133,7 +133,7 @@ MUTANTS = [
            old="route.masters() if masters_only else route", new="route.masters() if False else route",
            tests=_SLAVE_TESTS),
     Mutant(name="only masters are asked of a group that was never online", path="regulus/client/admin_base.py",
-           old="if masters_only else self.readable_addresses())", new="if True else self.readable_addresses())",
+           old="self.master_addresses() if masters_only else [", new="self.master_addresses() if True else [",
            tests=_SLAVE_TESTS),
     Mutant(name="a topic gets on all brokers what it has on one", path="regulus/cli/topic.py",
            old="replace(current or new, **named)", new="replace(next(iter(before.values())) or new, **named)",

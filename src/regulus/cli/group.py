@@ -9,7 +9,7 @@ import click
 
 from regulus.cli.connection import Moment, with_admin
 from regulus.cli.options import LIMIT, OFFSET
-from regulus.cli.output import counted, print_json, print_rows, print_table, time_text, with_output
+from regulus.cli.output import counted, pairs_text, print_json, print_rows, print_table, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.group_admin import LATEST, GroupProgress
 from regulus.client.received_message import PoppedState
@@ -95,6 +95,25 @@ async def progress(admin: Admin, name: str, topic_name: str | None, json_output:
     print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
     members = f"{counted(found.members, 'member')} online" if found.online else "nobody online"
     click.echo(f"lag {found.lag}, {found.consume_tps:.1f} messages/s, {members}")
+
+
+@group.command()
+@click.argument("name")
+@with_output
+@with_admin
+async def settings(admin: Admin, name: str, json_output: bool) -> None:
+    """Show what group NAME is set to on each broker."""
+    rows = []
+    for broker_name, address in (await admin.readable_brokers()).items():
+        config = (await admin.group_configs(address)).get(name)
+        if config is not None:
+            rows.append((broker_name, config.retry_max_times, config.consume_message_orderly, config.consume_enable,
+                         config.which_broker_when_consume_slowly,
+                         config.attributes if json_output else pairs_text(config.attributes)))
+    if not rows:
+        raise ClientError(f"no broker has a group {name!r}", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+    print_rows(("broker", "retry_max_times", "in_order", "consume_enable", "slow_reads_at", "attributes"), rows,
+               json_output=json_output)
 
 
 @group.command()
@@ -189,7 +208,7 @@ async def delete(admin: Admin, name: str, keep_offsets: bool) -> None:
 
 async def _check_known(admin: Admin, name: str) -> None:
     """Raises ClientError when no broker has the group: brokers answer for one that they never heard of, too."""
-    for address in await admin.readable_addresses():
+    for address in (await admin.readable_brokers()).values():
         if name in await admin.group_configs(address):
             return
     raise ClientError(f"no broker has a group {name!r}", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)

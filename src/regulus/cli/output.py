@@ -4,7 +4,7 @@ import asyncio
 import json
 import select
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import wraps
@@ -48,6 +48,11 @@ def print_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, json_o
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         print_table([name.upper() for name in names], rows)
+
+
+def pairs_text(pairs: Mapping[str, str]) -> str:
+    """One cell: `a=1 b=2`, or a dash where there are none."""
+    return " ".join(f"{name}={value}" for name, value in sorted(pairs.items())) or "-"
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -10,8 +10,18 @@ import click
 
 from regulus.cli.connection import Address, with_admin
 from regulus.cli.options import COUNT, renamed
-from regulus.cli.output import counted, print_json, print_rows, print_table, reader_gone, time_text, with_output
+from regulus.cli.output import (
+    counted,
+    pairs_text,
+    print_json,
+    print_rows,
+    print_table,
+    reader_gone,
+    time_text,
+    with_output,
+)
 from regulus.client.admin import Admin
+from regulus.errors import NoRoute
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig, is_internal
@@ -134,6 +144,23 @@ async def route(admin: Admin, name: str, json_output: bool) -> None:
         (row.broker_name, brokers[row.broker_name].cluster or "-", row.read_queue_nums, row.write_queue_nums, row.perm,
          " ".join(f"{number}={address}" for number, address in sorted(brokers[row.broker_name].broker_addrs.items())))
         for row in sorted(data.queue_datas, key=lambda row: row.broker_name) if row.broker_name in brokers])
+
+
+@topic.command()
+@click.argument("name")
+@with_output
+@with_admin
+async def settings(admin: Admin, name: str, json_output: bool) -> None:
+    """Show what topic NAME is set to on each broker."""
+    rows = []
+    for broker_name, address in (await admin.readable_brokers()).items():
+        config = (await admin.topic_configs(address)).get(name)
+        if config is not None:
+            rows.append((broker_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.order,
+                         config.attributes if json_output else pairs_text(config.attributes)))
+    if not rows:
+        raise NoRoute(f"no broker has a topic {name!r}")
+    print_rows(("broker", "read", "write", "perm", "order", "attributes"), rows, json_output=json_output)
 
 
 @topic.command()

@@ -69,9 +69,10 @@ class AdminBase(Started):
                               "no broker is registered with the name server; start one first")
         return masters
 
-    async def readable_addresses(self) -> list[str]:
-        """Of each broker the master's address or, where that is away, that of the slave with the lowest id."""
-        return [addresses[min(addresses)] for addresses in (await self._brokers()).values() if addresses]
+    async def readable_brokers(self) -> dict[str, str]:
+        """Who can be asked, an address by broker name: the master's or, where that is away, that of the slave with the
+        lowest id."""
+        return {name: addresses[min(addresses)] for name, addresses in (await self._brokers()).items() if addresses}
 
     async def _brokers(self, cluster: str | None = None) -> dict[str, dict[int, str]]:
         """Addresses by broker name and id, in the order of names. Raises ClientError for an unknown cluster."""
@@ -108,7 +109,7 @@ class AdminBase(Started):
         try:
             route = await self._fresh_route(retry_topic(group))
         except NoRoute:
-            return await (self.master_addresses() if masters_only else self.readable_addresses())
+            return await self.master_addresses() if masters_only else [*(await self.readable_brokers()).values()]
         return route.masters() if masters_only else route.readable_addresses()
 
     async def _request(self, address: str, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b"",

@@ -107,7 +107,7 @@ class GroupAdmin(TopicAdmin):
 
     async def list_groups(self) -> list[str]:
         """Groups that brokers know, but for the brokers' own; sorted."""
-        tables = await answers_of(self.group_configs(address) for address in await self.readable_addresses())
+        tables = await answers_of(self.group_configs(address) for address in (await self.readable_brokers()).values())
         return sorted(name for name in set().union(*tables)
                       if name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIX))
 

@@ -360,9 +360,11 @@ class Admin(shared_loop.Blocking):
         """
         return shared_loop.run(self._client.master_addresses(cluster))
 
-    def readable_addresses(self) -> list[str]:
-        """Of each broker the master's address or, where that is away, that of the slave with the lowest id."""
-        return shared_loop.run(self._client.readable_addresses())
+    def readable_brokers(self) -> dict[str, str]:
+        """Who can be asked, an address by broker name: the master's or, where that is away, that of the slave with the
+        lowest id.
+        """
+        return shared_loop.run(self._client.readable_brokers())
 
     def create_topic(self, config: TopicConfig, *, cluster: str | None = None,
                      broker_address: str | None = None) -> None:

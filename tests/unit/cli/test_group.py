@@ -33,7 +33,12 @@ def test_a_group_shows_progress_and_is_reset_and_deleted(run):
 
 def test_groups_are_those_of_brokers_whatever_retry_topics_there_are(run, regulus_server):
     run(topic, "create", "%RETRY%billing_Orders", "-q", "1")    # of a group that pops and never pulled
-    run(group, "create", "billing")
+    run(group, "create", "billing", "--retry-max-times", "3", "--priority-factor", "40")
+    assert json.loads(run(group, "settings", "billing", "--json")) == [
+        {"broker": "broker-a", "retry_max_times": 3, "in_order": False, "consume_enable": True, "slow_reads_at": 1,
+         "attributes": {"priority.factor": "40"}}]
+    assert re.search(r"broker-a +3 +False +True +1 +priority.factor=40", run(group, "settings", "billing"))
+    assert "no broker has a group 'shipping'" in run(group, "settings", "shipping", fails=True)
     assert [each["group"] for each in json.loads(run(group, "list", "--json"))] == ["billing"]
 
 

@@ -20,6 +20,11 @@ def test_topics_are_created_listed_shown_and_deleted(run):
     assert re.search(r"broker-a +DefaultCluster +8 +8 +6 ", run(topic, "route", "Orders"))
     assert json.loads(run(topic, "route", "Orders", "--json"))["queueDatas"][0]["writeQueueNums"] == 8
     assert run(topic, "status", "Orders").endswith("0 messages\n")
+    assert re.search(r"broker-a +8 +8 +6 +False +message.type=NORMAL", run(topic, "settings", "Orders"))
+    assert json.loads(run(topic, "settings", "Orders", "--json")) == [
+        {"broker": "broker-a", "read": 8, "write": 8, "perm": 6, "order": False,
+         "attributes": {"message.type": "NORMAL"}}]
+    assert "no broker has a topic 'Bills'" in run(topic, "settings", "Bills", fails=True)
     run(topic, "delete", "Orders", "--yes")
     assert "Orders" not in run(topic, "list").splitlines()
     assert "no broker serves topic 'Orders'" in run(topic, "route", "Orders", fails=True)
