@@ -16,6 +16,8 @@ from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import TIMER_TOPIC, TopicConfig
 from regulus.record import message_record
 from regulus.record.pop_record import REVIVE_GROUP
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.memory_store import SCANNED_MAX
 from regulus.wire import recall_handle
 from regulus.wire.codes import RequestCode as Code
@@ -1047,3 +1049,29 @@ def test_deleting_a_topic_leaves_the_retries_of_one_that_is_made_anew_meanwhile(
     rig.run_to(rig.now_ms + 1_000)
     rig.run_to(rig.now_ms + 60_000)
     assert "new" in bodies(rig.pop(group="G2"))
+
+
+@pytest.mark.parametrize("damaged", ["a", "b", "ab"])
+def test_a_damaged_message_of_a_retry_topic_keeps_no_other_from_being_popped(tmp_path, damaged):
+    store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20,
+                                                mapped_file_size_consume_queue=20_000), BrokerConfig())
+    store.open()
+    rig = Rig(store)
+    rig.send("a", "b", "c")
+    assert len(rig.pop(invisible=10_000)) == 3
+    rig.run_to(NOW + 12_000)
+    (file,) = (tmp_path / "commitlog").iterdir()
+    for message in rig.shown("%RETRY%G_T"):
+        if message.body.decode() in damaged:
+            # The length of the properties, which is looked at only when they are read.
+            start = file.read_bytes().index(b"%RETRY%G_T", message.physical_offset) + len("%RETRY%G_T")
+            with file.open("r+b") as log:
+                log.seek(start)
+                log.write(b"\xff\xff")
+    header = PopMessageRequest(consumer_group="G", topic="T", queue_id=-1, max_msg_nums=32, invisible_time=30_000,
+                               poll_time=0, born_time=rig.now_ms, init_mode=0)
+    answer = rig.ask(Code.POP_MESSAGE, header.ext())
+    assert answer.code == ResponseCode.SUCCESS
+    assert [message.body.decode() for message in message_record.decode_all(answer.body)] == \
+        [each for each in "abc" if each not in damaged]
+    store.close()

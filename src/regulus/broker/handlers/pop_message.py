@@ -17,7 +17,7 @@ from regulus.broker.message_filter import PoppedRetries, expression_filter, not_
 from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.vain_pops import Wanted
-from regulus.errors import HeaderError, MessageIllegal, StoreDamaged, StoreNotWritable
+from regulus.errors import HeaderError, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
 from regulus.model import permission
 from regulus.model.message_filter import LOOKED_MAX, Filter
@@ -393,8 +393,15 @@ class _Pop:
 
     def _renamed(self, buffer: Buffer, start: int, flag: str, queue_id: int) -> Iterator[Buffer]:
         """Messages of a retry topic as ones of their own topic, with their receipts. One that a client sent there, and
-        that has no room for it, cannot be acknowledged, and is a dead letter when its time is over."""
-        for message in message_record.decode_all(buffer):
+        that has no room for it, cannot be acknowledged, and is a dead letter when its time is over. One that is damaged
+        is left out, and keeps no other."""
+        for record in _records(buffer):
+            try:
+                message = message_record.decode(record)
+            except RecordError as error:
+                self._damage = (f"a message of group {self._header.consumer_group} is damaged in its retry topic: "
+                                f"{error}")
+                continue
             handle = ReceiptHandle(start, self._now_ms, self._header.invisible_time, self._revive_queue_id, flag,
                                    self._broker.config.broker_name, queue_id, message.queue_offset)
             message.properties[names.POP_CK] = receipt_handle.encode(handle)
@@ -410,12 +417,14 @@ def _offsets_of(result: GetResult, start: int) -> list[int]:
     """Of what was read from `start` on: one behind the other, unless some were passed by."""
     if result.message_count == result.next_begin_offset - start:
         return list(range(start, result.next_begin_offset))
-    return [each for buffer in result.buffers for each in _queue_offsets(buffer)]
+    return [int.from_bytes(record[QUEUE_OFFSET:QUEUE_OFFSET + 8], "big")
+            for buffer in result.buffers for record in _records(buffer)]
 
 
-def _queue_offsets(buffer: Buffer) -> Iterator[int]:
-    """Of records that lie one behind the other."""
+def _records(buffer: Buffer) -> Iterator[Buffer]:
+    """Those that lie one behind the other. The store has looked at where each ends."""
     position = 0
     while position < len(buffer):
-        yield int.from_bytes(buffer[position + QUEUE_OFFSET:position + QUEUE_OFFSET + 8], "big")
-        position += int.from_bytes(buffer[position:position + 4], "big")
+        end = position + int.from_bytes(buffer[position:position + 4], "big")
+        yield buffer[position:end]
+        position = end
