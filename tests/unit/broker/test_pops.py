@@ -1051,20 +1051,22 @@ def test_deleting_a_topic_leaves_the_retries_of_one_that_is_made_anew_meanwhile(
     assert "new" in bodies(rig.pop(group="G2"))
 
 
+@pytest.mark.parametrize("is_v2", [False, True])
 @pytest.mark.parametrize("damaged", ["a", "b", "ab"])
-def test_a_damaged_message_of_a_retry_topic_keeps_no_other_from_being_popped(tmp_path, damaged):
+def test_a_damaged_message_of_a_retry_topic_keeps_no_other_from_being_popped(tmp_path, damaged, is_v2):
     store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20,
                                                 mapped_file_size_consume_queue=20_000), BrokerConfig())
     store.open()
-    rig = Rig(store)
+    rig = Rig(store, enable_retry_topic_v2=is_v2)
+    retries = "%RETRY%G+T" if is_v2 else "%RETRY%G_T"
     rig.send("a", "b", "c")
     assert len(rig.pop(invisible=10_000)) == 3
     rig.run_to(NOW + 12_000)
     (file,) = (tmp_path / "commitlog").iterdir()
-    for message in rig.shown("%RETRY%G_T"):
+    for message in rig.shown(retries):
         if message.body.decode() in damaged:
             # The length of the properties, which is looked at only when they are read.
-            start = file.read_bytes().index(b"%RETRY%G_T", message.physical_offset) + len("%RETRY%G_T")
+            start = file.read_bytes().index(retries.encode(), message.physical_offset) + len(retries)
             with file.open("r+b") as log:
                 log.seek(start)
                 log.write(b"\xff\xff")
