@@ -15,6 +15,7 @@ _ANSWERS = ("tests/unit/server/test_durability.py",)
 _OFFSETS = "regulus/broker/consumer_offsets.py"
 _KEPT = ("tests/unit/broker/test_consumer_offsets.py",)
 _READS = ("tests/unit/broker/test_read_place.py",)
+_LOCKS = ("tests/unit/broker/handlers/test_lock_batch_mq.py",)
 
 MUTANTS = [
     Mutant(name="a slave deletes before its time what its master has", path="regulus/store/retention.py",
@@ -57,6 +58,14 @@ MUTANTS = [
     Mutant(name="a slave whose log parted is well until its link is not", path="regulus/server/assembly.py",
            old="        health.watch_fault(lambda: self.broker.parted)\n", new="",
            tests=(_PAIRS[0] + "::test_nobody_reads_a_log_that_parted_from_its_master_s",)),
+    Mutant(name="a member that has connected anew loses its queues", path="regulus/broker/state.py",
+           old="if member.is_gone and self", new="if self", tests=_LOCKS),
+    Mutant(name="queues are free at once though nobody asked for that", path="regulus/broker/state.py",
+           old=" and self.config.unlock_queues_on_close", new="", tests=_LOCKS),
+    Mutant(name="what leaves later stays locked", path="regulus/broker/state.py",
+           old="        for member in self.clients.leave_some():\n            self._member_cut_off(member, now_ms)",
+           new="        for member in self.clients.leave_some():\n            self.member_left(member.group, now_ms)",
+           tests=_LOCKS),
     Mutant(name="a slave numbers its master's topics itself", path="regulus/broker/topics.py",
            old="is_numbered=bool(self.epochs.of(config.topic_name))", new="is_numbered=False",
            tests=("tests/unit/broker/test_topics.py",)),

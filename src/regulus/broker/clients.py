@@ -14,6 +14,7 @@ Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from regulus.model.happenings import Happenings
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
@@ -131,6 +132,14 @@ class ConsumerGroup:
             del self._channels[client.client_id]
             self._told_twice.discard(client.client_id)
             self._encoded_ids = None
+
+
+class LostMember(NamedTuple):
+    """A consumer whose connection was closed. It is not gone where it has connected anew already."""
+
+    group: str
+    client_id: str
+    is_gone: bool
 
 
 class _Memberships:
@@ -358,15 +367,15 @@ class Clients:
         """Whether closed connections are in groups yet."""
         return bool(self._leaving)
 
-    def channel_closed(self, channel: int) -> list[str]:
-        """The consumer groups that lost a member by it; what is left of many is done by `leave_some`."""
+    def channel_closed(self, channel: int) -> list["LostMember"]:
+        """What consumer groups lost by it; what is left of many is done by `leave_some`."""
         if channel in self._memberships:
             self._leaving.append(channel)
         return self.leave_some()
 
-    def leave_some(self) -> list[str]:
-        """Let closed connections leave LEFT_AT_ONCE groups. The consumer groups that lost a member."""
-        lost: list[str] = []
+    def leave_some(self) -> list["LostMember"]:
+        """Let closed connections leave LEFT_AT_ONCE groups. What consumer groups lost."""
+        lost: list[LostMember] = []
         for _ in range(LEFT_AT_ONCE):
             while self._leaving and self._leaving[0] not in self._memberships:
                 self._leaving.popleft()
@@ -376,8 +385,12 @@ class Clients:
             memberships = self._memberships[channel]
             if memberships.producers:
                 self.unregister_producer(next(iter(memberships.producers)), channel)
-            elif self.unregister_consumer(group := next(iter(memberships.consumers)), channel):
-                lost.append(group)
+            else:
+                name = next(iter(memberships.consumers))
+                client_id = self._consumers[name].clients[channel].client_id
+                self.unregister_consumer(name, channel)
+                entry = self._consumers.get(name)
+                lost.append(LostMember(name, client_id, is_gone=entry is None or entry.find(client_id) is None))
         return lost
 
     def tick(self, steady_ms: int) -> tuple[list[str], int]:

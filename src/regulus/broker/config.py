@@ -37,6 +37,10 @@ class BrokerConfig(StoreRules):
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
     auto_create_subscription_group: bool = True
+    unlock_queues_on_close: bool = False
+    """Whether queues that a member consumes in order are free for others as soon as its connection closes, not a minute
+    after its last word. A member that has lost its connection alone may still be at work on a message then, beside the
+    next one of the queue."""
     trace_topic_enable: bool = False
     msg_trace_topic_name: str = TRACE_TOPIC
 

@@ -59,6 +59,10 @@ class QueueLocks:
         if not locks:
             del self._groups[group]
 
+    def unlock_all(self, group: str, client_id: str) -> None:
+        """Whatever the client holds."""
+        self.unlock(group, client_id, list(self._groups.get(group, ())))
+
     def is_any_held(self, group: str, steady_ms: int) -> bool:
         """Whether some client of the group consumes in order now."""
         locks = self._groups.get(group)

@@ -18,7 +18,7 @@ from regulus.broker.access_documents import AccessDocuments
 from regulus.broker.archived_offset import ArchivedOffset
 from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserved_in
 from regulus.broker.chance import Chance
-from regulus.broker.clients import Client, Clients
+from regulus.broker.clients import Client, Clients, LostMember
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_filters import ConsumerFilters
 from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
@@ -231,8 +231,13 @@ class BrokerState:
         """A connection is gone: with it its clients, its held requests and the answers that it waits for."""
         self.held_requests.drop_channel(channel)
         self.long_answers.drop_channel(channel)
-        for group in self.clients.channel_closed(channel):
-            self.member_left(group, now_ms)
+        for member in self.clients.channel_closed(channel):
+            self._member_cut_off(member, now_ms)
+
+    def _member_cut_off(self, member: LostMember, now_ms: int) -> None:
+        if member.is_gone and self.config.unlock_queues_on_close:
+            self.queue_locks.unlock_all(member.group, member.client_id)
+        self.member_left(member.group, now_ms)
 
     def member_left(self, group: str, now_ms: int) -> None:
         """A consumer of the group is gone."""
@@ -299,8 +304,10 @@ class BrokerState:
         decide_ms = None if self.guard is None else self.held_access.tick(self.guard)
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
-        for group in lost + self.clients.leave_some():
+        for group in lost:
             self.member_left(group, now_ms)
+        for member in self.clients.leave_some():
+            self._member_cut_off(member, now_ms)
         waits = (wait_ms, timers_ms, *pops_ms, clients_ms,
                  self.transactions.tick(now_ms, steady_ms) if is_master else None, self.queue_locks.tick(steady_ms),
                  decide_ms, 0 if self.clients.is_leaving else None,

@@ -1,5 +1,10 @@
 """Locks as clients see them."""
 
+from dataclasses import replace
+
+import pytest
+
+from regulus.broker.clients import LEFT_AT_ONCE
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from regulus.wire.codes import RequestCode
@@ -27,3 +32,40 @@ def test_a_lock_lapses_after_a_minute_of_silence(rig):
     assert locked(rig, "c2") == []
     rig.run(1)
     assert locked(rig, "c2") == QUEUES
+
+
+@pytest.mark.parametrize("is_freed", [False, True])
+def test_what_a_member_held_whose_connection_closes(rig, is_freed):
+    """Free at once only where the broker is set to that."""
+    rig.broker.config = replace(rig.broker.config, unlock_queues_on_close=is_freed)
+    for channel, client_id in ((1, "c1"), (2, "c2")):
+        rig.heartbeat("CG", "TopicA", client_id=client_id, channel=channel)
+    rig.heartbeat("Other", "TopicA", client_id="c1", channel=3)
+    locked(rig, "c1")
+    rig.broker.channel_closed(2, rig.now_ms)
+    rig.broker.channel_closed(3, rig.now_ms)
+    assert locked(rig, "c2") == []
+    rig.broker.channel_closed(1, rig.now_ms)
+    assert locked(rig, "c2") == (QUEUES if is_freed else [])
+
+
+def test_a_member_that_has_connected_anew_keeps_what_it_held(rig):
+    rig.broker.config = replace(rig.broker.config, unlock_queues_on_close=True)
+    rig.heartbeat("CG", "TopicA", client_id="c1", channel=1)
+    locked(rig, "c1")
+    rig.heartbeat("CG", "TopicA", client_id="c1", channel=2)
+    rig.broker.channel_closed(1, rig.now_ms)
+    assert locked(rig, "c2") == []
+    rig.broker.channel_closed(2, rig.now_ms)
+    assert locked(rig, "c2") == QUEUES
+
+
+def test_the_queues_of_many_groups_are_free_as_they_leave_one_after_another(rig):
+    rig.broker.config = replace(rig.broker.config, unlock_queues_on_close=True)
+    for number in range(LEFT_AT_ONCE + 1):
+        rig.heartbeat(f"G{number}", "TopicA", client_id="c1", channel=1)
+        rig.broker.queue_locks.lock(f"G{number}", "c1", QUEUES, rig.broker.steady_ms)
+    rig.broker.channel_closed(1, rig.now_ms)
+    rig.run(10)
+    assert not any(rig.broker.queue_locks.is_any_held(f"G{number}", rig.broker.steady_ms)
+                   for number in range(LEFT_AT_ONCE + 1))
