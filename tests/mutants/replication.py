@@ -15,6 +15,7 @@ _ANSWERS = ("tests/unit/server/test_durability.py",)
 _OFFSETS = "regulus/broker/consumer_offsets.py"
 _KEPT = ("tests/unit/broker/test_consumer_offsets.py",)
 _READS = ("tests/unit/broker/test_read_place.py",)
+_LEVELS = ("tests/unit/broker/test_delay_schedule.py",)
 _LOCKS = ("tests/unit/broker/handlers/test_lock_batch_mq.py",)
 
 MUTANTS = [
@@ -66,6 +67,13 @@ MUTANTS = [
            old="        for member in self.clients.leave_some():\n            self._member_cut_off(member, now_ms)",
            new="        for member in self.clients.leave_some():\n            self.member_left(member.group, now_ms)",
            tests=_LOCKS),
+    Mutant(name="what a level that is gone for now has delivered comes again with it",
+           path="regulus/broker/delay_schedule.py",
+           old=" or (level >= 1 and self._store.has_queue(SCHEDULE_TOPIC, level - 1)):", new=":", tests=_LEVELS),
+    Mutant(name="messages of levels that are gone wait in silence", path="regulus/broker/delay_schedule.py",
+           old="if level > self.level_max and waiting > 0:", new="if False:", tests=_LEVELS),
+    Mutant(name="levels with nothing to deliver are told", path="regulus/broker/delay_schedule.py",
+           old="if level > self.level_max and waiting > 0:", new="if waiting > 0:", tests=_LEVELS),
     Mutant(name="a slave numbers its master's topics itself", path="regulus/broker/topics.py",
            old="is_numbered=bool(self.epochs.of(config.topic_name))", new="is_numbered=False",
            tests=("tests/unit/broker/test_topics.py",)),

@@ -17,7 +17,7 @@ Source: ScheduleMessageService.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import parked_again, when_due
@@ -180,12 +180,13 @@ class DelaySchedule:
         return encoded_table.document({**to_value(self.wrapper()), **({_MISSING_KEY: missing} if missing else {})})
 
     def load(self, text: str) -> None:
-        """Take over saved offsets, each moved into what its queue holds. Raises HeaderError."""
+        """Take over saved offsets, each moved into what its queue holds; also of levels that the ladder does not have
+        now, for it may have them again. Raises HeaderError."""
         wrapper = DelayOffsetSerializeWrapper.decode(text.encode())
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
         for level, queue_offset in wrapper.offset_table.items():
-            if 1 <= level <= self.level_max:
+            if 1 <= level <= self.level_max or (level >= 1 and self._store.has_queue(SCHEDULE_TOPIC, level - 1)):
                 first = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
                 end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
                 self.offset_table[level] = min(max(queue_offset, first), end)
@@ -193,6 +194,14 @@ class DelaySchedule:
             if 1 <= level <= self.level_max:
                 # What lies behind what was delivered is not due yet, whatever the document says.
                 self._again.append((level, max(begin, 0), min(end, self.offset_table.get(level, 0))))
+
+    def warnings(self) -> Iterator[str]:
+        """A sentence for each level with messages that nobody delivers, for a longer ladder was set when they came."""
+        for level in sorted(queue_id + 1 for queue_id in self._store.queue_ids(SCHEDULE_TOPIC)):
+            waiting = self._store.max_offset(SCHEDULE_TOPIC, level - 1) - self._corrected(level)
+            if level > self.level_max and waiting > 0:
+                yield (f"messages wait at delay level {level} ({waiting} of them), and messageDelayLevel has only "
+                       f"{self.level_max}: they wait until it has that level again")
 
     def follow(self, text: str) -> None:
         """Take over what the master has delivered. Raises HeaderError."""

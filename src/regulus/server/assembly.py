@@ -333,7 +333,8 @@ class BrokerServer:
         told = (left_out(self.store, self.broker.timers, self._clock()) if self._store_config.take_what_is_readable
                 else "")
         for warning in (*([told] if told else []), *self.broker.unserved_attributes(),
-                        *([] if self._config.is_slave else self.broker.users.warnings())):
+                        *([] if self._config.is_slave else self.broker.users.warnings()),
+                        *self.broker.delay_schedule.warnings()):
             _log.warning("%s", warning)
 
     def _missing_documents(self, documents: Mapping[str, str | None]) -> Iterator[str]:

@@ -296,3 +296,23 @@ def test_what_is_not_due_is_not_delivered_whatever_is_noted_as_missing(clockwork
     clockwork.tick(10_000)
     assert clockwork.delivered() == 1
     assert "regulusMissing" not in encoded_table.text(clockwork.schedule.document())
+
+
+def test_levels_that_a_shorter_ladder_lacks_are_told_and_go_on_with_a_longer_one(clockwork):
+    clockwork.park(1, 0)
+    clockwork.park(3, 0, count=2)
+    clockwork.park(3, 5_000, count=3)
+    clockwork.tick(10_000)
+    assert clockwork.delivered() == 3
+    assert [*clockwork.schedule.warnings()] == []
+    saved = clockwork.schedule.document()
+    for ladder, delivered in (("50ms 1s", 3), (LADDER, 6)):
+        config = BrokerConfig(message_delay_level=ladder)
+        clockwork.schedule = DelaySchedule(clockwork.store, config.delay_ladder_ms, clockwork.storing)
+        clockwork.schedule.load(encoded_table.text(saved))
+        told = [*clockwork.schedule.warnings()]
+        clockwork.tick(MINUTE_MS)
+        assert clockwork.delivered() == delivered
+        assert [sentence[:66] for sentence in told] == (
+            ["messages wait at delay level 3 (3 of them), and messageDelayLevel h"[:66]] if ladder != LADDER else [])
+        saved = clockwork.schedule.document()
