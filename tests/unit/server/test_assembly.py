@@ -47,8 +47,8 @@ def store_config(path: Path) -> MessageStoreConfig:
                               mapped_file_size_consume_queue=2000, max_hash_slot_num=500, max_index_num=2000)
 
 
-def make_regulus(path: Path, flush: str = "ASYNC_FLUSH") -> Regulus:
-    return Regulus(BrokerConfig(listen_port=0, flush_disk_type=FlushDiskType(flush)), store_config(path),
+def make_regulus(path: Path, flush: str = "ASYNC_FLUSH", **settings: Any) -> Regulus:
+    return Regulus(BrokerConfig(listen_port=0, flush_disk_type=FlushDiskType(flush), **settings), store_config(path),
                    NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=LOOPBACK)
 
 
@@ -607,6 +607,22 @@ async def test_documents_that_were_removed_are_missed_with_what_follows(
     await third.start()
     assert "the log has messages" not in caplog.text
     await third.stop()
+
+
+async def test_a_start_tells_of_messages_that_wait_at_a_delay_level_no_more(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = make_regulus(tmp_path)
+    await server.start()
+    connection = await broker_connection(server)
+    delayed = {**SEND, "b": "Orders", "e": "0", "i": "DELAY\x0118\x02"}
+    assert (await ask(connection, RequestCode.SEND_MESSAGE_V2, delayed, b"later")).code == ResponseCode.SUCCESS
+    connection.close()
+    await server.stop()
+    assert "wait at delay level" not in caplog.text
+    again = make_regulus(tmp_path, message_delay_level="1s 5s")
+    await again.start()
+    assert "messages wait at delay level 18 (1 of them), and messageDelayLevel has only 2" in caplog.text
+    await again.stop()
 
 
 async def test_a_deletion_that_has_begun_is_done_and_answered_before_the_end(tmp_path: Path) -> None:
