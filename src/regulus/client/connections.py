@@ -50,11 +50,6 @@ class Connections:
             places = self._places[address] = Room(self._places_max)
         return places
 
-    def turn_away(self, owner: object, error: Exception) -> None:
-        """All sends of this owner that wait for a place get the error."""
-        for places in self._places.values():
-            places.turn_away(owner, error)
-
     async def get(self, address: str) -> Connection:
         """An open connection. Raises ConnectFailed, ClientClosed."""
         connection = self._open.get(address)

@@ -9,6 +9,7 @@ import inspect
 import threading
 from collections.abc import Callable
 
+from regulus.client.real_threads import in_thread
 from regulus.client.tasks import is_being_cancelled
 
 Outcome = tuple[object, BaseException | None]
@@ -55,7 +56,7 @@ async def call_anywhere(callback: Callable[..., object], *arguments: object) -> 
     """A coroutine function in the loop, any other function in a thread."""
     if is_async(callback):
         return await call_in_loop(callback, *arguments)
-    return await asyncio.to_thread(call, callback, *arguments)
+    return await in_thread(call, callback, *arguments)
 
 
 def is_async(callback: Callable[..., object]) -> bool:

@@ -20,7 +20,9 @@ from regulus.errors import (
     NoNameServer,
     NoRoute,
     PartlySent,
+    SendCutOff,
     SendFailed,
+    SendKept,
     Throttled,
     TooManyRequests,
 )
@@ -658,19 +660,113 @@ async def test_sends_that_move_to_another_broker_hold_nothing_that_its_sends_wai
     assert {result.message_queue.broker_name for result in results} == {"b"}
 
 
-async def test_shutdown_turns_away_the_thousands_that_wait():
+async def test_shutdown_stores_all_that_was_accepted():
+    slow = SlowBroker(each_ms=0)
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", slow)
+        async with producer_of(cluster, back_pressure_for_async_send_num=10) as producer:
+            sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(2000)]
+        assert all(send.done() for send in sends)
+        assert {send.result().send_status for send in sends} == {SendStatus.SEND_OK}
+    assert len(broker.sends()) == 2000
+
+
+async def test_shutdown_cuts_off_the_thousands_that_are_left_and_tells_their_number(caplog):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", never)
-        producer = producer_of(cluster, back_pressure_for_async_send_num=10)
+        producer = producer_of(cluster, back_pressure_for_async_send_num=10, await_termination_millis_when_shutdown=20)
         await producer.start()
         sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(5000)]
         while len(broker.sends()) < 10:
             await asyncio.sleep(0)
         await producer.shutdown()
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {ClientClosed}
-    assert sum("before it was the turn of this send" in str(outcome) for outcome in outcomes) >= 4900
+    assert {type(outcome) for outcome in outcomes} == {SendCutOff}
+    assert sum("before it was the turn of this send" in str(outcome) for outcome in outcomes) == 4990
+    assert sum("it may be stored" in str(outcome) for outcome in outcomes) == 10
     assert len(broker.sends()) == 10
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "5000 of its sends have not ended within 20 ms" in warning.getMessage()
+
+
+@pytest.mark.parametrize("batched", [False, True])
+async def test_what_shutdown_cuts_off_goes_to_whoever_keeps_failed_sends(batched):
+    handed = []
+
+    async def keep(failed):
+        await asyncio.sleep(0)
+        handed.extend(failed.messages)
+        return True
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = Producer(cluster.name_server.address, "PG", ProducerConfig(
+            back_pressure_for_async_send_num=2, await_termination_millis_when_shutdown=0, auto_batch=batched),
+            on_send_failed=keep)
+        await producer.start()
+        sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(5)]
+        await until(broker.sends)
+        await producer.shutdown()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {SendKept}
+    assert {type(outcome.__cause__) for outcome in outcomes} == {SendCutOff}
+    assert sorted(message.body for message in handed) == [b"%d" % number for number in range(5)]
+
+
+async def test_a_send_that_is_cut_off_says_why_it_had_not_ended():
+    async with scripted_cluster() as cluster:
+        cluster.add_unreachable_broker("a", closed_address())
+        producer = producer_of(cluster, send_msg_timeout=60_000, await_termination_millis_when_shutdown=0)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(lambda: not producer._queues.back_off.is_idle)
+        await producer.shutdown()
+        with pytest.raises(SendCutOff, match="it may be stored: no connection to") as raised:
+            await sending
+    assert isinstance(raised.value.__cause__, ConnectFailed)
+    assert raised.value.code == raised.value.__cause__.code
+
+
+async def test_a_send_that_the_program_cancels_while_it_is_cut_off_is_cancelled():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = producer_of(cluster, await_termination_millis_when_shutdown=0)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        leaving = asyncio.ensure_future(producer.shutdown())
+        await until(lambda: producer._accepted._cut_off)
+        sending.cancel()
+        await asyncio.wait([sending, leaving])
+    assert sending.cancelled()
+
+
+async def test_while_it_is_shut_down_a_producer_takes_no_more():
+    gate = asyncio.Event()
+
+    async def store(command):
+        await gate.wait()
+        return stored(command)
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", store)
+        producer = producer_of(cluster)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        leaving = asyncio.ensure_future(producer.shutdown())
+        await until(lambda: producer._accepted._is_closing)
+        for call in (producer.send(Message("T", b"y")), producer.send_batch([Message("T", b"y")]),
+                     producer.send_in_batches([Message("T", b"y")]), producer.send_oneway(Message("T", b"y"))):
+            with pytest.raises(ClientClosed, match="was shut down"):
+                await call
+        gate.set()
+        await leaving
+        assert (await sending).send_status is SendStatus.SEND_OK
+        await producer.start()
+        await producer.send(Message("T", b"z"))
+        await producer.shutdown()
+        assert [bytes(request.body) for request in broker.requests_of(RequestCode.SEND_MESSAGE_V2)] == [b"x", b"z"]
 
 
 async def test_a_message_that_fits_no_frame_fails_alone_and_is_not_sent():
@@ -797,7 +893,7 @@ async def test_a_shutdown_that_is_cancelled_gives_the_instance_back():
 async def test_a_send_that_shutdown_interrupts_is_not_cancelled(is_connecting, monkeypatch):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a")
-        producer = producer_of(cluster)
+        producer = producer_of(cluster, await_termination_millis_when_shutdown=0)
         await producer.start()
         instance = producer._running()
         begun = asyncio.Event()
@@ -820,34 +916,19 @@ async def test_a_send_that_shutdown_interrupts_is_not_cancelled(is_connecting, m
             connection.abort()
 
 
-async def test_shutdown_turns_away_those_that_wait_for_a_place_at_a_broker():
-    async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a", never)
-        producer = producer_of(cluster, back_pressure_for_async_send_num=2)
-        await producer.start()
-        await connect(producer, broker)
-        sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(5)]
-        while len(broker.sends()) < 3:
-            await asyncio.sleep(0)
-        await producer.shutdown()
-        outcomes = await asyncio.gather(*sends, return_exceptions=True)
-    assert ["before it was the turn of this send" in str(outcome) for outcome in outcomes] == [False] * 2 + [True] * 3
-
-
-async def test_shutdown_turns_away_those_that_wait_for_a_route():
+async def test_shutdown_cuts_off_those_that_wait_for_a_route():
     async with scripted_cluster() as cluster:
         cluster.name_server.script = never
-        producer = producer_of(cluster, back_pressure_for_async_send_num=1)
+        producer = producer_of(cluster, back_pressure_for_async_send_num=1, await_termination_millis_when_shutdown=0)
         await producer.start()
         sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(3)]
         while not cluster.name_server.requests:
             await asyncio.sleep(0)
         await producer.shutdown()
-        assert [send.done() for send in sends[1:]] == [True, True]
-        for send in sends[1:]:
-            with pytest.raises(ClientClosed, match="before it was the turn of this send"):
+        assert [send.done() for send in sends] == [True, True, True]
+        for send in sends:
+            with pytest.raises(SendCutOff, match="before it was the turn of this send"):
                 await send
-        sends[0].cancel()
 
 
 @in_virtual_time
