@@ -6,15 +6,18 @@ _ACCEPTED = "regulus/client/accepted_sends.py"
 _SHARED_LOOP = "regulus/client/shared_loop.py"
 _PRODUCER_TESTS = "tests/unit/client/test_producer.py::"
 _END_TESTS = "tests/unit/client/test_process_end.py::"
+_THREADS_TESTS = ("tests/unit/client/test_real_threads.py",)
 _STORES_ALL = (_PRODUCER_TESTS + "test_shutdown_stores_all_that_was_accepted",)
 _CUTS_OFF = (_PRODUCER_TESTS + "test_shutdown_cuts_off_the_thousands_that_are_left_and_tells_their_number",)
 _KEEPS = (_PRODUCER_TESTS + "test_what_shutdown_cuts_off_goes_to_whoever_keeps_failed_sends",)
 
 MUTANTS = [
     Mutant(name="shutdown cuts off at once what was accepted", path=_ACCEPTED,
-           old="        if await self._ends_within(wait_ms):\n", new="        if not self._count:\n", tests=_STORES_ALL),
+           old="        if await self._ends_within(wait_ms):\n", new="        if not self._count:\n",
+           tests=_STORES_ALL),
     Mutant(name="shutdown comes before what the program began before it", path="regulus/client/producer.py",
-           old="            await asyncio.sleep(0)      # of the tasks", new="            # of the tasks", tests=_STORES_ALL),
+           old="            await asyncio.sleep(0)      # of the tasks", new="            # of the tasks",
+           tests=_STORES_ALL),
     Mutant(name="who is left hears nothing of the end", path=_ACCEPTED,
            old="                    task.cancel()\n", new="                    pass\n", tests=_CUTS_OFF),
     Mutant(name="nobody is told how many sends are left", path=_ACCEPTED,
@@ -37,7 +40,17 @@ MUTANTS = [
     Mutant(name="a call at the end of the interpreter waits for ever", path=_SHARED_LOOP,
            old="    if sys.is_finalizing():\n", new="    if False:\n",
            tests=(_END_TESTS + "test_a_generator_that_ends_with_the_interpreter_waits_for_nothing",)),
-    Mutant(name="nothing is kept any more once no thread takes anything", path="regulus/client/real_threads.py",
+    Mutant(name="nothing is kept any more once no thread takes anything", path="regulus/client/tasks.py",
            old="        return work()\n", new="        raise\n",
            tests=(_END_TESTS + "test_what_no_broker_takes_in_time_is_told_and_kept",)),
+    Mutant(name="an event loop is run by a greenlet", path="regulus/client/real_threads.py",
+           old="    if gevent is None:\n", new="    if True:\n", tests=_THREADS_TESTS),
+    Mutant(name="threads that are greenlets do what a pool is for", path="regulus/client/real_threads.py",
+           old="(count, name) if _gevent() is None else", new="(count, name) if True else",
+           tests=_THREADS_TESTS),
+    Mutant(name="a pool of real threads has one for each work", path="regulus/client/real_threads.py",
+           old=" and self._started < self._count", new="", tests=_THREADS_TESTS),
+    Mutant(name="a client is made where eventlet keeps its loop from running", path=_SHARED_LOOP,
+           old="    real_threads.check()\n    result", new="    result",
+           tests=_THREADS_TESTS),
 ]

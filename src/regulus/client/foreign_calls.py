@@ -9,8 +9,7 @@ import inspect
 import threading
 from collections.abc import Callable
 
-from regulus.client.real_threads import in_thread
-from regulus.client.tasks import is_being_cancelled
+from regulus.client.tasks import in_thread, is_being_cancelled
 
 Outcome = tuple[object, BaseException | None]
 """What a callback answered, and what it raised."""

@@ -26,8 +26,7 @@ from regulus.client.failed_sends import FailedSend, SendAgain, SendKeeper
 from regulus.client.file_claim import FileClaim
 from regulus.client.foreign_calls import call_anywhere
 from regulus.client.kept_file import KeptFile, KeptSend, KeptStatus, NewSend, decode, encode
-from regulus.client.real_threads import in_thread
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import TaskGroup, in_thread
 from regulus.errors import (
     ClientClosed,
     ClientError,

@@ -3,8 +3,6 @@
 A greenlet runs only while the thread that made it waits in gevent's way, which an event loop never does.
 """
 
-import asyncio
-import contextvars
 import sys
 import threading
 from collections.abc import Callable
@@ -17,9 +15,10 @@ try:
 except ImportError:
     from queue import SimpleQueue
 
+from regulus.client.foreign_calls import call
 from regulus.errors import ClientError
 
-__all__ = ["SimpleQueue", "check", "in_thread", "new_lock", "pool", "start"]
+__all__ = ["SimpleQueue", "check", "new_lock", "pool", "start"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,7 +42,7 @@ def start(target: Callable[[], object], name: str) -> None:
 
 
 def new_lock() -> threading.Lock:
-    """One to be held for moments in which nothing is waited for."""
+    """A lock between threads; whoever holds it may wait for the system, and for no greenlet."""
     gevent = _gevent()
     made: threading.Lock = (threading.Lock if gevent is None else gevent.get_original("_thread", "allocate_lock"))()
     return made
@@ -51,16 +50,6 @@ def new_lock() -> threading.Lock:
 
 def pool(count: int, name: str) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, name) if _gevent() is None else _RealPool(count, name)
-
-
-async def in_thread(function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
-    """As `asyncio.to_thread`; at the end of the interpreter, when no thread takes anything any more, here and now."""
-    work = partial(contextvars.copy_context().run, function, *arguments, **named)
-    try:
-        doing = asyncio.get_running_loop().run_in_executor(None, work)
-    except RuntimeError:
-        return work()
-    return await doing
 
 
 def _gevent() -> Any:
@@ -106,9 +95,8 @@ class _RealPool(ThreadPoolExecutor):
             future, function = work
             if not future.set_running_or_notify_cancel():
                 continue
-            try:
-                result = function()
-            except BaseException as error:
+            result, error = call(function)
+            if error is not None:
                 future.set_exception(error)
             else:
                 future.set_result(result)

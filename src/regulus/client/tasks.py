@@ -1,14 +1,17 @@
 """Background tasks that do not die unseen."""
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from regulus.errors import ClientClosed
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 RESTART_MS_MIN = 1_000
@@ -128,6 +131,16 @@ class TaskGroup:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task %s failed", task.get_name(), exc_info=error)
+
+
+async def in_thread(function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+    """As `asyncio.to_thread`; at the end of the interpreter, when no thread takes anything any more, here and now."""
+    work = partial(contextvars.copy_context().run, function, *arguments, **named)
+    try:
+        doing = asyncio.get_running_loop().run_in_executor(None, work)
+    except RuntimeError:
+        return work()
+    return await doing
 
 
 def is_being_cancelled(error: BaseException) -> bool:
