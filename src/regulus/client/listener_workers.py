@@ -19,7 +19,7 @@ from regulus.client import real_threads
 from regulus.client.client_instance import steady_ms
 from regulus.client.config import PushConsumerConfig
 from regulus.client.core.token_bucket import TokenBucket
-from regulus.client.foreign_calls import call, call_anywhere, call_here, is_async
+from regulus.client.foreign_calls import call, call_anywhere, call_from_thread, call_here, is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
 from regulus.client.real_threads import SimpleQueue
 from regulus.client.tasks import TaskGroup
@@ -301,7 +301,8 @@ class ListenerWorkers:
             if not work.owned.is_given_up:
                 work.started_ms = steady_ms()
                 self.running[work] = None
-                status = self._judge(work, *call(self._listener, list(work.messages), work.context))
+                status = self._judge(work, *call_from_thread(self._loop, self._listener, list(work.messages),
+                                                             work.context))
             self._finished.append((work, status))
             if not self._is_drain_due:
                 self._is_drain_due = True
