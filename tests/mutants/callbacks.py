@@ -4,14 +4,14 @@ from tests.mutants import Mutant
 
 _CALLS = "regulus/client/foreign_calls.py"
 _CALLS_TESTS = ("tests/unit/client/test_foreign_calls.py",)
-_INBOX_TESTS = ("tests/unit/reliability/test_inbox.py::"
-                 "test_an_effect_that_is_a_coroutine_function_has_not_happened_and_is_not_told_as_done",)
+_INBOX_TESTS = (("tests/unit/reliability/test_inbox.py::"
+                 "test_an_effect_that_is_a_coroutine_function_has_not_happened_and_is_not_told_as_done"),)
 
 MUTANTS = [
     Mutant(name="what a listener in a thread gives to be awaited is not", path="regulus/client/listener_workers.py",
            old="call_from_thread(self._loop, self._listener,", new="call(self._listener,",
-           tests=("tests/unit/client/test_listener_workers.py::"
-                   "test_what_a_listener_gives_to_be_awaited_is_awaited_in_the_loop",)),
+           tests=(("tests/unit/client/test_listener_workers.py::"
+                   "test_what_a_listener_gives_to_be_awaited_is_awaited_in_the_loop"),)),
     Mutant(name="what a callback in a thread gives to be awaited is not", path=_CALLS,
            old="return await call_in_loop(_awaited, said) if _is_to_be_awaited(said) else (said, error)",
            new="return said, error", tests=_CALLS_TESTS),
@@ -29,6 +29,6 @@ MUTANTS = [
     Mutant(name="an alarm that a coroutine function did not tell counts as told",
            path="regulus/reliability/alarm_loop.py", old="foreign_calls.run_plain, self._channel.send,",
            new="self._channel.send,",
-           tests=("tests/unit/reliability/test_alarm_loop.py::"
-                   "test_a_channel_whose_send_is_a_coroutine_function_has_told_nothing",)),
+           tests=(("tests/unit/reliability/test_alarm_loop.py::"
+                   "test_a_channel_whose_send_is_a_coroutine_function_has_told_nothing"),)),
 ]

@@ -6,6 +6,7 @@ _ACCEPTED = "regulus/client/accepted_sends.py"
 _SHARED_LOOP = "regulus/client/shared_loop.py"
 _PRODUCER_TESTS = "tests/unit/client/test_producer.py::"
 _END_TESTS = "tests/unit/client/test_process_end.py::"
+_LOOP_TESTS = ("tests/unit/client/test_other_loop.py",)
 _THREADS_TESTS = ("tests/unit/client/test_real_threads.py",)
 _STORES_ALL = (_PRODUCER_TESTS + "test_shutdown_stores_all_that_was_accepted",)
 _CUTS_OFF = (_PRODUCER_TESTS + "test_shutdown_cuts_off_the_thousands_that_are_left_and_tells_their_number",)
@@ -53,4 +54,12 @@ MUTANTS = [
     Mutant(name="a client is made where eventlet keeps its loop from running", path=_SHARED_LOOP,
            old="    real_threads.check()\n    result", new="    result",
            tests=_THREADS_TESTS),
+    Mutant(name="a producer is used in another loop", path=_ACCEPTED,
+           old="            self._home.check()\n", new="            pass\n", tests=_LOOP_TESTS),
+    Mutant(name="a connection is used in another loop", path="regulus/client/connections.py",
+           old="        if self._loop is not None:\n            raise elsewhere()\n", new="", tests=_LOOP_TESTS),
+    Mutant(name="an instance is given back in another loop", path="regulus/client/client_instance.py",
+           old="    if instance not in instances:\n        raise elsewhere()\n", new="", tests=_LOOP_TESTS),
+    Mutant(name="a gRPC session is used in another loop", path="regulus/client/grpc/session.py",
+           old="            self._home.check()\n", new="            pass\n", tests=_LOOP_TESTS),
 ]

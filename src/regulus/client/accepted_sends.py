@@ -10,6 +10,7 @@ import logging
 from types import TracebackType
 
 from regulus.client.core.send_course import SendCourse
+from regulus.client.tasks import HomeLoop
 from regulus.errors import ClientClosed, SendCutOff
 
 HAND_OVER_MAX_MS = 10_000
@@ -19,10 +20,12 @@ _log = logging.getLogger(__name__)
 
 
 class AcceptedSends:
-    """`with` it, a call counts. Raises ClientClosed when the producer is being shut down."""
+    """`with` it, a call counts. Raises ClientClosed when the producer is being shut down, and ClientError in another
+    event loop than that of `home`, where the producer was started."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, home: HomeLoop | None = None) -> None:
         self._group = group
+        self._home = home
         self._count = 0
         self._is_closing = False
         self._is_over = False
@@ -30,7 +33,12 @@ class AcceptedSends:
         self._under_way: set[asyncio.Task[object] | None] = set()
         self._cut_off: dict[asyncio.Task[object], int] = {}
 
+    def check_loop(self) -> None:
+        if self._home is not None:
+            self._home.check()
+
     def __enter__(self) -> None:
+        self.check_loop()
         if self._is_closing:
             raise ClientClosed(f"producer {self._group} was shut down")
         self._count += 1

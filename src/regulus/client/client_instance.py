@@ -18,7 +18,7 @@ from regulus.client.config import ClientConfig
 from regulus.client.connections import Connections
 from regulus.client.core.routes import Route, default_topic_route, route_of
 from regulus.client.name_servers import NameServers, parse_addresses
-from regulus.client.tasks import SharedTasks, TaskGroup
+from regulus.client.tasks import SharedTasks, TaskGroup, elsewhere
 from regulus.errors import BrokerRefused, ClientError, HeaderError, NoBroker, NoRoute, RegulusError
 from regulus.transport.connection import Connection
 from regulus.wire.acl_signature import sign
@@ -433,15 +433,19 @@ def acquire(name_server: str, config: ClientConfig, member: GroupMember | None =
 async def release(instance: ClientInstance, member: GroupMember | None = None) -> None:
     """Give an instance back and unregister the member; the last one to do so closes the instance.
 
-    A member gives it back once, however often it says so; a call that is cancelled gives it back nevertheless.
+    A member gives it back once, however often it says so; a call that is cancelled gives it back nevertheless. Raises
+    ClientError in another event loop.
     """
     if instance.is_left_behind or (member is not None and member not in instance.members):
         return
+    instances = _instances.get(asyncio.get_running_loop(), [])
+    if instance not in instances:
+        raise elsewhere()
     try:
         if member is not None:
             await instance.unregister(member)
     finally:
         instance.users -= 1
         if instance.users == 0:
-            _instances[asyncio.get_running_loop()].remove(instance)
+            instances.remove(instance)
             await instance.close()

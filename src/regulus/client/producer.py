@@ -40,7 +40,7 @@ from regulus.client.send_queues import SendQueues
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.client.send_turns import SendTurns
 from regulus.client.started import Started
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import HomeLoop, TaskGroup
 from regulus.client.turns import Room
 from regulus.errors import (
     AnswerUnreadable,
@@ -125,9 +125,10 @@ class Producer(Started):
         """Over rocketmq:// it needs no network; over grpc:// it waits until a server has told its settings. Raises
         ConfigError for a malformed address, MissingExtra, KeptFileUnusable; ConnectFailed, BrokerRefused."""
         if self._instance is not None or self._grpc is not None:
+            self._accepted.check_loop()
             return
         is_started = False
-        self._accepted = AcceptedSends(self.group)
+        self._accepted = AcceptedSends(self.group, HomeLoop())
         try:
             await self._connect()
             if isinstance(self._on_send_failed, SendKeeper):
@@ -168,6 +169,7 @@ class Producer(Started):
             self._tasks = TaskGroup()
             self._accepted = AcceptedSends(self.group)
             return
+        self._accepted.check_loop()
         try:
             await asyncio.sleep(0)      # of the tasks that the program has made, none has begun that is newer than this
             self._accepted.close()
