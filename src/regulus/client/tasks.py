@@ -36,8 +36,8 @@ class HomeLoop:
 
 
 def elsewhere() -> ClientError:
-    return ClientError("this client was started in another event loop, and can be used and shut down in that one alone: make "
-                       "and shut down a client within each `asyncio.run`, or do all in one")
+    return ClientError("this client was started in another event loop, and can be used and shut down in that alone: "
+                       "make and shut down a client within each `asyncio.run`, or do all in one")
 
 
 class SharedTasks(Generic[T]):

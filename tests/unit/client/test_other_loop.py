@@ -32,6 +32,8 @@ CLIENTS = {
     "batch": (lambda address: Producer(address, "PG"), lambda client: client.send_batch([Message("T", b"x")])),
     "gathering": (lambda address: Producer(address, "PG", ProducerConfig(auto_batch=True)),
                   lambda client: client.send(Message("T", b"x"))),
+    "keeping": (lambda address: Producer(address, "PG", on_send_failed=lambda failed: True),
+                lambda client: client.send(Message("T", b"x"))),
     "transactions": (lambda address: TransactionProducer(address, "TG"),
                      lambda client: client.send_half(Message("T", b"x"))),
     "simple consumer": (lambda address: subscribed(SimpleConsumer(address, "SG")),
@@ -68,8 +70,9 @@ def test_a_client_in_another_loop_says_so_in_one_sentence(address_of, protocol, 
     for call in [lambda: use(client)] * (use is not None) + [client.shutdown]:
         async def elsewhere(call=call):
             async with asyncio.timeout(30):
-                with pytest.raises(ClientError, match=SAYS):
+                with pytest.raises(ClientError, match=SAYS) as raised:
                     await call()
+            assert raised.type is ClientError
         asyncio.run(elsewhere())
     if not is_closed:
         first.run(client.shutdown())
