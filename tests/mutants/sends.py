@@ -26,6 +26,9 @@ _THOUSANDS = _PRODUCER_TESTS + "test_thousands_of_sends_at_once_are_all_stored_o
 _BACK_AGAIN = (_PRODUCER_TESTS + "test_a_refused_connection_is_tried_again_after_growing_pauses",
                _PRODUCER_TESTS + "test_when_the_broker_does_not_come_back_the_send_fails_within_its_time")
 
+_GONE_TESTS = (_PRODUCER_TESTS + "test_when_a_topic_has_fewer_queues_the_route_is_asked_for_and_no_send_fails",
+               _PRODUCER_TESTS + "test_a_name_server_may_hear_late_that_queues_are_gone",
+               _PRODUCER_TESTS + "test_a_broker_that_refuses_all_queues_of_its_route_fails_the_send_within_its_time")
 _ALONE_TESTS = ("tests/unit/client/test_producer.py", "tests/unit/client/core/test_send_course.py")
 
 MUTANTS = [
@@ -166,4 +169,17 @@ MUTANTS = [
     Mutant(name="an answer is unpacked whatever room there is", path="regulus/client/core/received.py",
            old="            if room <= 0:", new="            if False:",
            tests=("tests/unit/client/core/test_received.py", "tests/unit/client/test_queue_puller.py")),
+    # --- queues that are gone ----------------------------------------------------------------------------------------
+    Mutant(name="a send to a queue that is gone fails", path=_PRODUCER,
+           old="            course.was_refused()\n            return True\n", new="            return False\n",
+           tests=_GONE_TESTS),
+    Mutant(name="the route of a queue that is gone is not asked for", path=_PRODUCER,
+           old="                        await self._routes.without(queue, course)\n",
+           new="                        pass\n", tests=_GONE_TESTS),
+    Mutant(name="where name servers hear late of fewer queues they are asked without a pause", path=_ROUTES,
+           old="        if route is None or queue in route.publish_queues:\n", new="        if False:\n",
+           tests=_GONE_TESTS),
+    Mutant(name="our proxy sends to a queue that is gone for five seconds", path="regulus/proxy/calls.py",
+           old="            self._catalog.doubt_route(queue.topic)\n", new="",
+           tests=("tests/unit/client/test_fewer_queues.py",)),
 ]

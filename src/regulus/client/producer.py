@@ -26,6 +26,7 @@ from regulus.client.core.queue_selector import QueueSelector, check_selected
 from regulus.client.core.resend import (
     RETRY_CODES,
     SendBudget,
+    is_of_a_gone_queue,
     is_worth_a_retry,
 )
 from regulus.client.core.routes import Route
@@ -415,6 +416,8 @@ class Producer(Started):
                         if course.stored is not None:
                             return course.stored
                         raise
+                    if is_of_a_gone_queue(error):
+                        await self._routes.without(queue, course)
                 else:
                     if result.send_status is SendStatus.SEND_OK or not config.retry_another_broker_when_not_store_ok:
                         return result
@@ -441,7 +444,13 @@ class Producer(Started):
         course.failure = error
         now = steady_ms()
         if isinstance(error, BrokerRefused):
-            return is_worth_a_retry(error, self._retry_codes)
+            if not is_of_a_gone_queue(error):
+                return is_worth_a_retry(error, self._retry_codes)
+            self._running().doubt_route(course.topic)
+            if course.budget is _ONE_ATTEMPT or self.config.retry_as_async_send:
+                return False
+            course.was_refused()
+            return True
         if isinstance(error, AnswerUnreadable):
             raise course.failed_for_good(now) from error
         if isinstance(error, ConnectionLost | RequestTimeout) and not course.budget.resends_without_answer:

@@ -9,7 +9,10 @@ from regulus.client.core.resend import REFUSED_FIRST_MS, REFUSED_MAX_MS, REFUSED
 from regulus.client.core.routes import Route
 from regulus.client.core.send_course import SendCourse
 from regulus.client.send_turns import SendTurns
-from regulus.errors import HeaderError, NoBroker, NoRoute, TooManyRequests
+from regulus.errors import HeaderError, NoBroker, NoNameServer, NoRoute, TooManyRequests
+from regulus.model.message_queue import MessageQueue
+
+_DOUBLED_MAX = 8
 
 
 class PublishRoutes:
@@ -55,6 +58,18 @@ class PublishRoutes:
                                   f"send's time") from course.failure
         finally:
             self._turns.route_seekers.give_back(1)
+
+    async def without(self, queue: MessageQueue, course: SendCourse) -> None:
+        """Ask for the route after a broker had no such queue. Where the name servers have it still, they hear of it
+        soon, and other queues may be there: returns after a pause, a longer one each time."""
+        try:
+            route = await self._running().fetch_route(queue.topic)
+        except (NoRoute, NoNameServer, HeaderError):
+            route = None
+        if route is None or queue in route.publish_queues:
+            pause_ms = min(REFUSED_FIRST_MS << min(course.gone_queues, _DOUBLED_MAX), REFUSED_MAX_MS)
+            await asyncio.sleep(max(0, min(pause_ms, course.left_ms(steady_ms()))) / 1000)
+        course.gone_queues += 1
 
     async def _route_of_some_broker(self, course: SendCourse) -> Route:
         pause_ms = REFUSED_FIRST_MS

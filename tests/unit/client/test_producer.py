@@ -1233,3 +1233,67 @@ async def test_every_compression_comes_back_unpacked(regulus_server, admin):
         found = await admin.message_by_offset_id(result.offset_message_id)
         assert found.body == b"abc" * 200_000
         assert found.store_size < 10_000
+
+
+def has_queues(count, code=ResponseCode.INVALID_PARAMETER):
+    """A broker's script: sends to queues beyond `count()` are refused as RocketMQ does."""
+    def script(command):
+        if int(command.ext["e"]) < count():
+            return stored(command)
+        return command.response(code, f"request queueId[{command.ext['e']}] is illegal, topic [T] has {count()} queues")
+    return script
+
+
+@pytest.mark.parametrize("code", [ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR], ids=["5", "4.9"])
+@pytest.mark.parametrize("batched", [False, True])
+async def test_when_a_topic_has_fewer_queues_the_route_is_asked_for_and_no_send_fails(code, batched):
+    async with scripted_cluster(queue_count=16) as cluster:
+        broker = await cluster.add_broker("a", has_queues(lambda: cluster.queue_count, code))
+        async with producer_of(cluster, auto_batch=batched, batch_max_bytes=10) as producer:
+            await producer.send(Message("T", b"x"))
+            cluster.queue_count = 2
+            asked = len(cluster.name_server.requests)
+            results = await asyncio.gather(*(producer.send(Message("T", b"%d" % number)) for number in range(100)))
+            assert len(cluster.name_server.requests) - asked < 20
+            results.append(await producer.send_batch([Message("T", b"x"), Message("T", b"y")]))
+        assert {result.message_queue.queue_id for result in results} == {0, 1}
+        assert any(send.queue_id > 1 for send in broker.sends()[1:])
+
+
+@in_virtual_time
+async def test_a_name_server_may_hear_late_that_queues_are_gone():
+    async with scripted_cluster(queue_count=16) as cluster:
+        count = 16
+        await cluster.add_broker("a", has_queues(lambda: count))
+        async with producer_of(cluster) as producer:
+            await producer.send(Message("T", b"x"))
+            count = 0
+            begun = now_ms()
+            sending = asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(20)))
+            await asyncio.sleep(1)
+            count = cluster.queue_count = 1
+            await sending
+            assert now_ms() - begun < 2_100
+
+
+@in_virtual_time
+async def test_a_broker_that_refuses_all_queues_of_its_route_fails_the_send_within_its_time():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", has_queues(lambda: 0))
+        async with producer_of(cluster) as producer:
+            with pytest.raises(SendFailed, match="answered 29: request queueId") as raised:
+                await producer.send(Message("T", b"x"))
+        assert raised.value.elapsed_ms <= 3_000 + DEADLINE_STEP_MS
+        assert 5 < len(broker.sends()) < 12
+
+
+async def test_a_chosen_queue_that_is_gone_fails_at_once_and_the_route_is_asked_for():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", has_queues(lambda: cluster.queue_count))
+        async with producer_of(cluster) as producer:
+            queues = await producer.fetch_publish_message_queues("T")
+            cluster.queue_count = 1
+            with pytest.raises(BrokerRefused, match="answered 29"):
+                await producer.send(Message("T", b"x"), queue=queues[3])
+            assert len(broker.sends()) == 1
+            await until(lambda: len(producer._running().known_route("T").publish_queues) == 1)
