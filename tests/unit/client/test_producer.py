@@ -1276,15 +1276,13 @@ async def test_a_name_server_may_hear_late_that_queues_are_gone():
             assert now_ms() - begun < 2_100
 
 
-@in_virtual_time
 async def test_a_broker_that_refuses_all_queues_of_its_route_fails_the_send_within_its_time():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", has_queues(lambda: 0))
-        async with producer_of(cluster) as producer:
-            with pytest.raises(SendFailed, match="answered 29: request queueId") as raised:
+        async with producer_of(cluster, send_msg_timeout=500) as producer:
+            with pytest.raises(SendFailed, match="answered 29: request queueId"):
                 await producer.send(Message("T", b"x"))
-        assert raised.value.elapsed_ms <= 3_000 + DEADLINE_STEP_MS
-        assert 5 < len(broker.sends()) < 12
+        assert 2 < len(broker.sends()) < 8
 
 
 async def test_a_chosen_queue_that_is_gone_fails_at_once_and_the_route_is_asked_for():
