@@ -182,4 +182,12 @@ MUTANTS = [
     Mutant(name="our proxy sends to a queue that is gone for five seconds", path="regulus/proxy/calls.py",
            old="            self._catalog.doubt_route(queue.topic)\n", new="",
            tests=("tests/unit/client/test_fewer_queues.py",)),
+    Mutant(name="a name server that is not up yet fails a send at once", path=_ROUTES,
+           old="            except (NoBroker, NoNameServer) as error:\n", new="            except NoBroker as error:\n",
+           tests=(_PRODUCER_TESTS + "test_a_name_server_that_is_not_up_yet_is_waited_for",)),
+    Mutant(name="a host that does not exist is waited for", path=_ROUTES,
+           old=" or isinstance(error, WrongNameServer)", new="",
+           tests=(_PRODUCER_TESTS + "test_a_name_server_that_does_not_come_is_one_error_when_the_time_is_over",)),
+    Mutant(name="a consumer does not wait for a name server", path="regulus/client/consumer_start.py",
+           old="steady_ms() + pause_ms > until_ms", new="True", tests=("tests/unit/client/test_consumer_start.py",)),
 ]

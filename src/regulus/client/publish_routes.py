@@ -9,7 +9,7 @@ from regulus.client.core.resend import REFUSED_FIRST_MS, REFUSED_MAX_MS, REFUSED
 from regulus.client.core.routes import Route
 from regulus.client.core.send_course import SendCourse
 from regulus.client.send_turns import SendTurns
-from regulus.errors import HeaderError, NoBroker, NoNameServer, NoRoute, TooManyRequests
+from regulus.errors import HeaderError, NoBroker, NoNameServer, NoRoute, TooManyRequests, WrongNameServer
 from regulus.model.message_queue import MessageQueue
 
 _DOUBLED_MAX = 8
@@ -36,7 +36,8 @@ class PublishRoutes:
             raise NoRoute(str(error)) from error
 
     async def find(self, course: SendCourse) -> Route:
-        """As `known_or_asked`, in its turn; asks again while there is no broker at all, for most that go are back soon.
+        """As `known_or_asked`, in its turn; asks again while there is no name server or no broker at all, for most that
+        go are back soon.
 
         Raises TooManyRequests when the name servers take all the time that is left.
         """
@@ -52,7 +53,7 @@ class PublishRoutes:
             async with asyncio.timeout(left / 1000):
                 return await self._route_of_some_broker(course)
         except TimeoutError:
-            if isinstance(course.failure, NoBroker):
+            if isinstance(course.failure, NoBroker | NoNameServer):
                 raise course.failure from None
             raise TooManyRequests(f"no name server told the route of {course.topic} within the {left} ms left of the "
                                   f"send's time") from course.failure
@@ -76,8 +77,8 @@ class PublishRoutes:
         while True:
             try:
                 return await self.known_or_asked(course.topic)
-            except NoBroker as error:
-                if not self._config.retry_refused_connection:
+            except (NoBroker, NoNameServer) as error:
+                if not self._config.retry_refused_connection or isinstance(error, WrongNameServer):
                     raise
                 course.failure = error
             await asyncio.sleep(pause_ms / 1000)

@@ -25,6 +25,7 @@ from regulus.errors import (
     SendKept,
     Throttled,
     TooManyRequests,
+    WrongNameServer,
 )
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
@@ -1295,3 +1296,29 @@ async def test_a_chosen_queue_that_is_gone_fails_at_once_and_the_route_is_asked_
                 await producer.send(Message("T", b"x"), queue=queues[3])
             assert len(broker.sends()) == 1
             await until(lambda: len(producer._running().known_route("T").publish_queues) == 1)
+
+
+async def test_a_name_server_that_is_not_up_yet_is_waited_for():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        address = cluster.name_server.address
+        await cluster.name_server.stop()
+        async with Producer(address, "PG", ProducerConfig(send_msg_timeout=30_000)) as producer:
+            sending = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(3)]
+            await until(lambda: not producer._turns.route_seekers.is_empty)
+            await asyncio.sleep(0.1)        # so that it was asked for in vain
+            await cluster.name_server.start(address)
+            results = await asyncio.gather(*sending)
+    assert {result.send_status for result in results} == {SendStatus.SEND_OK}
+
+
+@in_virtual_time
+async def test_a_name_server_that_does_not_come_is_one_error_when_the_time_is_over():
+    async with Producer(closed_address(), "PG") as producer:
+        begun = now_ms()
+        with pytest.raises(NoNameServer, match="no name server answers"):
+            await producer.send(Message("T", b"x"))
+        assert 2_000 < now_ms() - begun < 3_100
+        with pytest.raises(WrongNameServer):
+            async with Producer("no-such-host.invalid:9876", "PG") as other:
+                await other.send(Message("T", b"x"))
