@@ -63,7 +63,8 @@ MUTANTS = [
            tests=(_PRODUCER_TESTS + "test_what_waits_at_a_dead_broker_goes_to_another",)),
     # --- refused connections, time-outs ------------------------------------------------------------------------------
     Mutant(name="a refused connection is an attempt", path=_PRODUCER,
-           old="            course.was_refused()\n            self._queues", new="            self._queues", tests=_BACK_AGAIN),
+           old="            course.was_refused()\n            self._queues",
+           new="            self._queues", tests=_BACK_AGAIN),
     Mutant(name="the rests of a broker that refuses do not grow", path="regulus/client/core/resend.py",
            old="min(rest.step_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)", new="rest.step_ms", tests=_BACK_AGAIN),
     Mutant(name="what nobody read has timed out", path=_CONNECTION,
