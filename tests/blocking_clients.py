@@ -98,7 +98,7 @@ class Writer:
             self.lines += [f"    _client: Asyncio{face.__name__}", ""]
         arguments, passed, _ = self._signature(face.__init__)
         self._def("__init__", arguments, "None", inspect.getdoc(face.__init__))
-        self._body(f"self._client = shared_loop.call(lambda: Asyncio{face.__name__}({passed}))")
+        self._body(f"self._client = shared_loop.made(lambda: Asyncio{face.__name__}({passed}))")
         for name, method in public_methods(face).items():
             if name in known and _signature_text(known[name]) == _signature_text(method):
                 continue

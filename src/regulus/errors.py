@@ -246,6 +246,11 @@ class ClientClosed(ClientError):
     """The producer, consumer or admin client is not running."""
 
 
+class SendCutOff(ClientClosed):
+    """The producer was shut down, and this send had not ended within the time that it gave: it is not stored if it had
+    not begun, and may be if it had. `code` and `__cause__` are those of its last attempt, if one had failed."""
+
+
 # --- Spark -----------------------------------------------------------------------------------------------------------
 
 

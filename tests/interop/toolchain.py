@@ -166,6 +166,14 @@ def native_python() -> Path:
         "bin" / "python"
 
 
+def workers_python() -> Path:
+    """A Python in an environment of its own that holds gunicorn, uvicorn, Celery and gevent."""
+    requirements = HERE / "workers" / "requirements.txt"
+
+    return _made("workers-python", [requirements], lambda directory: _environment(directory, requirements)) / \
+        "bin" / "python"
+
+
 def _environment(directory: Path, requirements: Path) -> None:
     """A virtual environment in `directory` with what the file asks for."""
     _run([sys.executable, "-m", "venv", str(directory)], HERE)
@@ -354,6 +362,7 @@ def make_everything() -> None:
     grpcurl()
     node_program()
     native_python()
+    workers_python()
     grpc_python()
     mariadb_server()
     redis_server()

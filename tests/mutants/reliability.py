@@ -312,7 +312,7 @@ MUTANTS = [
     Mutant(name="a claim of the dead never ends", path="regulus/reliability/claims.py",
            old="ARGV[1], 'NX', 'PX', ARGV[2])", new="ARGV[1], 'NX')", tests=_REDIS_TESTS),
     Mutant(name="an effect is committed before its confirmation", path=_INBOX,
-           old="                    self._effect(connection, delivery.message)\n",
+           old="                    run_plain(self._effect, connection, delivery.message)\n",
            new="                    with self._engine.begin() as other:\n"
                "                        self._effect(other, delivery.message)\n",
            tests=(f"{_KILLED_AT_A_STEP}[postgresql-before C6]",)),

@@ -26,6 +26,9 @@ _THOUSANDS = _PRODUCER_TESTS + "test_thousands_of_sends_at_once_are_all_stored_o
 _BACK_AGAIN = (_PRODUCER_TESTS + "test_a_refused_connection_is_tried_again_after_growing_pauses",
                _PRODUCER_TESTS + "test_when_the_broker_does_not_come_back_the_send_fails_within_its_time")
 
+_GONE_TESTS = (
+    _PRODUCER_TESTS + "test_a_broker_that_refuses_all_queues_of_its_route_fails_the_send_within_its_time",
+    _PRODUCER_TESTS + "test_when_a_topic_has_fewer_queues_the_route_is_asked_for_and_no_send_fails")
 _ALONE_TESTS = ("tests/unit/client/test_producer.py", "tests/unit/client/core/test_send_course.py")
 
 MUTANTS = [
@@ -52,12 +55,6 @@ MUTANTS = [
            tests=(_PRODUCER_TESTS + "test_a_send_that_is_cancelled_while_it_waits_for_bytes_gives_its_place_back",)),
     Mutant(name="a batch takes the place of one message", path=_PRODUCER,
            old="min(1 + len(message) // _MESSAGES_A_PLACE, _BATCH_PLACES_MAX)", new="1", tests=_GATHERED_TESTS),
-    Mutant(name="who waits hears nothing of the end", path=_PRODUCER,
-           old="        instance.connections.turn_away(self._turns, closed)\n", new="",
-           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_those_that_wait_for_a_place_at_a_broker",)),
-    Mutant(name="who waits for bytes or a route hears nothing of the end", path=_TURNS_OF_SENDS,
-           old="            room.turn_away(self, error)\n", new="            pass\n",
-           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_those_that_wait_for_a_route",)),
     Mutant(name="a deadline begins with the turn", path=_PRODUCER,
            old="timeout_ms is not None or config.java_budget", new="config.java_budget",
            tests=(_PRODUCER_TESTS + "test_an_overall_deadline_covers_the_wait_for_a_turn",)),
@@ -66,7 +63,8 @@ MUTANTS = [
            tests=(_PRODUCER_TESTS + "test_what_waits_at_a_dead_broker_goes_to_another",)),
     # --- refused connections, time-outs ------------------------------------------------------------------------------
     Mutant(name="a refused connection is an attempt", path=_PRODUCER,
-           old="            course.was_refused()\n", new="            pass\n", tests=_BACK_AGAIN),
+           old="            course.was_refused()\n            self._queues",
+           new="            self._queues", tests=_BACK_AGAIN),
     Mutant(name="the rests of a broker that refuses do not grow", path="regulus/client/core/resend.py",
            old="min(rest.step_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)", new="rest.step_ms", tests=_BACK_AGAIN),
     Mutant(name="what nobody read has timed out", path=_CONNECTION,
@@ -86,7 +84,7 @@ MUTANTS = [
     Mutant(name="a doubt asks the same name server", path=_NAME_SERVERS,
            old="self._current if doubts == 0 else doubts", new="self._current", tests=_NAME_SERVERS_TESTS),
     Mutant(name="without a broker a send gives up", path=_ROUTES,
-           old="if not self._config.retry_refused_connection:\n                    raise", new="raise",
+           old="if not self._config.retry_refused_connection or", new="if True or",
            tests=(_PRODUCER_TESTS + "test_where_no_broker_is_known_a_first_send_waits_for_one",)),
     Mutant(name="the end of a send's time is not used", path="regulus/client/core/resend.py",
            old="return left_ms - REFUSED_LAST_MS if left_ms > REFUSED_LAST_MS else None", new="return None",
@@ -172,4 +170,25 @@ MUTANTS = [
     Mutant(name="an answer is unpacked whatever room there is", path="regulus/client/core/received.py",
            old="            if room <= 0:", new="            if False:",
            tests=("tests/unit/client/core/test_received.py", "tests/unit/client/test_queue_puller.py")),
+    # --- queues that are gone ----------------------------------------------------------------------------------------
+    Mutant(name="a send to a queue that is gone fails", path=_PRODUCER,
+           old="            course.was_refused()\n            return True\n", new="            return False\n",
+           tests=_GONE_TESTS),
+    Mutant(name="the route of a queue that is gone is not asked for", path=_PRODUCER,
+           old="                        await self._routes.without(queue, course)\n",
+           new="                        pass\n", tests=_GONE_TESTS),
+    Mutant(name="where name servers hear late of fewer queues they are asked without a pause", path=_ROUTES,
+           old="        if route is None or queue in route.publish_queues:\n", new="        if False:\n",
+           tests=_GONE_TESTS),
+    Mutant(name="our proxy sends to a queue that is gone for five seconds", path="regulus/proxy/calls.py",
+           old="            self._catalog.doubt_route(queue.topic)\n", new="",
+           tests=("tests/unit/client/test_fewer_queues.py",)),
+    Mutant(name="a name server that is not up yet fails a send at once", path=_ROUTES,
+           old="            except (NoBroker, NoNameServer) as error:\n", new="            except NoBroker as error:\n",
+           tests=(_PRODUCER_TESTS + "test_a_name_server_that_is_not_up_yet_is_waited_for",)),
+    Mutant(name="a host that does not exist is waited for", path=_ROUTES,
+           old=" or isinstance(error, WrongNameServer)", new="",
+           tests=(_PRODUCER_TESTS + "test_a_name_server_that_does_not_come_is_one_error_when_the_time_is_over",)),
+    Mutant(name="a consumer does not wait for a name server", path="regulus/client/consumer_start.py",
+           old="steady_ms() + pause_ms > until_ms", new="True", tests=("tests/unit/client/test_consumer_start.py",)),
 ]

@@ -9,17 +9,16 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from regulus.client import unique_key
+from regulus.client import real_threads, unique_key
 from regulus.client.config import ClientConfig
 from regulus.client.connections import Connections
 from regulus.client.core.routes import Route, default_topic_route, route_of
 from regulus.client.name_servers import NameServers, parse_addresses
-from regulus.client.tasks import SharedTasks, TaskGroup
+from regulus.client.tasks import SharedTasks, TaskGroup, elsewhere
 from regulus.errors import BrokerRefused, ClientError, HeaderError, NoBroker, NoRoute, RegulusError
 from regulus.transport.connection import Connection
 from regulus.wire.acl_signature import sign
@@ -98,7 +97,7 @@ class ClientInstance:
         self.members: list[GroupMember] = []
         self.users = 0
         self.is_left_behind = False
-        self._packing = ThreadPoolExecutor(PACKING_THREADS, "regulus packing")
+        self._packing = real_threads.pool(PACKING_THREADS, "regulus packing")
         self._routes: dict[str, Route] = {}
         self._routes_max = ROUTES_MAX
         self._doubted: dict[str, tuple[float, int]] = {}
@@ -132,7 +131,11 @@ class ClientInstance:
 
     async def packing(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what packs or unpacks beside the event loop, and never behind what the application does in threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._packing, work, *arguments)
+        try:
+            packed = asyncio.get_running_loop().run_in_executor(self._packing, work, *arguments)
+        except RuntimeError:    # at the end of the interpreter no thread takes anything more
+            return work(*arguments)
+        return await packed
 
     @property
     def restarts(self) -> int:
@@ -430,15 +433,19 @@ def acquire(name_server: str, config: ClientConfig, member: GroupMember | None =
 async def release(instance: ClientInstance, member: GroupMember | None = None) -> None:
     """Give an instance back and unregister the member; the last one to do so closes the instance.
 
-    A member gives it back once, however often it says so; a call that is cancelled gives it back nevertheless.
+    A member gives it back once, however often it says so; a call that is cancelled gives it back nevertheless. Raises
+    ClientError in another event loop.
     """
     if instance.is_left_behind or (member is not None and member not in instance.members):
         return
+    instances = _instances.get(asyncio.get_running_loop(), [])
+    if instance not in instances:
+        raise elsewhere()
     try:
         if member is not None:
             await instance.unregister(member)
     finally:
         instance.users -= 1
         if instance.users == 0:
-            _instances[asyncio.get_running_loop()].remove(instance)
+            instances.remove(instance)
             await instance.close()

@@ -102,13 +102,15 @@ class ProducerConfig(ClientConfig):
     batch_max_bytes: int = 32 << 10         # of bodies and properties
     total_batch_max_bytes: int = 32 << 20   # of all sends that wait; above it they go directly
     back_pressure_for_async_send_size: int = 32 << 20   # of bodies and properties under way. 0: no limit
+    await_termination_millis_when_shutdown: int = 10_000    # in which shutdown sends what was accepted
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         _at_least(self, 1, "send_msg_timeout", "max_message_size", "default_topic_queue_nums", "batch_max_bytes",
                   "total_batch_max_bytes")
         _at_least(self, 0, "retry_times_when_send_failed", "retry_times_when_send_async_failed",
-                  "compress_msg_body_over_howmuch", "batch_max_delay_ms", "back_pressure_for_async_send_size")
+                  "compress_msg_body_over_howmuch", "batch_max_delay_ms", "back_pressure_for_async_send_size",
+                  "await_termination_millis_when_shutdown")
         _at_least(self, -1, "send_msg_max_timeout_per_request")
         _at_most(self, 9, "compress_level")
 

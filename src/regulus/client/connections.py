@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from regulus.client.config import ClientConfig
-from regulus.client.tasks import SharedTasks
+from regulus.client.tasks import SharedTasks, elsewhere
 from regulus.client.turns import Room
 from regulus.errors import ClientClosed, ConnectFailed, RequestTimeout
 from regulus.transport.connection import Connection, OnRequests
@@ -40,6 +40,7 @@ class Connections:
         self._places_max = config.back_pressure_for_async_send_num
         self._silent: set[str] = set()
         self._closed: str | None = None     # why, once they are
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def places(self, address: str) -> Room:
         """Of the sends that are under way to `address`, in requests."""
@@ -49,11 +50,6 @@ class Connections:
                 self._forget_addresses()
             places = self._places[address] = Room(self._places_max)
         return places
-
-    def turn_away(self, owner: object, error: Exception) -> None:
-        """All sends of this owner that wait for a place get the error."""
-        for places in self._places.values():
-            places.turn_away(owner, error)
 
     async def get(self, address: str) -> Connection:
         """An open connection. Raises ConnectFailed, ClientClosed."""
@@ -68,8 +64,10 @@ class Connections:
         """The answer of the server at `address`, all within `timeout_ms`.
 
         A server that is going away is asked once more over a new connection. Raises ConnectFailed, ConnectionLost,
-        RequestTimeout, ClientClosed, RequestTooLarge.
+        RequestTimeout, ClientClosed, RequestTooLarge; ClientError in another event loop than that of the first one.
         """
+        if asyncio.get_running_loop() is not self._loop:
+            self._begin_in_loop()
         if self._sign is not None:
             self._sign(command)
         connection = self._open.get(address)
@@ -95,7 +93,10 @@ class Connections:
         return address in self._silent
 
     async def send_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Write a request that is not answered. Raises ConnectFailed, ClientClosed, RequestTooLarge."""
+        """Write a request that is not answered. Raises ConnectFailed, ClientClosed, RequestTooLarge; ClientError as
+        `request`."""
+        if asyncio.get_running_loop() is not self._loop:
+            self._begin_in_loop()
         if self._sign is not None:
             self._sign(command)
         connection = self._open.get(address)
@@ -129,6 +130,12 @@ class Connections:
         self._closed = "the client was made before this process was forked: make one in each process"
         self._open.clear()
         self._opening = SharedTasks()
+        self._loop = None
+
+    def _begin_in_loop(self) -> None:
+        if self._loop is not None:
+            raise elsewhere()
+        self._loop = asyncio.get_running_loop()
 
     async def _get_within(self, address: str, timeout_ms: int) -> tuple[Connection, int]:
         """A connection, and how many ms are left when there is one."""

@@ -1,10 +1,12 @@
 """What a push consumer finds out and announces before it joins its group. Source: DefaultMQPushConsumerImpl.start."""
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from regulus.client.client_instance import ClientInstance
-from regulus.errors import BrokerRefused, ClientError, NoRoute
+from regulus.client.client_instance import ClientInstance, steady_ms
+from regulus.client.core.resend import REFUSED_FIRST_MS, REFUSED_MAX_MS, REFUSED_MULTIPLIER
+from regulus.errors import BrokerRefused, ClientError, NoNameServer, NoRoute, WrongNameServer
 from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
 from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -15,12 +17,27 @@ TAG = "TAG"
 
 
 async def fetch_routes(instance: ClientInstance, topics: Iterable[str]) -> None:
-    """Routes tell where brokers are. Unknown topics are fine: they may be created later. Raises NoNameServer."""
+    """Routes tell where brokers are. Unknown topics are fine: they may be created later. Name servers that are not up
+    yet are waited for, as long as a request to them may take. Raises NoNameServer."""
+    until_ms = steady_ms() + instance.config.mq_client_api_timeout
     for topic in topics:
         try:
-            await instance.fetch_route(topic)
+            await _fetch_route(instance, topic, until_ms)
         except NoRoute:
             _log.info("topic %s has no route yet", topic)
+
+
+async def _fetch_route(instance: ClientInstance, topic: str, until_ms: int) -> None:
+    pause_ms = REFUSED_FIRST_MS
+    while True:
+        try:
+            await instance.fetch_route(topic)
+            return
+        except NoNameServer as error:
+            if isinstance(error, WrongNameServer) or steady_ms() + pause_ms > until_ms:
+                raise
+        await asyncio.sleep(pause_ms / 1000)
+        pause_ms = min(pause_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)
 
 
 async def check_expressions(instance: ClientInstance, group: str,

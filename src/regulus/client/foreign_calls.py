@@ -7,9 +7,10 @@ future takes no StopIteration, and SystemExit stops an event loop.
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
 
-from regulus.client.tasks import is_being_cancelled
+from regulus.client.tasks import in_thread, is_being_cancelled
 
 Outcome = tuple[object, BaseException | None]
 """What a callback answered, and what it raised."""
@@ -52,10 +53,50 @@ async def call_in_loop(callback: Callable[..., object], *arguments: object) -> O
 
 
 async def call_anywhere(callback: Callable[..., object], *arguments: object) -> Outcome:
-    """A coroutine function in the loop, any other function in a thread."""
+    """A coroutine function in the loop, any other function in a thread; what that gives to be awaited, in the loop."""
     if is_async(callback):
         return await call_in_loop(callback, *arguments)
-    return await asyncio.to_thread(call, callback, *arguments)
+    said, error = await in_thread(call, callback, *arguments)
+    return await call_in_loop(_awaited, said) if _is_to_be_awaited(said) else (said, error)
+
+
+def call_from_thread(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: object) -> Outcome:
+    """Here; what it gives to be awaited, as a lambda around a coroutine function does, in the loop, for which this
+    thread waits."""
+    said, error = call(callback, *arguments)
+    if not _is_to_be_awaited(said):
+        return said, error
+    calling = call_in_loop(_awaited, said)
+    try:
+        return asyncio.run_coroutine_threadsafe(calling, loop).result()
+    except (CancelledError, RuntimeError) as ended:     # the loop has ended, or ends meanwhile
+        calling.close()
+        _drop(said)
+        return None, ended
+
+
+def run_plain(callback: Callable[..., object], *arguments: object) -> object:
+    """What it answers, where nothing awaits. Raises what it raises, and TypeError for what is to be awaited, as it has
+    not run."""
+    said = callback(*arguments)
+    if _is_to_be_awaited(said):
+        _drop(said)
+        raise TypeError("a coroutine function was given where a plain function is called: it has not run")
+    return said
+
+
+async def _awaited(said: Awaitable[object]) -> object:
+    return await said
+
+
+def _drop(said: object) -> None:
+    """What nobody will await, so that Python does not report it at some later time."""
+    if inspect.iscoroutine(said):
+        said.close()
+
+
+def _is_to_be_awaited(said: object) -> bool:
+    return said is not None and not isinstance(said, str) and inspect.isawaitable(said)
 
 
 def is_async(callback: Callable[..., object]) -> bool:

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regulus.client import real_threads
 from regulus.client.config import KeptSendsConfig
 from regulus.errors import KeptFileUnusable
 from regulus.model.message import Message
@@ -139,7 +140,7 @@ class KeptFile:
     def __init__(self, path: Path) -> None:
         """Makes the file where there is none. Raises KeptFileUnusable."""
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = real_threads.new_lock()
         with self._by_name():
             if not path.exists():
                 _make(path)

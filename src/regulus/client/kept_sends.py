@@ -26,7 +26,7 @@ from regulus.client.failed_sends import FailedSend, SendAgain, SendKeeper
 from regulus.client.file_claim import FileClaim
 from regulus.client.foreign_calls import call_anywhere
 from regulus.client.kept_file import KeptFile, KeptSend, KeptStatus, NewSend, decode, encode
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import TaskGroup, in_thread
 from regulus.errors import (
     ClientClosed,
     ClientError,
@@ -107,7 +107,7 @@ class KeptSends(SendKeeper):
                               "with the same path if they may share it")
         self._send = send
         try:
-            self._file, self._status = await asyncio.to_thread(_open, self.path)
+            self._file, self._status = await in_thread(_open, self.path)
         finally:
             if self._file is None:
                 self._send = None
@@ -131,7 +131,7 @@ class KeptSends(SendKeeper):
             if self._file is file:
                 self._file = self._send = None
                 self._claim.release()
-                await asyncio.to_thread(file.close)
+                await in_thread(file.close)
 
     @property
     def status(self) -> KeptStatus:
@@ -170,7 +170,7 @@ class KeptSends(SendKeeper):
     async def _add(self, calls: list[Sequence[NewSend]]) -> list[str | None]:
         was_empty = not self._status.waiting
         try:
-            refusals = await asyncio.to_thread(self._opened().add, calls, self.config, now_ms())
+            refusals = await in_thread(self._opened().add, calls, self.config, now_ms())
             for sends in calls:
                 if sends[0].lane not in self._rests:        # it has just been tried
                     self._rests[sends[0].lane] = self._rest_after(1, counted=False)
@@ -193,7 +193,7 @@ class KeptSends(SendKeeper):
         if not self._has_claim():
             return None
         over = _Rest(0, steady_ms())
-        self._rests = dict.fromkeys(await asyncio.to_thread(self._opened().lanes), over)
+        self._rests = dict.fromkeys(await in_thread(self._opened().lanes), over)
         await self._send_waiting()
         return self._status
 
@@ -224,7 +224,7 @@ class KeptSends(SendKeeper):
             is_more = True
             while is_more and not self._stopping.is_set():
                 is_more = False
-                lanes = await asyncio.to_thread(self._opened().lanes)
+                lanes = await in_thread(self._opened().lanes)
                 for lane in self._rests.keys() - lanes:
                     del self._rests[lane]
                 for lane in lanes:
@@ -242,7 +242,7 @@ class KeptSends(SendKeeper):
         """Whether it is gone, or given up, so that it is the next one's turn."""
         if self._is_resting(lane):
             return False
-        found = await asyncio.to_thread(self._opened().head, lane)
+        found = await in_thread(self._opened().head, lane)
         if found is None:
             return False
         head, messages = found
@@ -279,7 +279,7 @@ class KeptSends(SendKeeper):
     async def _settle(self) -> None:
         """Nothing is sent while the file still has a send that is stored: on a full disk it would go out for ever."""
         if self._owed is not None:
-            await asyncio.to_thread(self._opened().remove, [self._owed])
+            await in_thread(self._opened().remove, [self._owed])
             self._owed = None
 
     async def _try_later(self, head: KeptSend, error: ClientError) -> bool:
@@ -289,7 +289,7 @@ class KeptSends(SendKeeper):
         is_given_up = attempts >= self.config.attempts_max or head.kept_time < too_old
         await self._failed(head, error, attempts, is_given_up=is_given_up)
         if is_given_up:
-            await asyncio.to_thread(self._opened().give_up_older, head.lane, too_old)
+            await in_thread(self._opened().give_up_older, head.lane, too_old)
             return True
         rest = self._rests.get(head.lane)
         failures = attempts if counted else 1 if rest is None else rest.failures + 1
@@ -298,7 +298,7 @@ class KeptSends(SendKeeper):
 
     async def _failed(self, head: KeptSend, error: ClientError | MessageIllegal | HeaderError, attempts: int, *,
                       is_given_up: bool) -> None:
-        await asyncio.to_thread(self._opened().failed, head.send_id, attempts, f"{type(error).__name__}: {error}",
+        await in_thread(self._opened().failed, head.send_id, attempts, f"{type(error).__name__}: {error}",
                                 now_ms(), is_given_up=is_given_up)
 
     # --- rests -------------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class KeptSends(SendKeeper):
         """Of what was given up since, as one; and when nothing is given up any more."""
         if steady_ms() < self._tells_from_ms:
             return
-        count, sends = await asyncio.to_thread(self._opened().untold, _TOLD_MAX)
+        count, sends = await in_thread(self._opened().untold, _TOLD_MAX)
         given_up = self._status.given_up
         if count:
             _log.error("%d sends kept in %s are given up, of them %d now, and left to you (`regulus message kept`): %s",
@@ -344,14 +344,14 @@ class KeptSends(SendKeeper):
                 _log.error("on_given_up of %s raised, and is called again in %d ms", self.path, self.config.tell_ms,
                            exc_info=raised)
                 return
-        await asyncio.to_thread(self._opened().mark_told)
+        await in_thread(self._opened().mark_told)
         self._is_open_alarm = count > 0
 
     # -----------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
         waited = self._status.waiting
-        self._status = await asyncio.to_thread(self._opened().status)
+        self._status = await in_thread(self._opened().status)
         if waited and not self._status.waiting:
             _log.info("no kept send waits in %s any more; %d are given up", self.path, self._status.given_up)
 

@@ -8,19 +8,20 @@ once for many of them.
 
 import asyncio
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import index
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Protocol
 
+from regulus.client import real_threads
 from regulus.client.client_instance import steady_ms
 from regulus.client.config import PushConsumerConfig
 from regulus.client.core.token_bucket import TokenBucket
-from regulus.client.foreign_calls import call, call_anywhere, call_here, is_async
+from regulus.client.foreign_calls import call, call_anywhere, call_from_thread, call_here, is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
+from regulus.client.real_threads import SimpleQueue
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -111,7 +112,7 @@ class ListenerWorkers:
         self._gone: deque[int] = deque()
         self._worker_gone = asyncio.Event()
         self._tasks = TaskGroup()
-        self._threads: list[threading.Thread] = []
+        self._threads = 0
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
         self._finished: deque[tuple[Work, ConsumeStatus]] = deque()
         self._is_drain_due = False
@@ -196,7 +197,7 @@ class ListenerWorkers:
         until = self._loop.time() + wait_ms / 1000
         while self.running and self._loop.time() < until:
             await asyncio.sleep(0.01)
-        for _ in self._threads:
+        for _ in range(self._threads):
             self._handed.put(None)
         if not await self._tasks.cancel(CANCELLED_WAIT_MS):
             _log.warning("listener calls go on although they were cancelled; they are not waited for")
@@ -290,10 +291,9 @@ class ListenerWorkers:
     def _hand_over(self, work: Work) -> None:
         self._handed.put(work)
         busy = len(self.running) + self._handed.qsize()
-        if len(self._threads) < min(busy, self._count):
-            thread = threading.Thread(target=self._run_thread, name=f"listener-{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        if self._threads < min(busy, self._count):
+            real_threads.start(self._run_thread, f"listener-{self._threads}")
+            self._threads += 1
 
     def _run_thread(self) -> None:
         while (work := self._handed.get()) is not None:
@@ -301,7 +301,8 @@ class ListenerWorkers:
             if not work.owned.is_given_up:
                 work.started_ms = steady_ms()
                 self.running[work] = None
-                status = self._judge(work, *call(self._listener, list(work.messages), work.context))
+                status = self._judge(work, *call_from_thread(self._loop, self._listener, list(work.messages),
+                                                             work.context))
             self._finished.append((work, status))
             if not self._is_drain_due:
                 self._is_drain_due = True

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from regulus.client import client_instance, recalls
+from regulus.client.accepted_sends import AcceptedSends
 from regulus.client.client_instance import ClientInstance, RequestHandler, steady_ms
 from regulus.client.config import ProducerConfig
 from regulus.client.core import batching
@@ -25,6 +26,7 @@ from regulus.client.core.queue_selector import QueueSelector, check_selected
 from regulus.client.core.resend import (
     RETRY_CODES,
     SendBudget,
+    is_of_a_gone_queue,
     is_worth_a_retry,
 )
 from regulus.client.core.routes import Route
@@ -39,7 +41,7 @@ from regulus.client.send_queues import SendQueues
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.client.send_turns import SendTurns
 from regulus.client.started import Started
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import HomeLoop, TaskGroup
 from regulus.client.turns import Room
 from regulus.errors import (
     AnswerUnreadable,
@@ -114,6 +116,7 @@ class Producer(Started):
         codes = self.config.retry_response_codes
         self._retry_codes = frozenset[int]() if same_broker else RETRY_CODES if codes is None else codes
         self._tasks = TaskGroup()
+        self._accepted = AcceptedSends(group)
         self._gathered = GatheredSends(self.config, self._send_together, self._tasks)
         self._thread_size = max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch)
 
@@ -123,8 +126,10 @@ class Producer(Started):
         """Over rocketmq:// it needs no network; over grpc:// it waits until a server has told its settings. Raises
         ConfigError for a malformed address, MissingExtra, KeptFileUnusable; ConnectFailed, BrokerRefused."""
         if self._instance is not None or self._grpc is not None:
+            self._accepted.check_loop()
             return
         is_started = False
+        self._accepted = AcceptedSends(self.group, HomeLoop())
         try:
             await self._connect()
             if isinstance(self._on_send_failed, SendKeeper):
@@ -152,9 +157,10 @@ class Producer(Started):
             await client_instance.release(instance, self)
 
     async def shutdown(self) -> None:
-        """Send what gathers in batches, unregister, and close connections that nobody else uses.
+        """Send what was accepted, unregister, and close connections that nobody else uses.
 
-        Sends that wait for their turn get ClientClosed.
+        What is not sent within `await_termination_millis_when_shutdown` raises SendCutOff, unless it is kept; new sends
+        raise ClientClosed from the start.
         """
         instance = self._instance
         if instance is None and self._grpc is None:
@@ -162,13 +168,14 @@ class Producer(Started):
         if instance is not None and instance.is_left_behind:     # in a forked child: what is under way is the parent's
             self._instance = None
             self._tasks = TaskGroup()
+            self._accepted = AcceptedSends(self.group)
             return
-        closed = ClientClosed(f"producer {self.group} was shut down before it was the turn of this send")
-        self._turns.turn_away(closed)
-        if instance is not None:
-            instance.connections.turn_away(self._turns, closed)
-        self._gathered.send_all()
+        self._accepted.check_loop()
         try:
+            await asyncio.sleep(0)      # of the tasks that the program has made, none has begun that is newer than this
+            self._accepted.close()
+            self._gathered.send_all()
+            await self._accepted.ended(self.config.await_termination_millis_when_shutdown)
             if pending := self._tasks.all():
                 await asyncio.wait(pending)
             if isinstance(self._on_send_failed, SendKeeper):
@@ -197,15 +204,16 @@ class Producer(Started):
         """
         check_message(message, self.config.max_message_size)
         self._check_choice(queue, selector)
-        if selector is not None:
-            queues = (await self._routes.known_or_asked(message.topic)).publish_queues
-            queue = check_selected(queues, selector(queues, message, argument))
-        if self.config.auto_batch and timeout_ms is None and self._grpc is None:
-            self._running()
-            future = self._gathered.add(message, queue)
-            if future is not None:
-                return await future
-        return await self._send_or_hand_over(message, queue, timeout_ms)
+        with self._accepted:
+            if selector is not None:
+                queues = (await self._routes.known_or_asked(message.topic)).publish_queues
+                queue = check_selected(queues, selector(queues, message, argument))
+            if self.config.auto_batch and timeout_ms is None and self._grpc is None:
+                self._running()
+                future = self._gathered.add(message, queue)
+                if future is not None:
+                    return await future
+            return await self._send_or_hand_over(message, queue, timeout_ms)
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None,
                          timeout_ms: int | None = None) -> SendResult:
@@ -216,7 +224,8 @@ class Producer(Started):
         """
         self._check_batch(messages)
         self._check_choice(queue, None)
-        return await self._send_or_hand_over(messages, queue, timeout_ms)
+        with self._accepted:
+            return await self._send_or_hand_over(messages, queue, timeout_ms)
 
     async def send_in_batches(self, messages: Iterable[Message], *, size_max: int = 1 << 20) -> list[SendResult]:
         """Store any number of messages of one topic, cut into batches of at most `size_max` bytes, one after another.
@@ -228,9 +237,12 @@ class Producer(Started):
         listed = list(messages)
         if listed:
             self._check_batch(listed)
+        with self._accepted:
+            return await self._send_each(listed, list(batching.split(listed, size_max)))
+
+    async def _send_each(self, listed: Sequence[Message], batches: Sequence[Sequence[Message]]) -> list[SendResult]:
         results: list[SendResult] = []
         stored = 0
-        batches = list(batching.split(listed, size_max))
         for number, batch in enumerate(batches):
             try:
                 results.append(await self._send(batch, None, None))
@@ -260,6 +272,11 @@ class Producer(Started):
         """
         check_message(message, self.config.max_message_size)
         self._check_remoting("a send without an answer")
+        with self._accepted:
+            await self._send_oneway(message, queue, selector, argument)
+
+    async def _send_oneway(self, message: Message, queue: MessageQueue | None, selector: QueueSelector | None,
+                           argument: object) -> None:
         instance = self._running()
         route = await self._routes.known_or_asked(message.topic)
         if selector is not None:
@@ -292,6 +309,13 @@ class Producer(Started):
         check_topic(topic)
         self._check_remoting("to list a topic's queues")
         return (await self._routes.known_or_asked(topic)).publish_queues
+
+    def owed_ms(self) -> int:
+        """How long a shutdown may take for the sends that have not ended; 0 when there are none."""
+        return self._accepted.may_last_ms(self.config.await_termination_millis_when_shutdown)
+
+    async def end_with_process(self) -> None:
+        await self.shutdown()
 
     # --- what a client instance asks of its members ------------------------------------------------------------------
 
@@ -350,12 +374,13 @@ class Producer(Started):
         course = SendCourse(topic, self._budget(message) if wanted is None else _ONE_ATTEMPT,
                             config.send_msg_timeout if timeout_ms is None else timeout_ms,
                             timeout_ms is not None or config.java_budget, steady_ms())
-        if self._grpc is not None:
-            return await self._grpc.send([message] if isinstance(message, Message) else message, course)
         turns, queues, under_way = self._turns, self._queues, self._turns.under_way
         outgoing: Outgoing | None = None
         held: Room | None = None
+        task = self._accepted.begin(course)
         try:
+            if self._grpc is not None:
+                return await self._grpc.send([message] if isinstance(message, Message) else message, course)
             while True:
                 instance = self._running()
                 route = instance.known_route(topic)
@@ -391,6 +416,8 @@ class Producer(Started):
                         if course.stored is not None:
                             return course.stored
                         raise
+                    if is_of_a_gone_queue(error):
+                        await self._routes.without(queue, course)
                 else:
                     if result.send_status is SendStatus.SEND_OK or not config.retry_another_broker_when_not_store_ok:
                         return result
@@ -398,7 +425,12 @@ class Producer(Started):
                 if course.is_over(steady_ms()):
                     break
             return course.end(steady_ms())
+        except asyncio.CancelledError:
+            if self._accepted.is_cut_off(task):
+                raise self._accepted.error(course) from course.failure
+            raise
         finally:
+            self._accepted.end(task)
             if held is not None:
                 under_way.give_back(size)
                 held.give_back(weight)
@@ -412,7 +444,13 @@ class Producer(Started):
         course.failure = error
         now = steady_ms()
         if isinstance(error, BrokerRefused):
-            return is_worth_a_retry(error, self._retry_codes)
+            if not is_of_a_gone_queue(error):
+                return is_worth_a_retry(error, self._retry_codes)
+            self._running().doubt_route(course.topic)
+            if course.budget is _ONE_ATTEMPT or self.config.retry_as_async_send:
+                return False
+            course.was_refused()
+            return True
         if isinstance(error, AnswerUnreadable):
             raise course.failed_for_good(now) from error
         if isinstance(error, ConnectionLost | RequestTimeout) and not course.budget.resends_without_answer:

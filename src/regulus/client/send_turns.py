@@ -8,7 +8,7 @@ import asyncio
 from regulus.client.client_instance import steady_ms
 from regulus.client.core.send_course import SendCourse
 from regulus.client.turns import Room
-from regulus.errors import ClientError, TooManyRequests
+from regulus.errors import TooManyRequests
 
 
 class SendTurns:
@@ -17,11 +17,6 @@ class SendTurns:
     def __init__(self, size_max: int, sends_max: int) -> None:
         self.under_way = Room(size_max)
         self.route_seekers = Room(sends_max)
-
-    def turn_away(self, error: ClientError) -> None:
-        """All who wait in rooms of ours get the error."""
-        for room in (self.route_seekers, self.under_way):
-            room.turn_away(self, error)
 
     def begin(self, places: Room, weight: int, size: int) -> bool:
         """False when it is not our turn yet; then nothing was taken."""
@@ -32,7 +27,7 @@ class SendTurns:
         return False
 
     async def wait_turn(self, places: Room, weight: int, size: int, course: SendCourse) -> None:
-        """Raises TooManyRequests when the wait counts and takes all the time; ClientClosed."""
+        """Raises TooManyRequests when the wait counts and takes all the time."""
         await self.wait(places, weight, course)
         has_turn = False
         try:
@@ -48,12 +43,12 @@ class SendTurns:
             return
         began = steady_ms()
         if not course.counts_waits:
-            await room.wait(size, self)
+            await room.wait(size)
             course.stand_still(steady_ms() - began)
             return
         try:
             async with asyncio.timeout(course.left_ms(began) / 1000):
-                await room.wait(size, self)
+                await room.wait(size)
         except TimeoutError:
             raise TooManyRequests(f"within {course.timeout_ms} ms it was not the turn of this send to {course.topic}: "
                                   f"as much is under way as back_pressure_for_async_send_num and "

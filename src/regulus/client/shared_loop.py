@@ -2,20 +2,27 @@
 
 A forked child gets a loop of its own with its first client: it has its parent's, but not the thread. Nothing that is
 called in the loop ends it, for all clients of the process live there.
+
+It runs as long as the program's own code does. Before a process ends what its clients owe is done: at the end of the
+interpreter, or of the function of a `multiprocessing` child. When the interpreter takes itself apart its threads stand
+still, and whoever calls then hears of it.
 """
 
 import asyncio
+import atexit
 import logging
 import os
-import threading
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from weakref import WeakSet
 
+from regulus.client import real_threads
 from regulus.errors import ClientError
 from regulus.transport.event_loop import loop_factory
 
@@ -24,19 +31,39 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 THREAD_NAME = "regulus-clients"
 
-_lock = threading.Lock()
+_lock = real_threads.new_lock()
 _loops: "list[_SharedLoop]" = []
+
+_THREADS_MAX = 32
+"""What clients call in threads at the same time, such as checks of transactions: more wait."""
+
+_ANSWER_MAX_S = 10
+"""How long the end of a process waits for the loop beyond what its clients ask for: it may stand still."""
 
 _BEGUN_AT_ONCE = 64
 """Coroutines that are begun in one turn of the loop. A thread hands them over faster than they begin, and one turn for
 all of them would take seconds, in which no answer is read and time-outs run."""
 
 
+@runtime_checkable
+class Owing(Protocol):
+    """A client that takes what it does later."""
+
+    def owed_ms(self) -> int:
+        """How long its shutdown may take for what it has taken and not done yet; 0 when that is nothing."""
+
+    async def end_with_process(self) -> None: ...
+
+
+_owing: "WeakSet[Owing]" = WeakSet()
+
+
 def _begin_anew() -> None:
     """In a forked child, whose parent may have held the lock."""
     global _lock
-    _lock = threading.Lock()
+    _lock = real_threads.new_lock()
     _loops.clear()
+    _owing.clear()
 
 
 os.register_at_fork(after_in_child=_begin_anew)
@@ -44,7 +71,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 def run(coroutine: Coroutine[Any, Any, R]) -> R:
     """The coroutine's result, run in the shared event loop. Raises what it raises; ClientError in that loop itself."""
-    if _loops and _is_running(_loops[0].loop):
+    if not sys.is_finalizing() and _loops and _is_running(_loops[0].loop):
         coroutine.close()
         raise ClientError("a blocking client was called in the event loop of the blocking clients, which would wait "
                           "for itself: in a coroutine function await an asyncio client, or give a plain function, "
@@ -53,9 +80,14 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
 
 
 def submit(coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
-    """Begin the coroutine in the shared event loop and return at once. Cancelling the future cancels the coroutine."""
+    """Begin the coroutine in the shared event loop and return at once. Cancelling the future cancels the coroutine.
+    Raises ClientError where no loop can run any more, or never could."""
     future: Future[R] = Future()
-    _loop().hand_over(coroutine, future)
+    try:
+        _loop().hand_over(coroutine, future)
+    except ClientError:
+        coroutine.close()
+        raise
     return future
 
 
@@ -66,7 +98,19 @@ def call(function: Callable[[], R]) -> R:
     return run(called())
 
 
+def made(client: Callable[[], R]) -> R:
+    """The client, made in the shared event loop. Raises ClientError where its calls could never return."""
+    real_threads.check()
+    result = call(client)
+    if isinstance(result, Owing):
+        call(lambda: _owing.add(result))
+    return result
+
+
 def _loop() -> "_SharedLoop":
+    if sys.is_finalizing():
+        raise ClientError("a blocking client was called while the interpreter takes itself apart, when the thread of "
+                          "its event loop stands still: shut it down before, at the end of the program or by `with`")
     with _lock:
         if not _loops:
             _loops.append(_SharedLoop())
@@ -75,11 +119,21 @@ def _loop() -> "_SharedLoop":
 
 class _SharedLoop:
     def __init__(self) -> None:
+        """Raises ClientError when no thread can be started any more."""
+        real_threads.check()
         self.loop = loop_factory()()
+        self.loop.set_default_executor(real_threads.pool(_THREADS_MAX, "regulus"))
         self._handed: deque[tuple[Coroutine[Any, Any, Any], Future[Any]]] = deque()
         self._is_begin_due = False
-        self._handing = threading.Lock()
-        threading.Thread(target=_keep_running, args=(self.loop,), name=THREAD_NAME, daemon=True).start()
+        self._handing = real_threads.new_lock()
+        try:
+            real_threads.start(partial(_keep_running, self.loop), THREAD_NAME)
+        except RuntimeError as error:
+            self.loop.close()
+            raise ClientError(f"a blocking client needs a thread, which cannot be started here: {error}") from error
+        processes = sys.modules.get("multiprocessing.util")
+        if processes is not None and sys.modules["multiprocessing"].parent_process() is not None:
+            processes.Finalize(None, _end, exitpriority=0)      # such a child ends without what `atexit` has
 
     def hand_over(self, coroutine: Coroutine[Any, Any, R], future: "Future[R]") -> None:
         with self._handing:
@@ -133,6 +187,35 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
             # Its task has ended with it, and whoever waits for that hears of it.
             _log.error("a callback in the event loop of the blocking clients raised %s; the loop goes on",
                        type(error).__name__, exc_info=error)
+
+
+def _end() -> None:
+    """Have done what the clients owe, before the threads of this process stand still."""
+    if not _loops:
+        return
+    asking, ending = Future[int](), Future[None]()
+    try:
+        _loops[0].hand_over(_owed_ms(), asking)
+        if wait_ms := asking.result(_ANSWER_MAX_S):
+            _loops[0].hand_over(_shut_down(), ending)
+            ending.result(wait_ms / 1000 + _ANSWER_MAX_S)
+    except TimeoutError:
+        _log.warning("the process ends before the blocking clients have done what they were given: their event loop "
+                     "does not answer")
+
+
+async def _owed_ms() -> int:
+    return max((client.owed_ms() for client in _owing), default=0)
+
+
+async def _shut_down() -> None:
+    clients = [client for client in _owing if client.owed_ms()]
+    for raised in await asyncio.gather(*(client.end_with_process() for client in clients), return_exceptions=True):
+        if raised is not None:
+            _log.warning("a client was not shut down at the end of the process", exc_info=raised)
+
+
+atexit.register(_end)
 
 
 class Blocking(ABC):

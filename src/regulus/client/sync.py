@@ -69,7 +69,7 @@ class Producer(shared_loop.Blocking):
 
         `on_send_failed` is told of each send that failed for good and may take it over, as `KeptSends` does.
         """
-        self._client = shared_loop.call(lambda: AsyncioProducer(
+        self._client = shared_loop.made(lambda: AsyncioProducer(
             name_server, group, config, on_send_failed=on_send_failed))
 
     def start(self) -> None:
@@ -79,9 +79,10 @@ class Producer(shared_loop.Blocking):
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
-        """Send what gathers in batches, unregister, and close connections that nobody else uses.
+        """Send what was accepted, unregister, and close connections that nobody else uses.
 
-        Sends that wait for their turn get ClientClosed.
+        What is not sent within `await_termination_millis_when_shutdown` raises SendCutOff, unless it is kept; new sends
+        raise ClientClosed from the start.
         """
         shared_loop.run(self._client.shutdown())
 
@@ -163,7 +164,7 @@ class TransactionProducer(Producer):
 
         `on_send_failed` is told of ordinary sends alone: a half message that is sent later would be another one.
         """
-        self._client = shared_loop.call(lambda: AsyncioTransactionProducer(
+        self._client = shared_loop.made(lambda: AsyncioTransactionProducer(
             name_server, group, check, config, topics=topics, on_send_failed=on_send_failed))
 
     def send_in_transaction(self, message: Message, execute: Execute, *,
@@ -204,7 +205,7 @@ class PushConsumer(shared_loop.Blocking):
     def __init__(self, name_server: str, group: str, listener: MessageListener,
                  config: PushConsumerConfig | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError."""
-        self._client = shared_loop.call(lambda: AsyncioPushConsumer(name_server, group, listener, config))
+        self._client = shared_loop.made(lambda: AsyncioPushConsumer(name_server, group, listener, config))
 
     def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
@@ -280,7 +281,7 @@ class SimpleConsumer(shared_loop.Blocking):
         """Connects to nothing yet. `address` is `grpc://host:port`, or that of name servers, `rocketmq://host:port`;
         `subscriptions` are tag expressions by their topics. Raises ConfigError, MessageIllegal, HeaderError.
         """
-        self._client = shared_loop.call(lambda: AsyncioSimpleConsumer(address, group, subscriptions, config))
+        self._client = shared_loop.made(lambda: AsyncioSimpleConsumer(address, group, subscriptions, config))
 
     def start(self) -> None:
         """Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may
@@ -336,7 +337,7 @@ class Admin(shared_loop.Blocking):
 
     def __init__(self, name_server: str, config: ClientConfig | None = None) -> None:
         """Connects to nothing yet."""
-        self._client = shared_loop.call(lambda: AsyncioAdmin(name_server, config))
+        self._client = shared_loop.made(lambda: AsyncioAdmin(name_server, config))
 
     def start(self) -> None:
         """Needs no network. Raises ConfigError for a malformed name server address."""

@@ -1,19 +1,43 @@
 """Background tasks that do not die unseen."""
 
 import asyncio
+import contextvars
 import logging
+import os
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from regulus.errors import ClientClosed
+from regulus.errors import ClientClosed, ClientError
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 RESTART_MS_MIN = 1_000
 RESTART_MS_MAX = 30_000
 """How long a supervised task rests before it begins anew: twice as long each time, until it lived for that long."""
+
+
+class HomeLoop:
+    """The event loop in which a client was started, and alone can be used: its connections and tasks are there."""
+
+    __slots__ = ("_loop", "_process")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
+
+    def check(self) -> None:
+        """Raises ClientError in another loop. A forked child hears elsewhere that the client is its parent's."""
+        if asyncio.get_running_loop() is not self._loop and os.getpid() == self._process:
+            raise elsewhere()
+
+
+def elsewhere() -> ClientError:
+    return ClientError("this client was started in another event loop, and can be used and shut down in that alone: "
+                       "make and shut down a client within each `asyncio.run`, or do all in one")
 
 
 class SharedTasks(Generic[T]):
@@ -107,14 +131,16 @@ class TaskGroup:
         return list(self._tasks)
 
     async def finish(self, wait_ms: int) -> None:
-        """Wait until all tasks have ended; cancel those that take longer."""
+        """Wait until all tasks have ended; cancel those that take longer. Raises ClientError as `cancel`."""
+        self._check_loop()
         if self._tasks:
             await asyncio.wait(self.all(), timeout=wait_ms / 1000)
         await self.cancel()
 
     async def cancel(self, wait_ms: int | None = None) -> bool:
         """Cancel all tasks and wait until they have ended; the calling task, if it is one of them, goes on. False when
-        some did not end within `wait_ms`."""
+        some did not end within `wait_ms`. Raises ClientError when they are tasks of another event loop."""
+        self._check_loop()
         current = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not current]
         for task in tasks:
@@ -124,10 +150,25 @@ class TaskGroup:
         _, late = await asyncio.wait(tasks, timeout=None if wait_ms is None else wait_ms / 1000)
         return not late
 
+    def _check_loop(self) -> None:
+        task = next(iter(self._tasks), None)
+        if task is not None and task.get_loop() is not asyncio.get_running_loop():
+            raise elsewhere()
+
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task %s failed", task.get_name(), exc_info=error)
+
+
+async def in_thread(function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+    """As `asyncio.to_thread`; at the end of the interpreter, when no thread takes anything any more, here and now."""
+    work = partial(contextvars.copy_context().run, function, *arguments, **named)
+    try:
+        doing = asyncio.get_running_loop().run_in_executor(None, work)
+    except RuntimeError:
+        return work()
+    return await doing
 
 
 def is_being_cancelled(error: BaseException) -> bool:

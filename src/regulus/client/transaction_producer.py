@@ -144,13 +144,14 @@ class TransactionProducer(Producer):
         what the broker does not hear now it asks for later. A half that may not survive the loss of its master is
         rolled back, and its transaction does not run.
         """
-        send_result, half = await self._send_half(message, None, None, timeout_ms)
-        state, error = TransactionState.ROLLBACK, None
-        if send_result.send_status is SendStatus.SEND_OK:
-            state, error = await _state_of(execute, message)
-            if error is not None:
-                _log.warning("the local transaction of %s failed; the broker will ask for it", half, exc_info=error)
-        return TransactionSendResult(send_result, half, state, await self._end_or_log(half, state, False), error)
+        with self._accepted:
+            send_result, half = await self._send_half(message, None, None, timeout_ms)
+            state, error = TransactionState.ROLLBACK, None
+            if send_result.send_status is SendStatus.SEND_OK:
+                state, error = await _state_of(execute, message)
+                if error is not None:
+                    _log.warning("the local transaction of %s failed; the broker will ask for it", half, exc_info=error)
+            return TransactionSendResult(send_result, half, state, await self._end_or_log(half, state, False), error)
 
     async def send_half(self, message: Message, *, queue: MessageQueue | None = None, immunity_s: int | None = None,
                         timeout_ms: int | None = None) -> HalfMessage:
@@ -160,7 +161,8 @@ class TransactionProducer(Producer):
         answers a check. Raises as `send`. A send without an answer is not repeated elsewhere, as the first one may have
         left a half too: SendFailed, and the check finds out.
         """
-        _, half = await self._send_half(message, queue, immunity_s, timeout_ms)
+        with self._accepted:
+            _, half = await self._send_half(message, queue, immunity_s, timeout_ms)
         return half
 
     async def end_transaction(self, half: HalfMessage, state: TransactionState, *, from_check: bool = False,

@@ -21,7 +21,7 @@ class Room:
         self.size_max = size_max or sys.maxsize
         self.size = 0
         # A cancelled one leaves at once, wherever it stands; the first of a plain dict is not found at once.
-        self._line: OrderedDict[asyncio.Future[None], tuple[int, object]] = OrderedDict()
+        self._line: OrderedDict[asyncio.Future[None], int] = OrderedDict()
 
     @property
     def is_empty(self) -> bool:
@@ -35,12 +35,12 @@ class Room:
         self.size += size
         return True
 
-    async def wait(self, size: int, owner: object) -> None:
-        """Enter when it is our turn. Raises what `turn_away` is given for this owner; then nothing was taken."""
+    async def wait(self, size: int) -> None:
+        """Enter when it is our turn."""
         if self.take(size):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line[future] = (size, owner)
+        self._line[future] = size
         try:
             await future
         except asyncio.CancelledError:
@@ -52,18 +52,10 @@ class Room:
         if self._line:
             self._admit()
 
-    def turn_away(self, owner: object, error: Exception) -> None:
-        """All who wait for this owner get the error."""
-        for future in [future for future, (_, waits_for) in self._line.items() if waits_for is owner]:
-            del self._line[future]
-            if not future.done():
-                future.set_exception(error)
-        self._admit()
-
     def _admit(self) -> None:
         while self._line:
             future = next(iter(self._line))
-            size, _ = self._line[future]
+            size = self._line[future]
             if not future.done():
                 if self.size and self.size + size > self.size_max:
                     return
@@ -74,6 +66,6 @@ class Room:
     def _leave_line(self, future: "asyncio.Future[None]", size: int) -> None:
         """A turn that came in the same moment goes to the next; so does that of a large one that nobody could pass."""
         self._line.pop(future, None)
-        if not future.cancelled() and future.exception() is None:
+        if not future.cancelled():
             self.size -= size
         self._admit()

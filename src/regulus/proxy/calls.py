@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from regulus.client.core.resend import names_a_gone_queue
 from regulus.errors import CallRefused, HeaderError, MessageIllegal
 from regulus.model import sys_flag
 from regulus.model.message_id import parse_offset_message_id
@@ -51,6 +52,8 @@ _ENTRIES_PER_TURN = 512
 """Entries of an answer that are made before others have a turn."""
 _STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
            ResponseCode.SLAVE_NOT_AVAILABLE)
+_GONE_PAUSES_MS = (50, 100, 200, 400, 800)
+"""Before each further try where a broker has no such queue and the name servers still tell of it."""
 _HANDLE_SIZE_MAX = 1_024
 
 
@@ -152,7 +155,7 @@ class Calls:
         entries: list[Any] = []
         for batch in sending.batches(sendables, self._config.max_message_size):
             try:
-                entries += await self._send(batch, self._queue_for(batch[0], queues), origin)
+                entries += await self._send(batch, queues, origin)
             except CallRefused as error:
                 if not entries:
                     raise
@@ -166,17 +169,32 @@ class Calls:
             return routing.queue_of_group(queues, sendable.message_group)
         return queues[next(self._turns) % len(queues)]
 
-    async def _send(self, batch: Sequence[Sendable], queue: MessageQueue, origin: Origin | None) -> list[Any]:
+    async def _send(self, batch: Sequence[Sendable], queues: Sequence[MessageQueue],
+                    origin: Origin | None) -> list[Any]:
         """An entry for each message of one request to a broker. Raises CallRefused when it stored none."""
-        try:
-            command = sending.send_command(batch, queue.broker_name, queue.queue_id)
-            answer = await self._brokers.ask(queue.broker_name, command, SEND_TIMEOUT_MS, origin)
-        except MessageIllegal as error:
-            raise CallRefused(Code.MESSAGE_PROPERTIES_TOO_LARGE, str(error)) from error
+        queue, answer = await self._stored(batch, queues, origin)
+        for pause_ms in _GONE_PAUSES_MS:
+            if not names_a_gone_queue(answer.code, answer.remark):
+                break
+            self._catalog.doubt_route(queue.topic)
+            queues = (await self._catalog.queues(queue.topic)).publish_queues or queues
+            if queue in queues:
+                await asyncio.sleep(pause_ms / 1000)
+            queue, answer = await self._stored(batch, queues, origin)
         if answer.code not in _STORED:
             checked(answer)
         told = SendMessageResponse.decode(answer)
         return [self._entry(each, number, told, queue, answer) for number, each in enumerate(batch)]
+
+    async def _stored(self, batch: Sequence[Sendable], queues: Sequence[MessageQueue],
+                      origin: Origin | None) -> tuple[MessageQueue, RemotingCommand]:
+        """A broker's answer, and the queue that was chosen."""
+        queue = self._queue_for(batch[0], queues)
+        try:
+            command = sending.send_command(batch, queue.broker_name, queue.queue_id)
+            return queue, await self._brokers.ask(queue.broker_name, command, SEND_TIMEOUT_MS, origin)
+        except MessageIllegal as error:
+            raise CallRefused(Code.MESSAGE_PROPERTIES_TOO_LARGE, str(error)) from error
 
     def _entry(self, sendable: Sendable, number: int, told: SendMessageResponse, queue: MessageQueue,
                answer: RemotingCommand) -> Any:

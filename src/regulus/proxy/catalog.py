@@ -68,6 +68,12 @@ class _Kept(Generic[T]):
         await asyncio.wait([task], timeout=max(0.0, begun_s + REFRESH_S_MAX - now_s))
         return kept.value if not task.done() or _may_pass(task.exception()) else task.result()
 
+    def doubt(self, name: str) -> None:
+        """Have it asked for again by the next who wants it."""
+        kept = self._values.get(name)
+        if kept is not None:
+            kept.fresh_until_s = 0.0
+
     async def _ask(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
         value = await ask()
         self._values.pop(name, None)
@@ -108,6 +114,10 @@ class Catalog:
 
     async def queues(self, topic: str) -> Route:
         return (await self._routes.get(topic, lambda: self._ask_route(topic)))[1]
+
+    def doubt_route(self, topic: str) -> None:
+        """A broker does not have a queue that the route names."""
+        self._routes.doubt(topic)
 
     async def types(self, topic: str) -> tuple[MessageType, ...]:
         """Which kinds of messages the topic takes."""

@@ -99,7 +99,8 @@ class _Course:
             return set()
         if time.monotonic() < self._rests_until:
             return {alarm.alarm_id for alarm in lacking}
-        _, error = foreign_calls.call(self._channel.send, Digest(lacking))      # a channel may be the user's own
+        # A channel may be the user's own.
+        _, error = foreign_calls.call(foreign_calls.run_plain, self._channel.send, Digest(lacking))
         if error is not None:
             self._rest(error, len(lacking))
             return {alarm.alarm_id for alarm in lacking}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from regulus.client.foreign_calls import call, call_here
+from regulus.client.foreign_calls import call, call_here, run_plain
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.model.message import MessageExt
 from regulus.reliability import delivery_log, effect_transaction
@@ -143,7 +143,7 @@ class ApplyOnce(Applying):
         taken = self._take(connection, part.delivery, True)
         if taken:
             with effect_transaction.kept_open(connection):
-                self._effect(connection, part.delivery.message)
+                run_plain(self._effect, connection, part.delivery.message)
             self._conclude(connection, part.delivery, taken, part.begun, True)
             part.is_applied = True
 
@@ -156,7 +156,7 @@ class ApplyOnce(Applying):
             taken = self._take(connection, delivery)
             if taken:
                 with effect_transaction.kept_open(connection):
-                    self._effect(connection, delivery.message)
+                    run_plain(self._effect, connection, delivery.message)
                 self._conclude(connection, delivery, taken, begun)
                 return Outcome.APPLIED
         return self._see(delivery, begun)

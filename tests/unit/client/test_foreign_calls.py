@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from regulus.client.foreign_calls import call, call_anywhere, call_in_loop, is_async
+from regulus.client.foreign_calls import call, call_anywhere, call_from_thread, call_in_loop, is_async, run_plain
 
 
 def raising(error):
@@ -111,3 +111,40 @@ def test_objects_with_an_async_call_are_coroutine_functions():
     assert is_async(Callback())
     assert is_async(Callback().__call__)
     assert not is_async(lambda: None)
+
+
+@pytest.mark.filterwarnings("error")
+async def test_what_a_function_gives_to_be_awaited_is_awaited_in_the_loop():
+    async def coroutine(argument):
+        return argument, asyncio.get_running_loop()
+
+    here = asyncio.get_running_loop()
+    assert await call_anywhere(lambda argument: coroutine(argument), 7) == ((7, here), None)
+    assert await asyncio.to_thread(call_from_thread, here, lambda argument: coroutine(argument), 7) == ((7, here), None)
+    for error in (ValueError("x"), SystemExit(1), asyncio.CancelledError()):
+        failing, _ = raising(error)
+        assert await call_anywhere(lambda argument, failing=failing: failing(argument), 1) == (None, error)
+        said, raised = await asyncio.to_thread(call_from_thread, here, lambda failing=failing: failing(1))
+        assert (said, type(raised)) == (None, type(error))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_thread_that_is_to_await_in_a_loop_that_has_ended_gets_an_error():
+    async def coroutine():
+        return 7
+
+    loop = asyncio.new_event_loop()
+    loop.close()
+    said, error = call_from_thread(loop, lambda: coroutine())
+    assert (said, type(error)) == (None, RuntimeError)
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_nothing_awaits_a_coroutine_function_is_an_error():
+    async def coroutine():
+        return 7
+
+    for callback in (coroutine, lambda: coroutine()):
+        with pytest.raises(TypeError, match="it has not run"):
+            run_plain(callback)
+    assert run_plain(lambda: 7) == 7

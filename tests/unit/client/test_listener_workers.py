@@ -1,6 +1,7 @@
 import asyncio
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -54,6 +55,55 @@ async def test_every_work_has_one_result(listener):
     workers.submit(works_of(500))
     assert sorted(await results.all()) == [(number, SUCCESS) for number in range(500)]
     assert workers.running == {}
+    await workers.close(1000)
+
+
+class CallableObject:
+    """Not a coroutine function, nor is its call."""
+
+    def __call__(self, messages, context):
+        return coroutine_listener(messages, context)
+
+
+def decorated(function):
+    def listen(*arguments, **named):
+        return function(*arguments, **named)
+    return listen
+
+
+ODD_LISTENERS = {
+    "lambda": lambda messages, context: coroutine_listener(messages, context),
+    "partial of a lambda": partial(lambda extra, messages, context: coroutine_listener(messages, context), 1),
+    "callable object": CallableObject(),
+    "plain decorator": decorated(coroutine_listener),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_LISTENERS)
+async def test_what_a_listener_gives_to_be_awaited_is_awaited_in_the_loop(kind):
+    results = Results(20)
+    workers = ListenerWorkers(ODD_LISTENERS[kind], 4, results)
+    workers.submit(works_of(20))
+    assert sorted(await results.all()) == [(number, SUCCESS) for number in range(20)]
+    await workers.close(1000)
+    directly = await workers.call_directly(works_of(1)[0])
+    assert directly[0] is SUCCESS
+
+
+async def test_what_such_a_listener_raises_in_the_loop_is_its_failure(caplog):
+    loops = []
+
+    async def failing(messages, context):
+        loops.append(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        raise KeyError("odd")
+
+    results = Results(1)
+    workers = ListenerWorkers(lambda messages, context: failing(messages, context), 1, results)
+    workers.submit(works_of(1))
+    assert await results.all() == [(0, LATER)]
+    assert loops == [asyncio.get_running_loop()]
+    assert "KeyError: 'odd'" in caplog.text
     await workers.close(1000)
 
 

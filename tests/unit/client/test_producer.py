@@ -20,9 +20,12 @@ from regulus.errors import (
     NoNameServer,
     NoRoute,
     PartlySent,
+    SendCutOff,
     SendFailed,
+    SendKept,
     Throttled,
     TooManyRequests,
+    WrongNameServer,
 )
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
@@ -658,19 +661,113 @@ async def test_sends_that_move_to_another_broker_hold_nothing_that_its_sends_wai
     assert {result.message_queue.broker_name for result in results} == {"b"}
 
 
-async def test_shutdown_turns_away_the_thousands_that_wait():
+async def test_shutdown_stores_all_that_was_accepted():
+    slow = SlowBroker(each_ms=0)
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", slow)
+        async with producer_of(cluster, back_pressure_for_async_send_num=10) as producer:
+            sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(2000)]
+        assert all(send.done() for send in sends)
+        assert {send.result().send_status for send in sends} == {SendStatus.SEND_OK}
+    assert len(broker.sends()) == 2000
+
+
+async def test_shutdown_cuts_off_the_thousands_that_are_left_and_tells_their_number(caplog):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", never)
-        producer = producer_of(cluster, back_pressure_for_async_send_num=10)
+        producer = producer_of(cluster, back_pressure_for_async_send_num=10, await_termination_millis_when_shutdown=20)
         await producer.start()
         sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(5000)]
         while len(broker.sends()) < 10:
             await asyncio.sleep(0)
         await producer.shutdown()
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {ClientClosed}
-    assert sum("before it was the turn of this send" in str(outcome) for outcome in outcomes) >= 4900
+    assert {type(outcome) for outcome in outcomes} == {SendCutOff}
+    assert sum("before it was the turn of this send" in str(outcome) for outcome in outcomes) == 4990
+    assert sum("it may be stored" in str(outcome) for outcome in outcomes) == 10
     assert len(broker.sends()) == 10
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "5000 of its sends have not ended within 20 ms" in warning.getMessage()
+
+
+@pytest.mark.parametrize("batched", [False, True])
+async def test_what_shutdown_cuts_off_goes_to_whoever_keeps_failed_sends(batched):
+    handed = []
+
+    async def keep(failed):
+        await asyncio.sleep(0)
+        handed.extend(failed.messages)
+        return True
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = Producer(cluster.name_server.address, "PG", ProducerConfig(
+            back_pressure_for_async_send_num=2, await_termination_millis_when_shutdown=0, auto_batch=batched),
+            on_send_failed=keep)
+        await producer.start()
+        sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(5)]
+        await until(broker.sends)
+        await producer.shutdown()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {SendKept}
+    assert {type(outcome.__cause__) for outcome in outcomes} == {SendCutOff}
+    assert sorted(message.body for message in handed) == [b"%d" % number for number in range(5)]
+
+
+async def test_a_send_that_is_cut_off_says_why_it_had_not_ended():
+    async with scripted_cluster() as cluster:
+        cluster.add_unreachable_broker("a", closed_address())
+        producer = producer_of(cluster, send_msg_timeout=60_000, await_termination_millis_when_shutdown=0)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(lambda: not producer._queues.back_off.is_idle)
+        await producer.shutdown()
+        with pytest.raises(SendCutOff, match="it may be stored: no connection to") as raised:
+            await sending
+    assert isinstance(raised.value.__cause__, ConnectFailed)
+    assert raised.value.code == raised.value.__cause__.code
+
+
+async def test_a_send_that_the_program_cancels_while_it_is_cut_off_is_cancelled():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = producer_of(cluster, await_termination_millis_when_shutdown=0)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        leaving = asyncio.ensure_future(producer.shutdown())
+        await until(lambda: producer._accepted._cut_off)
+        sending.cancel()
+        await asyncio.wait([sending, leaving])
+    assert sending.cancelled()
+
+
+async def test_while_it_is_shut_down_a_producer_takes_no_more():
+    gate = asyncio.Event()
+
+    async def store(command):
+        await gate.wait()
+        return stored(command)
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", store)
+        producer = producer_of(cluster)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        leaving = asyncio.ensure_future(producer.shutdown())
+        await until(lambda: producer._accepted._is_closing)
+        for call in (producer.send(Message("T", b"y")), producer.send_batch([Message("T", b"y")]),
+                     producer.send_in_batches([Message("T", b"y")]), producer.send_oneway(Message("T", b"y"))):
+            with pytest.raises(ClientClosed, match="was shut down"):
+                await call
+        gate.set()
+        await leaving
+        assert (await sending).send_status is SendStatus.SEND_OK
+        await producer.start()
+        await producer.send(Message("T", b"z"))
+        await producer.shutdown()
+        assert [bytes(request.body) for request in broker.requests_of(RequestCode.SEND_MESSAGE_V2)] == [b"x", b"z"]
 
 
 async def test_a_message_that_fits_no_frame_fails_alone_and_is_not_sent():
@@ -797,7 +894,7 @@ async def test_a_shutdown_that_is_cancelled_gives_the_instance_back():
 async def test_a_send_that_shutdown_interrupts_is_not_cancelled(is_connecting, monkeypatch):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a")
-        producer = producer_of(cluster)
+        producer = producer_of(cluster, await_termination_millis_when_shutdown=0)
         await producer.start()
         instance = producer._running()
         begun = asyncio.Event()
@@ -820,34 +917,19 @@ async def test_a_send_that_shutdown_interrupts_is_not_cancelled(is_connecting, m
             connection.abort()
 
 
-async def test_shutdown_turns_away_those_that_wait_for_a_place_at_a_broker():
-    async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a", never)
-        producer = producer_of(cluster, back_pressure_for_async_send_num=2)
-        await producer.start()
-        await connect(producer, broker)
-        sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(5)]
-        while len(broker.sends()) < 3:
-            await asyncio.sleep(0)
-        await producer.shutdown()
-        outcomes = await asyncio.gather(*sends, return_exceptions=True)
-    assert ["before it was the turn of this send" in str(outcome) for outcome in outcomes] == [False] * 2 + [True] * 3
-
-
-async def test_shutdown_turns_away_those_that_wait_for_a_route():
+async def test_shutdown_cuts_off_those_that_wait_for_a_route():
     async with scripted_cluster() as cluster:
         cluster.name_server.script = never
-        producer = producer_of(cluster, back_pressure_for_async_send_num=1)
+        producer = producer_of(cluster, back_pressure_for_async_send_num=1, await_termination_millis_when_shutdown=0)
         await producer.start()
         sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(3)]
         while not cluster.name_server.requests:
             await asyncio.sleep(0)
         await producer.shutdown()
-        assert [send.done() for send in sends[1:]] == [True, True]
-        for send in sends[1:]:
-            with pytest.raises(ClientClosed, match="before it was the turn of this send"):
+        assert [send.done() for send in sends] == [True, True, True]
+        for send in sends:
+            with pytest.raises(SendCutOff, match="before it was the turn of this send"):
                 await send
-        sends[0].cancel()
 
 
 @in_virtual_time
@@ -1152,3 +1234,91 @@ async def test_every_compression_comes_back_unpacked(regulus_server, admin):
         found = await admin.message_by_offset_id(result.offset_message_id)
         assert found.body == b"abc" * 200_000
         assert found.store_size < 10_000
+
+
+def has_queues(count, code=ResponseCode.INVALID_PARAMETER):
+    """A broker's script: sends to queues beyond `count()` are refused as RocketMQ does."""
+    def script(command):
+        if int(command.ext["e"]) < count():
+            return stored(command)
+        return command.response(code, f"request queueId[{command.ext['e']}] is illegal, topic [T] has {count()} queues")
+    return script
+
+
+@pytest.mark.parametrize("code", [ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR], ids=["5", "4.9"])
+@pytest.mark.parametrize("batched", [False, True])
+async def test_when_a_topic_has_fewer_queues_the_route_is_asked_for_and_no_send_fails(code, batched):
+    async with scripted_cluster(queue_count=16) as cluster:
+        broker = await cluster.add_broker("a", has_queues(lambda: cluster.queue_count, code))
+        async with producer_of(cluster, auto_batch=batched, batch_max_bytes=10) as producer:
+            await producer.send(Message("T", b"x"))
+            cluster.queue_count = 2
+            asked = len(cluster.name_server.requests)
+            results = await asyncio.gather(*(producer.send(Message("T", b"%d" % number)) for number in range(100)))
+            assert len(cluster.name_server.requests) - asked < 20
+            results.append(await producer.send_batch([Message("T", b"x"), Message("T", b"y")]))
+        assert {result.message_queue.queue_id for result in results} == {0, 1}
+        assert any(send.queue_id > 1 for send in broker.sends()[1:])
+
+
+@in_virtual_time
+async def test_a_name_server_may_hear_late_that_queues_are_gone():
+    async with scripted_cluster(queue_count=16) as cluster:
+        count = 16
+        await cluster.add_broker("a", has_queues(lambda: count))
+        async with producer_of(cluster) as producer:
+            await producer.send(Message("T", b"x"))
+            count = 0
+            begun = now_ms()
+            sending = asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(20)))
+            await asyncio.sleep(1)
+            count = cluster.queue_count = 1
+            await sending
+            assert now_ms() - begun < 2_100
+
+
+async def test_a_broker_that_refuses_all_queues_of_its_route_fails_the_send_within_its_time():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", has_queues(lambda: 0))
+        async with producer_of(cluster, send_msg_timeout=500) as producer:
+            with pytest.raises(SendFailed, match="answered 29: request queueId"):
+                await producer.send(Message("T", b"x"))
+        assert 2 < len(broker.sends()) < 8
+
+
+async def test_a_chosen_queue_that_is_gone_fails_at_once_and_the_route_is_asked_for():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", has_queues(lambda: cluster.queue_count))
+        async with producer_of(cluster) as producer:
+            queues = await producer.fetch_publish_message_queues("T")
+            cluster.queue_count = 1
+            with pytest.raises(BrokerRefused, match="answered 29"):
+                await producer.send(Message("T", b"x"), queue=queues[3])
+            assert len(broker.sends()) == 1
+            await until(lambda: len(producer._running().known_route("T").publish_queues) == 1)
+
+
+async def test_a_name_server_that_is_not_up_yet_is_waited_for():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        address = cluster.name_server.address
+        await cluster.name_server.stop()
+        async with Producer(address, "PG", ProducerConfig(send_msg_timeout=30_000)) as producer:
+            sending = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(3)]
+            await until(lambda: not producer._turns.route_seekers.is_empty)
+            await asyncio.sleep(0.1)        # so that it was asked for in vain
+            await cluster.name_server.start(address)
+            results = await asyncio.gather(*sending)
+    assert {result.send_status for result in results} == {SendStatus.SEND_OK}
+
+
+@in_virtual_time
+async def test_a_name_server_that_does_not_come_is_one_error_when_the_time_is_over():
+    async with Producer(closed_address(), "PG") as producer:
+        begun = now_ms()
+        with pytest.raises(NoNameServer, match="no name server answers"):
+            await producer.send(Message("T", b"x"))
+        assert 2_000 < now_ms() - begun < 3_100
+        with pytest.raises(WrongNameServer):
+            async with Producer("no-such-host.invalid:9876", "PG") as other:
+                await other.send(Message("T", b"x"))

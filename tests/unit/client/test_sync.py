@@ -10,6 +10,7 @@ from regulus.client.client_instance import GroupMember
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.consumption import OwningConsumer
 from regulus.client.listener import ConsumeStatus
+from regulus.client.shared_loop import Owing
 from regulus.client.sync import Admin, Producer, PushConsumer
 from regulus.errors import BrokerRefused, MessageIllegal, NoRoute
 from regulus.model.message import Message
@@ -55,7 +56,7 @@ def test_send_consume_and_look(regulus_server):
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
 def test_each_public_coroutine_has_a_blocking_twin(face):
     blocking = getattr(sync, face.__name__)
-    hidden = {name for protocol in (GroupMember, OwningConsumer) for name in dir(protocol)}
+    hidden = {name for protocol in (GroupMember, OwningConsumer, Owing) for name in dir(protocol)}
     names = [name for name, method in inspect.getmembers(face, inspect.iscoroutinefunction)
              if not name.startswith("_") and name not in hidden]
     assert {"start", "shutdown"} < set(names)

@@ -7,9 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regulus.client.turns import Room
-from regulus.errors import ClientClosed
-
-OWNER = object()
 
 
 async def settle():
@@ -26,9 +23,9 @@ class Line:
         self.entered = []
         self.tasks = []
 
-    async def join(self, name, size, owner=OWNER):
+    async def join(self, name, size):
         async def enter():
-            await self.room.wait(size, owner)
+            await self.room.wait(size)
             self.entered.append(name)
         task = asyncio.ensure_future(enter())
         self.tasks.append(task)
@@ -147,22 +144,6 @@ async def test_one_that_gave_up_and_does_not_know_it_yet_gets_no_turn():
     assert room.size == 1
 
 
-async def test_those_of_an_owner_are_turned_away_and_the_others_stay():
-    room = Room(1)
-    assert room.take(1)
-    line = Line(room)
-    other = object()
-    gone = [await line.join("a", 1), await line.join("b", 1)]
-    await line.join("c", 1, other)
-    room.turn_away(OWNER, ClientClosed("shut down"))
-    outcomes = await asyncio.gather(*gone, return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {ClientClosed}
-    room.give_back(1)
-    await settle()
-    assert line.entered == ["c"]
-    assert room.size == 1
-
-
 @pytest.mark.parametrize("size_max", [1, 7])
 @given(steps=st.lists(st.tuples(st.sampled_from(["join", "leave", "give up"]), st.integers(1, 9)), max_size=40),
        is_settled=st.booleans())
@@ -173,7 +154,7 @@ def test_the_room_is_never_too_full_and_everybody_enters_or_gives_up(size_max, s
         inside, waiting, order = [], {}, []
 
         async def enter(name, size):
-            await room.wait(size, OWNER)
+            await room.wait(size)
             inside.append(size)
             order.append(name)
 

@@ -115,6 +115,17 @@ def test_an_error_of_a_channel_of_the_users_own_holds_up_no_other(engine, caplog
     assert (good.subjects, bad.subjects) == (["1"], ["1"])
 
 
+def test_a_channel_whose_send_is_a_coroutine_function_has_told_nothing(engine, caplog):
+    class Asynchronous:
+        async def send(self, digest):
+            raise AssertionError("nothing awaits it")
+
+    raise_some(engine, "1")
+    Digests(engine, [Asynchronous()], AT_ONCE).run()
+    assert unsent(engine) == ["1"]
+    assert "a coroutine function was given" in caplog.text
+
+
 def test_a_sender_that_died_leaves_its_alarms_to_the_next(engine):
     raise_some(engine, "1")
     with engine.begin() as connection:

@@ -502,3 +502,16 @@ def test_a_stray_with_any_key_is_parked_and_any_failure_is_in_the_ledger(engine,
         deliver(ApplyOnce(engine, fails), "1")
     with engine.connect() as connection:
         assert connection.execute(select(tables.attempts.c.outcome)).scalars().all() == ["FAILED"]
+
+
+@pytest.mark.parametrize("ids", ["1", "12"], ids=["alone", "together"])
+def test_an_effect_that_is_a_coroutine_function_has_not_happened_and_is_not_told_as_done(engine, ids):
+    async def effect(connection, message):
+        raise AssertionError("nothing awaits it")
+
+    place_orders(engine, *ids)
+    with pytest.raises(TypeError, match="a coroutine function was given where a plain function is called"):
+        deliver(ApplyOnce(engine, effect), *ids)
+    assert {stub(engine, each).status for each in ids} == {"UNCONFIRMED"}
+    assert deliver(ApplyOnce(engine, book), *ids)[0] is SUCCESS
+    assert sorted(booked(engine)) == list(ids)

@@ -6,7 +6,8 @@
     no answer, a lost answer, a refusal, no such topic    yes       yes
     answer 13: the message breaks a rule of the broker    no        -
     stored, and the answer cannot be read                 no        -
-    the producer is shut down                             no        -
+    cut off by the producer's shutdown                    yes       -
+    begun after that                                      no        -
 
 What counts may have stored the message, so it is bounded by a number; an outage is bounded by the age alone, for it
 says nothing against the message. A topic that is unknown counts: it may be a wrong name as well as a broker that is
@@ -22,6 +23,7 @@ from regulus.errors import (
     NoBroker,
     NoMaster,
     NoNameServer,
+    SendCutOff,
     SendFailed,
     TooManyRequests,
 )
@@ -35,7 +37,8 @@ _DOUBLED_MAX = 32
 
 def is_worth_keeping(error: ClientError) -> bool:
     """Whether the message is not stored, as far as is known, and can be."""
-    return not (error.code == ResponseCode.MESSAGE_ILLEGAL or is_stored(error) or isinstance(error, ClientClosed))
+    is_too_late = isinstance(error, ClientClosed) and not isinstance(error, SendCutOff)
+    return not (error.code == ResponseCode.MESSAGE_ILLEGAL or is_stored(error) or is_too_late)
 
 
 def is_stored(error: ClientError) -> bool:

@@ -9,8 +9,9 @@ when it goes on.
 A broker that throttles (SYSTEM_BUSY) rests: first 1 s from the start of the attempt, then 1.6 times as long each time,
 at most 120 s, give or take a fifth. One that refuses connections rests too: 50 ms, then twice as long each time, at
 most 1 s: most brokers that are killed are back soon. A send whose time ends before its broker's rest asks it once more,
-200 ms before the end. Other brokers are asked at once, and so is the same one after every other failure that may be
-retried.
+200 ms before the end. A queue that the broker does not have any more costs no attempt: the route is asked for, and
+where it still has that queue, there is such a pause before the next one. Other brokers are asked at once, and so is the
+same one after every other failure that may be retried.
 
 Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCodes.
 """
@@ -18,7 +19,7 @@ Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCo
 from collections.abc import Set
 from dataclasses import dataclass
 
-from regulus.errors import BrokerRefused
+from regulus.errors import BrokerRefused, ClientError
 from regulus.wire.acl_signature import DENIAL
 from regulus.wire.codes import ResponseCode
 
@@ -40,11 +41,24 @@ REFUSED_MAX_MS = 1000
 REFUSED_LAST_MS = 200
 """How long before its end a send begins its last attempt."""
 TIMER_EARLY_MAX_MS = 1
+_GONE_QUEUE_CODES = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
+_GONE_QUEUE = "request queueId["
+"""Source: AbstractSendMessageProcessor.msgCheck."""
 
 
 def is_worth_a_retry(refusal: BrokerRefused, codes: Set[int]) -> bool:
     """Whether another attempt may be answered otherwise. A user who may not do it may not a moment later either."""
     return refusal.code in codes and not (refusal.remark or "").startswith(DENIAL)
+
+
+def names_a_gone_queue(code: int, remark: str | None) -> bool:
+    """Whether a broker answers a send that it has no such queue: the topic has fewer than when its route was asked for,
+    and nothing is stored. RocketMQ 4 calls it a SYSTEM_ERROR."""
+    return code in _GONE_QUEUE_CODES and (remark or "").startswith(_GONE_QUEUE)
+
+
+def is_of_a_gone_queue(error: ClientError | None) -> bool:
+    return isinstance(error, BrokerRefused) and names_a_gone_queue(error.code, error.remark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,19 +6,19 @@ then all of the call counts. A connection that is refused costs time and no atte
 
 from collections.abc import Sequence
 
-from regulus.client.core.resend import SendBudget
+from regulus.client.core.resend import SendBudget, is_of_a_gone_queue
 from regulus.client.send_result import SendResult
 from regulus.errors import ClientError, ConnectRefused, SendFailed, TooManyRequests
 
 
 class SendCourse:
-    """`last_broker`: that of the attempt just before, and `is_alone` says that it had all the time because there is no
-    other; `stored`: a result that is less than was asked for, and better
-    than none.
+    """`gone_queues`: how often a broker had no such queue; `last_broker`: that of the attempt just before, and
+    `is_alone` says that it had all the time because there is no other; `stored`: a result that is less than was asked
+    for, and better than none.
     """
 
-    __slots__ = ("attempts", "budget", "counts_waits", "failure", "is_alone", "last_broker", "started_ms", "stored",
-                 "timeout_ms", "topic", "tried")
+    __slots__ = ("attempts", "budget", "counts_waits", "failure", "gone_queues", "is_alone", "last_broker",
+                 "started_ms", "stored", "timeout_ms", "topic", "tried")
 
     def __init__(self, topic: str, budget: SendBudget, timeout_ms: int, counts_waits: bool, now_ms: int) -> None:
         self.topic = topic
@@ -31,6 +31,7 @@ class SendCourse:
         self.tried: list[str] = []
         self.last_broker: str | None = None
         self.failure: ClientError | None = None
+        self.gone_queues = 0
         self.stored: SendResult | None = None
 
     def is_over(self, now_ms: int) -> bool:
@@ -59,7 +60,7 @@ class SendCourse:
         return timeout_ms
 
     def was_refused(self) -> None:
-        """No connection was made: the attempt counts as none."""
+        """No connection was made, or the broker has no such queue: the attempt counts as none."""
         self.attempts -= 1
 
     def failed_for_good(self, now_ms: int) -> SendFailed:
@@ -71,7 +72,7 @@ class SendCourse:
         if self.stored is not None:
             return self.stored
         has_tried_all = self.attempts == self.budget.attempts or self.is_alone
-        if has_tried_all or isinstance(self.failure, ConnectRefused):
+        if has_tried_all or isinstance(self.failure, ConnectRefused) or is_of_a_gone_queue(self.failure):
             raise self.failed_for_good(now_ms) from self.failure
         raise TooManyRequests(
             f"the time budget of a send to {self.topic} was used up after {now_ms - self.started_ms} ms and "

@@ -28,7 +28,7 @@ from regulus.client import unique_key
 from regulus.client.client_instance import steady_ms
 from regulus.client.config import ClientConfig
 from regulus.client.core.addresses import grpc_targets
-from regulus.client.tasks import SharedTasks, TaskGroup, is_being_cancelled
+from regulus.client.tasks import HomeLoop, SharedTasks, TaskGroup, is_being_cancelled
 from regulus.errors import (
     BrokerRefused,
     ClientClosed,
@@ -137,12 +137,14 @@ class Session:
         self._questions = TaskGroup()
         self._asking: SharedTasks[tuple[Place, ...]] = SharedTasks()
         self._is_open = False
+        self._home: HomeLoop | None = None
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Known to a server, which has told its settings. Raises ConnectFailed, BrokerRefused."""
         self._is_open = True
+        self._home = HomeLoop()
         self._is_told.clear()
         self._refusal = None
         is_started = False
@@ -174,7 +176,13 @@ class Session:
             raise ConnectFailed(f"no RocketMQ 5 server answers at {', '.join(self.targets)} ({self._broke}): "
                                 + _mend(self._broke, self._config.tls))
 
+    def _check_loop(self) -> None:
+        if self._home is not None:
+            self._home.check()
+
     async def close(self) -> None:
+        """Raises ClientError in another event loop than that of `start`."""
+        self._check_loop()
         was_told = self._is_open and self._is_told.is_set()
         self._is_open = False
         try:
@@ -249,6 +257,7 @@ class Session:
     def _open_method(self, method: str, target: str) -> Any:
         if not self._is_open:
             raise ClientClosed("the client is not running; use `async with` or call start() first")
+        self._check_loop()
         return self._method(method, target)
 
     def _method(self, method: str, target: str) -> Any:
@@ -296,6 +305,7 @@ class Session:
     async def route(self, topic: str) -> tuple[Place, ...]:
         """Where the topic is; asked for again when it is older than `ROUTES_S`, and the old one counts where nobody
         answers. Raises NoRoute, ClientError."""
+        self._check_loop()
         known = self._routes.get(topic)
         if known is not None and steady_ms() < known[0]:
             return known[1]

@@ -1,5 +1,6 @@
 """What has threads of its own elsewhere: plain listeners are called by the loop, and blocking clients are refused."""
 
+import inspect
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
@@ -23,7 +24,8 @@ class LoopWorkers(ListenerWorkers):
 def _as_coroutine(listener: MessageListener) -> MessageListener:
     async def call(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         try:
-            return listener(messages, context)  # type: ignore[return-value]
+            said = listener(messages, context)
+            return await said if inspect.isawaitable(said) else said
         except SystemExit as error:     # a thread of the listener would end, and nothing else
             raise RuntimeError("the listener called sys.exit()") from error
     return call

@@ -1,0 +1,89 @@
+"""An asyncio client in another event loop than the one it was started in: one sentence says what to do."""
+
+import asyncio
+
+import pytest
+
+from regulus.client.admin import Admin
+from regulus.client.config import ProducerConfig
+from regulus.client.producer import Producer
+from regulus.client.push_consumer import PushConsumer
+from regulus.client.simple_consumer import SimpleConsumer
+from regulus.client.transaction_producer import TransactionProducer
+from regulus.errors import ClientError
+from regulus.model.message import Message
+from regulus.testing.running_server import ServerProcess, free_ports
+
+PROTOCOLS = ("rocketmq", "grpc")
+SAYS = "was started in another event loop"
+
+
+async def listen(messages, context):
+    raise AssertionError("there are no messages")
+
+
+def subscribed(consumer):
+    consumer.subscribe("T")
+    return consumer
+
+
+CLIENTS = {
+    "producer": (lambda address: Producer(address, "PG"), lambda client: client.send(Message("T", b"x"))),
+    "batch": (lambda address: Producer(address, "PG"), lambda client: client.send_batch([Message("T", b"x")])),
+    "gathering": (lambda address: Producer(address, "PG", ProducerConfig(auto_batch=True)),
+                  lambda client: client.send(Message("T", b"x"))),
+    "keeping": (lambda address: Producer(address, "PG", on_send_failed=lambda failed: True),
+                lambda client: client.send(Message("T", b"x"))),
+    "transactions": (lambda address: TransactionProducer(address, "TG"),
+                     lambda client: client.send_half(Message("T", b"x"))),
+    "simple consumer": (lambda address: subscribed(SimpleConsumer(address, "SG")),
+                        lambda client: client.receive(await_duration_ms=100)),
+    "push consumer": (lambda address: subscribed(PushConsumer(address, "CG", listen)), None),
+    "admin": (lambda address: Admin(address), lambda client: client.list_groups()),
+}
+
+
+@pytest.fixture(scope="module")
+def address_of(tmp_path_factory):
+    [port] = free_ports(1)
+    with ServerProcess(tmp_path_factory.mktemp("store"), "--grpc-port", str(port)) as server:
+        addresses = {"rocketmq": server.name_server_address, "grpc": f"grpc://127.0.0.1:{port}"}
+        yield addresses.__getitem__
+
+
+@pytest.mark.parametrize(("kind", "protocol"), [
+    (kind, protocol) for kind in CLIENTS for protocol in PROTOCOLS if (kind, protocol) != ("admin", "grpc")])
+@pytest.mark.parametrize("is_closed", [True, False], ids=["the first loop is closed", "the first loop rests"])
+def test_a_client_in_another_loop_says_so_in_one_sentence(address_of, protocol, kind, is_closed):
+    make, use = CLIENTS[kind]
+    client = make(address_of(protocol))
+
+    async def begin():
+        await client.start()
+        if use is not None:
+            await use(client)
+
+    first = asyncio.Runner()
+    first.run(begin())
+    if is_closed:
+        first.close()
+    for call in [lambda: use(client)] * (use is not None) + [client.shutdown]:
+        async def elsewhere(call=call):
+            async with asyncio.timeout(30):
+                with pytest.raises(ClientError, match=SAYS) as raised:
+                    await call()
+            assert raised.type is ClientError
+        asyncio.run(elsewhere())
+    if not is_closed:
+        first.run(client.shutdown())
+        first.close()
+
+
+def test_a_producer_may_be_shut_down_and_started_in_one_loop_after_another(address_of):
+    producer = Producer(address_of("rocketmq"), "PG")
+
+    async def send():
+        async with producer:
+            return await producer.send(Message("T", b"x"))
+
+    assert len({asyncio.run(send()).message_id for _ in range(3)}) == 3
