@@ -10,6 +10,7 @@ _OFFSETS = "regulus/client/offset_store.py"
 _WORKERS = "regulus/client/listener_workers.py"
 _FOREIGN = "regulus/client/foreign_calls.py"
 _PULLER = "regulus/client/queue_puller.py"
+_CONSUMER_START = "regulus/client/consumer_start.py"
 _REBALANCER = "regulus/client/rebalancer.py"
 _PUSH_CONSUMER = "regulus/client/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
@@ -352,4 +353,19 @@ MUTANTS = [
            new="        owned.settle(until_ms)\n", tests=("tests/unit/client/test_consume_rate.py",)),
     Mutant(name="a reset in order waits for tokens", path=_CALLS,
            old="        self.withdraw(owned)\n", new="", tests=("tests/unit/client/test_consumption.py",)),
+    # --- where it begins ---------------------------------------------------------------------------------------------
+    Mutant(name="a start returns before it is known which queues are ours", path=_CONSUMER_START,
+           old="            await rebalancer.first_look()\n", new="", tests=_LIFE_TESTS),
+    Mutant(name="a start returns before it is known where queues begin", path=_CONSUMER_START,
+           old="            await consumption.first_tries()\n", new="", tests=_LIFE_TESTS),
+    Mutant(name="a start waits as long as a broker keeps silent", path=_CONSUMER_START,
+           old="async with asyncio.timeout(ENDS_WAIT_MS / 1000):", new="if True:", tests=_LIFE_TESTS),
+    Mutant(name="a start says nothing of queues whose begin is not known", path=_CONSUMER_START,
+           old="[*rebalancer.unknown, *consumption.untaken]", new="[*rebalancer.unknown]",
+           tests=_LIFE_TESTS),
+    Mutant(name="a start says nothing of topics whose members nobody tells", path=_CONSUMER_START,
+           old="[*rebalancer.unknown, *consumption.untaken]", new="[*consumption.untaken]",
+           tests=_LIFE_TESTS),
+    Mutant(name="a start warns of topics that nobody has yet", path=_REBALANCER,
+           old=" if not isinstance(why, NoRoute)]", new="]", tests=_LIFE_TESTS),
 ]

@@ -144,6 +144,16 @@ class Consumption:
         for topic in self._wanted.keys() - topics:
             self._reconcile(self._wanted.pop(topic))
 
+    async def first_tries(self) -> None:
+        """Until each queue that is being taken now is taken, or cannot be for now."""
+        if jobs := self._jobs.all():
+            await asyncio.wait(jobs)
+
+    @property
+    def untaken(self) -> Sequence[str]:
+        """Queues that are being taken."""
+        return [f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name}" for queue in sorted(self._taking)]
+
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Go on at these offsets, whatever was consumed; what is cached of the queues counts for nothing. Queues that
         are not ours are left alone: their owners reset them, and their offsets are not ours to store."""

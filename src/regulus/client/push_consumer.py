@@ -149,7 +149,8 @@ class PushConsumer(Started):
 
     async def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
-        behind and may be tried again.
+        behind and may be tried again. Where each queue begins is known when it returns, so that what is sent from then
+        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on.
 
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
@@ -196,6 +197,9 @@ class PushConsumer(Started):
             await instance.heartbeat()
             self._consume(instance, offsets, limit)
             undo.pop_all()
+        assert self._rebalancer is not None
+        assert self._consumption is not None
+        await consumer_start.find_ends(self.group, self._rebalancer, self._consumption)
 
     async def _join_and_pop(self) -> None:
         receiver = push_receiver(self._name_server, self, self.config, self._subscriptions.values)

@@ -92,7 +92,8 @@ async def test_where_a_new_group_begins_is_stored_at_once():
 
 async def test_a_reset_that_comes_while_a_queue_is_taken_is_stored_at_once():
     shelf, held = SlowToTell(count=5), Held()
-    async with consuming(shelf, held, persist_consumer_offset_interval=3_600_000) as (_, broker):
+    async with consuming(shelf, held, is_awaited=False,
+                         persist_consumer_offset_interval=3_600_000) as (_, broker):
         await shelf.asked.wait()
         push_reset(broker, 2)
         await heard_all(broker)
@@ -241,7 +242,7 @@ async def test_a_pushed_reset_of_a_queue_of_another_member_stores_nothing():
 
 async def test_a_reset_that_comes_while_a_queue_is_taken_says_where_to_begin_and_is_stored():
     shelf = SlowToTell(count=9)
-    async with consuming(shelf, Held()) as (consumer, broker):
+    async with consuming(shelf, Held(), is_awaited=False) as (consumer, broker):
         await shelf.asked.wait()
         push_reset(broker, 5)
         await until(lambda: consumer._consumption._taking[QUEUE] == 5)
@@ -441,7 +442,7 @@ async def test_what_was_not_called_when_its_queue_was_lost_is_not_called():
 
 async def test_a_queue_that_is_no_longer_wanted_when_it_could_begin_is_unlocked_and_left_alone():
     shelf = SlowToTell(count=1)
-    async with consuming(shelf, Held(), consume_orderly=True) as (consumer, broker):
+    async with consuming(shelf, Held(), is_awaited=False, consume_orderly=True) as (consumer, broker):
         await shelf.asked.wait()
         shelf.members = [OTHER]
         await until(lambda: not consumer._consumption._wanted["T"])
@@ -711,6 +712,6 @@ async def test_a_member_that_leaves_while_it_takes_queues_ends():
                 return None
             return super().__call__(command)
 
-    async with asyncio.timeout(20), consuming(Slow(), Held(), consume_orderly=True) as (_, broker):
+    async with asyncio.timeout(20), consuming(Slow(), Held(), is_awaited=False, consume_orderly=True) as (_, broker):
         await held.wait()
     assert places_of(broker, RequestCode.UNLOCK_BATCH_MQ)

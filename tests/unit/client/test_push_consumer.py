@@ -525,6 +525,20 @@ async def test_a_broadcasting_member_gets_everything_keeps_its_offsets_and_retri
     assert len(one.seen) == 6
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_a_broadcasting_member_gets_what_is_sent_right_behind_its_start(server, admin, producer, tmp_path,
+                                                                              orderly):
+    await create_topic(admin, queues=8)
+    await send_all(producer, 20)
+    listener = Listener()
+    async with consuming(server, listener, instance_name="one", message_model=MessageModel.BROADCASTING,
+                         consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, consume_orderly=orderly,
+                         offset_store_path=str(tmp_path / "offsets")):
+        await asyncio.gather(*(producer.send(Message("T", b"%d" % number)) for number in range(100, 132)))
+        await listener.until(32)
+    assert sorted(listener.bodies) == [b"%d" % number for number in range(100, 132)]
+
+
 async def test_two_broadcasting_members_need_names_of_their_own(server, admin):
     await create_topic(admin)
     settings = {"message_model": MessageModel.BROADCASTING, "offset_store_path": "/nonexistent"}
