@@ -11,6 +11,7 @@ _WORKERS = "regulus/client/listener_workers.py"
 _FOREIGN = "regulus/client/foreign_calls.py"
 _PULLER = "regulus/client/queue_puller.py"
 _CONSUMER_START = "regulus/client/consumer_start.py"
+_SIMPLE = "regulus/client/simple_consumer.py"
 _REBALANCER = "regulus/client/rebalancer.py"
 _PUSH_CONSUMER = "regulus/client/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
@@ -26,6 +27,8 @@ _CONSUMPTION_TESTS = ("tests/unit/client/test_consumption.py",)
 _LIFE_TESTS = ("tests/unit/client/test_consumer_life.py",)
 _OFFSET_TESTS = ("tests/unit/client/test_offset_store.py",)
 _PULLER_TESTS = ("tests/unit/client/test_queue_puller.py",)
+_TASKS_TESTS = ("tests/unit/client/test_tasks.py",)
+_END_TESTS = ("tests/property/test_consumer_ends.py",)
 _REBALANCER_TESTS = ("tests/unit/client/test_rebalancer.py",)
 _WORKERS_TESTS = ("tests/unit/client/test_listener_workers.py",)
 
@@ -368,4 +371,27 @@ MUTANTS = [
            tests=_LIFE_TESTS),
     Mutant(name="a start warns of topics that nobody has yet", path=_REBALANCER,
            old=" if not isinstance(why, NoRoute)]", new="]", tests=_LIFE_TESTS),
+    # --- how it ends -------------------------------------------------------------------------------------------------
+    Mutant(name="calls go on where the end of a consumer that pops was cut off", path=_POPPED,
+           old="        if not self._is_finished:\n            await self.workers.close(0)", new="        pass",
+           tests=_END_TESTS),
+    Mutant(name="calls go on where the end of a consumer that pulls was cut off", path=_CALLS,
+           old="        if not self._is_finished:\n            await self.workers.close(0)", new="        pass",
+           tests=_END_TESTS),
+    Mutant(name="an end is cut off with who asked for it", path=_TASKS,
+           old="        try:\n            await asyncio.shield(task)", new="        try:\n            await task", tests=(*_END_TESTS, *_TASKS_TESTS)),
+    Mutant(name="an end that failed behind everybody's back is not told", path=_TASKS,
+           old="            task.add_done_callback(_log_end)\n", new="", tests=_TASKS_TESTS),
+    Mutant(name="a second shutdown of a push consumer waits for nothing", path=_PUSH_CONSUMER,
+           old="            await self._ending.over()\n            await self._shut_down(",
+           new="            await self._shut_down(", tests=_LIFE_TESTS),
+    Mutant(name="a push consumer starts before it has ended", path=_PUSH_CONSUMER,
+           old="            await self._ending.over()\n            if self._instance",
+           new="            if self._instance", tests=_LIFE_TESTS),
+    Mutant(name="a second shutdown of a simple consumer waits for nothing", path=_SIMPLE,
+           old="            await self._ending.over()\n            receiver", new="            receiver",
+           tests=_LIFE_TESTS),
+    Mutant(name="a simple consumer starts before it has ended", path=_SIMPLE,
+           old="            await self._ending.over()\n            if self._receiver",
+           new="            if self._receiver", tests=_LIFE_TESTS),
 ]

@@ -114,9 +114,11 @@ class RemotingReceiver:
 
     async def close(self) -> None:
         instance, self._instance = self._instance, None
-        await self._tasks.cancel()
-        if instance is not None:
-            await client_instance.release(instance, self._member)
+        try:
+            await self._tasks.cancel()
+        finally:
+            if instance is not None:
+                await client_instance.release(instance, self._member)
 
     def subscriptions_changed(self) -> None:
         self.instance.heartbeat_soon()

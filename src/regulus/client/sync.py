@@ -218,8 +218,8 @@ class PushConsumer(shared_loop.Blocking):
 
     def shutdown(self) -> None:
         """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
-        leave the group. A start that is under way is ended. Who cancels this waits for no call any more: the consumer
-        leaves nevertheless.
+        leave the group. A start that is under way is ended. Who cancels this waits no more, for no call and no broker:
+        the consumer leaves nevertheless, and a second shutdown waits until it has left.
         """
         shared_loop.run(self._client.shutdown())
 
@@ -290,7 +290,9 @@ class SimpleConsumer(shared_loop.Blocking):
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
-        """Leave the group. What was received and not acknowledged is delivered again when its time is over."""
+        """Leave the group. What was received and not acknowledged is delivered again when its time is over. Who cancels
+        this does not wait; the consumer leaves nevertheless, and a second shutdown waits until it has left.
+        """
         shared_loop.run(self._client.shutdown())
 
     def subscribe(self, topic: str, expression: str = "*", expression_type: str = consumer_start.TAG) -> None:

@@ -8,8 +8,9 @@ from copy import copy
 import pytest
 
 from regulus.client import client_instance, consumer_start, listener_workers, push_consumer, rebalancer
-from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from regulus.client.config import ConsumeFromWhere, MessageModel, MessageRequestMode, PushConsumerConfig
 from regulus.client.push_consumer import PushConsumer
+from regulus.client.simple_consumer import SimpleConsumer
 from regulus.errors import ClientClosed, ClientError, NoNameServer
 from regulus.wire.bodies import HeartbeatData
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -317,6 +318,60 @@ async def test_two_shutdowns_at_once_are_one():
         assert instance.users == 1
         await client_instance.release(beside)
     assert len(broker.requests_of(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+class Slow(Shelf):
+    """Says nothing to members that leave until the test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    def __call__(self, command):
+        return self._leave(command) if command.code == RequestCode.UNREGISTER_CLIENT else super().__call__(command)
+
+    async def _leave(self, command):
+        self.left.set()
+        await self.may_answer.wait()
+        return super().__call__(command)
+
+
+def pushes(address):
+    made = PushConsumer(address, "CG", listen, PushConsumerConfig(client_ip="10.0.0.5", instance_name="me"))
+    made.subscribe("T")
+    return made
+
+
+def pops(address):
+    made = PushConsumer(address, "CG", listen, PushConsumerConfig(message_request_mode=MessageRequestMode.POP))
+    made.subscribe("T")
+    return made
+
+
+def receives(address):
+    return SimpleConsumer(address, "CG", {"T": "*"})
+
+
+@pytest.mark.parametrize("then", ["shutdown", "start"])
+@pytest.mark.parametrize("kind", [pushes, pops, receives])
+async def test_a_shutdown_that_was_cut_off_is_waited_for_by_whatever_comes_then(kind, then):
+    shelf, before = Slow(), asyncio.all_tasks()
+    async with scripted_cluster(queue_count=1) as cluster:
+        broker = await cluster.add_broker("a", others=shelf)
+        consumer = kind(cluster.name_server.address)
+        await consumer.start()
+        first = asyncio.create_task(consumer.shutdown())
+        await shelf.left.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        later = asyncio.create_task(getattr(consumer, then)())
+        await asyncio.wait([later], timeout=0.05)
+        assert not later.done()
+        shelf.may_answer.set()
+        await later
+        await consumer.shutdown()
+        assert len(broker.requests_of(RequestCode.UNREGISTER_CLIENT)) == (1 if then == "shutdown" else 2)
+        assert ours(before) == []
 
 
 # --- the time it takes -----------------------------------------------------------------------------------------------
