@@ -99,9 +99,9 @@ class SimpleConsumer(Started):
         """Up to so many messages of one of the topics, each call's the next one; empty when none came within
         `await_duration`. A proxy of RocketMQ waits 5 s at least.
 
-        Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled,
-        what was on its way is others' soon, and was not delivered; when it gets no answer, or this consumer is closed,
-        it comes when its invisible time is over.
+        Raises MessageIllegal for numbers that are not possible; ClientError, ClientClosed when this consumer is closed
+        meanwhile. When it is cancelled, what was on its way is others' soon, and was not delivered; when it gets no
+        answer, it comes when its invisible time is over.
         """
         if not 0 < max_message_num <= MESSAGES_MAX:
             raise MessageIllegal(f"max_message_num is {max_message_num}; 1 to {MESSAGES_MAX} are possible")

@@ -314,9 +314,9 @@ class SimpleConsumer(shared_loop.Blocking):
         """Up to so many messages of one of the topics, each call's the next one; empty when none came within
         `await_duration`. A proxy of RocketMQ waits 5 s at least.
 
-        Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled,
-        what was on its way is others' soon, and was not delivered; when it gets no answer, or this consumer is closed,
-        it comes when its invisible time is over.
+        Raises MessageIllegal for numbers that are not possible; ClientError, ClientClosed when this consumer is closed
+        meanwhile. When it is cancelled, what was on its way is others' soon, and was not delivered; when it gets no
+        answer, it comes when its invisible time is over.
         """
         return shared_loop.run(self._client.receive(
             max_message_num, invisible_duration_ms, await_duration_ms=await_duration_ms))
