@@ -12,6 +12,7 @@ _FOREIGN = "regulus/client/foreign_calls.py"
 _PULLER = "regulus/client/queue_puller.py"
 _CONSUMER_START = "regulus/client/consumer_start.py"
 _SIMPLE = "regulus/client/simple_consumer.py"
+_FLOW = "regulus/client/core/flow_control.py"
 _REBALANCER = "regulus/client/rebalancer.py"
 _PUSH_CONSUMER = "regulus/client/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
@@ -29,6 +30,7 @@ _OFFSET_TESTS = ("tests/unit/client/test_offset_store.py",)
 _PULLER_TESTS = ("tests/unit/client/test_queue_puller.py",)
 _TASKS_TESTS = ("tests/unit/client/test_tasks.py",)
 _END_TESTS = ("tests/property/test_consumer_ends.py",)
+_FLOW_TESTS = ("tests/unit/client/core/test_flow_control.py",)
 _REBALANCER_TESTS = ("tests/unit/client/test_rebalancer.py",)
 _WORKERS_TESTS = ("tests/unit/client/test_listener_workers.py",)
 
@@ -395,4 +397,16 @@ MUTANTS = [
     Mutant(name="a simple consumer starts before it has ended", path=_SIMPLE,
            old="            await self._ending.over()\n            if self._receiver",
            new="            if self._receiver", tests=_LIFE_TESTS),
+    # --- what is cached ----------------------------------------------------------------------------------------------
+    Mutant(name="each queue caches as if there were no other", path=_FLOW,
+           old="        if queue.size >= self.share:\n", new="        if False:\n", tests=_FLOW_TESTS),
+    Mutant(name="what is unpacked goes beyond the share of its queue", path=_FLOW,
+           old="min((self.size_max_mib + 1) * MIB, self.share)", new="(self.size_max_mib + 1) * MIB",
+           tests=_FLOW_TESTS),
+    Mutant(name="shares are those of the queues that were there first", path=_PUSH_CONSUMER,
+           old="            self._limits.clear()\n", new="            self._limits.pop(topic, None)\n",
+           tests=("tests/unit/client/test_push_consumer.py",)),
+    Mutant(name="a topic that is left keeps its share", path=_CONSUMPTION,
+           old="            self._consumer.set_queue_count(topic, 0)\n", new="",
+           tests=("tests/unit/client/test_push_consumer.py",)),
 ]

@@ -142,6 +142,7 @@ class Consumption:
     def want_topics(self, topics: Collection[str]) -> None:
         """Consume no topics but these."""
         for topic in self._wanted.keys() - topics:
+            self._consumer.set_queue_count(topic, 0)
             self._reconcile(self._wanted.pop(topic))
 
     async def first_tries(self) -> None:

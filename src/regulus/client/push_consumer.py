@@ -97,6 +97,8 @@ class PushConsumer(Started):
         self._direct_calls = 0
         self._statistics: dict[str, TopicStatistics] = {}
         self._limits: dict[str, FlowLimits] = {}
+        self._queue_counts: dict[str, int] = {}
+        self._queue_count = 0       # of all topics
         self._base_limits = FlowLimits(
             count_max=self.config.pull_threshold_for_queue, size_max_mib=self.config.pull_threshold_size_for_queue,
             span_max=NO_SPAN_LIMIT if self.config.consume_orderly else self.config.consume_concurrently_max_span)
@@ -362,13 +364,24 @@ class PushConsumer(Started):
         return known
 
     def limits(self, topic: str) -> FlowLimits:
-        return self._limits.get(topic, self._base_limits)
+        return self._limits.get(topic) or self._limits_of(topic)
+
+    def _limits_of(self, topic: str) -> FlowLimits:
+        config = self.config
+        self._limits[topic] = made = self._base_limits.shared_by(
+            self._queue_counts.get(topic, 0), topic_count_max=config.pull_threshold_for_topic,
+            topic_size_max_mib=config.pull_threshold_size_for_topic,
+            ).part_of(config.pull_threshold_size_for_all_queues, self._queue_count)
+        return made
 
     def set_queue_count(self, topic: str, count: int) -> None:
-        """The limits of a topic are shared by its owned queues."""
-        self._limits[topic] = self._base_limits.shared_by(
-            count, topic_count_max=self.config.pull_threshold_for_topic,
-            topic_size_max_mib=self.config.pull_threshold_size_for_topic)
+        """The limits of a topic are shared by its queues that are ours, and those of all by all."""
+        before = self._queue_counts.pop(topic, 0)
+        if count:
+            self._queue_counts[topic] = count
+        self._queue_count += count - before
+        if count != before:
+            self._limits.clear()
 
     def _on_room(self, owned: OwnedQueue) -> None:
         if self._consumption is not None:
