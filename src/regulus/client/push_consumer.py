@@ -224,7 +224,7 @@ class PushConsumer(Started):
         self._calls = calls = Calls(self.group, self._listener, self.config, self.statistics, self._on_room,
                                     self._on_idle)
         self._consumption = consumption = Consumption(
-            self, instance, calls, offsets, StartOffsets(instance, self.config, offsets, self._started_ms))
+            self, instance, calls, offsets, StartOffsets(instance, self.group, self.config, offsets, self._started_ms))
         self._rebalancer = Rebalancer(self, instance, consumption)
         self._retry_limit = limit
         calls.start(SendBack(instance, self._name_server, self.group, self.config, limit))

@@ -46,7 +46,8 @@ class Shelf:
     def put(self, body=b"x", **options):
         offset = len(self.messages)
         self.messages.append(message_record.encode(MessageExt(
-            "T", body, {"UNIQ_KEY": f"U{offset}"}, queue_offset=offset, physical_offset=1000 + offset, **options)))
+            "T", body, {"UNIQ_KEY": f"U{offset}"}, queue_offset=offset,
+            **{"physical_offset": 1000 + offset, **options})))
         self._arrived.set()
 
     def put_unreadable(self):
