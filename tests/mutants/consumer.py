@@ -425,4 +425,11 @@ MUTANTS = [
     Mutant(name="where a queue goes on behind a lost lock is not stored", path=_CONSUMPTION,
            old="return Start(further, is_first=True)", new="return Start(further, is_first=False)",
            tests=_CONSUMPTION_TESTS),
+    # --- offsets in a file -------------------------------------------------------------------------------------------
+    Mutant(name="a broadcasting member that lost its offsets says nothing", path=_OFFSETS,
+           old="        if was_there:\n", new="        if False:\n", tests=_OFFSET_TESTS),
+    Mutant(name="a broadcasting member that is new complains of lost offsets", path=_OFFSETS,
+           old="        if was_there:\n", new="        if True:\n", tests=_OFFSET_TESTS),
+    Mutant(name="a broadcasting member that goes on at older offsets says nothing", path=_OFFSETS,
+           old="            if path != self._path:\n", new="            if False:\n", tests=_OFFSET_TESTS),
 ]

@@ -195,8 +195,8 @@ class OrderedQueue(OwnedQueue):
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def to_store(self, now_ms: int) -> int | None:
-        """None without the lock too: it is for its holder to say how far the group is. Remembered as one of ours: it may
-        arrive though nobody hears so."""
+        """None without the lock too: it is for its holder to say how far the group is. Remembered as one of ours: it
+        may arrive though nobody hears so."""
         offset = super().to_store(now_ms) if self.is_locked(now_ms) else None
         if offset is not None and offset != self._ours[-1]:
             self._ours.append(offset)
