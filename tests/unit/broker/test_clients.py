@@ -423,8 +423,9 @@ def test_members_that_subscribe_differently_are_told_once_a_change():
 def test_a_member_that_left_is_unlike_nobody():
     clients = Clients()
     wishes(clients, 1, T="a")
+    assert len(wishes(clients, 2, T="b")) == 1
     clients.unregister_consumer("G", 1)
-    assert wishes(clients, 2, T="b") == []
+    assert wishes(clients, 3, T="b") == []
 
 
 def test_a_member_that_pops_is_not_unlike_one_that_pulls():
