@@ -7,9 +7,28 @@ _SESSION = "regulus/client/grpc/session.py"
 _POPPED = "regulus/client/popped_consumption.py"
 _OF_POPPED = ("tests/unit/client/test_popped_consumption.py",)
 _OF_RECEIVING = ("tests/unit/client/grpc/test_receiving.py",)
+_REMOTING = "regulus/client/remoting_receiver.py"
+_OF_SIMPLE = ("tests/unit/client/test_simple_consumer.py",)
+_OF_GIVEN_UP = ("tests/property/test_given_up_receives.py",)
 _OF_SESSION = ("tests/unit/client/grpc/test_session.py",)
 
 MUTANTS = (
+    Mutant(name="what came before a receive was given up is hidden, over grpc", path=_RECEIVING,
+           old='self._returning.spawn(self._give_back(came, asked, place), f"late messages of {self._group}")',
+           new="pass", tests=_OF_RECEIVING),
+    Mutant(name="a client that ends does not wait for what is given back, over grpc", path=_RECEIVING,
+           old="            await self._returning.finish(self._timeout_ms)\n", new="            pass\n",
+           tests=_OF_RECEIVING),
+    Mutant(name="what is given back over grpc is counted", path="regulus/proxy/calls.py",
+           old="suspend=request.suspend)", new="suspend=False)", tests=_OF_SIMPLE),
+    Mutant(name="a receive that waits at the end waits on", path=_REMOTING,
+           old="            waiting.cancel()\n", new="            pass\n", tests=_OF_SIMPLE),
+    Mutant(name="what a receive took that was given up is hidden", path=_REMOTING,
+           old="            instance.spawn(self._give_back_late(instance, asking), "
+               "f\"late pop of {self._member.group}\")\n", new="", tests=_OF_GIVEN_UP),
+    Mutant(name="what comes too late is counted", path=_REMOTING,
+           old="broker_name=handle.broker_name, suspend=True)", new="broker_name=handle.broker_name)",
+           tests=_OF_GIVEN_UP),
     Mutant(name="what came before a stream broke is thrown away", path=_RECEIVING,
            old="                if not came:\n                    raise\n", new="                raise\n",
            tests=_OF_RECEIVING),

@@ -10,6 +10,9 @@ _OFFSETS = "regulus/client/offset_store.py"
 _WORKERS = "regulus/client/listener_workers.py"
 _FOREIGN = "regulus/client/foreign_calls.py"
 _PULLER = "regulus/client/queue_puller.py"
+_CONSUMER_START = "regulus/client/consumer_start.py"
+_SIMPLE = "regulus/client/simple_consumer.py"
+_FLOW = "regulus/client/core/flow_control.py"
 _REBALANCER = "regulus/client/rebalancer.py"
 _PUSH_CONSUMER = "regulus/client/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
@@ -25,6 +28,9 @@ _CONSUMPTION_TESTS = ("tests/unit/client/test_consumption.py",)
 _LIFE_TESTS = ("tests/unit/client/test_consumer_life.py",)
 _OFFSET_TESTS = ("tests/unit/client/test_offset_store.py",)
 _PULLER_TESTS = ("tests/unit/client/test_queue_puller.py",)
+_TASKS_TESTS = ("tests/unit/client/test_tasks.py",)
+_END_TESTS = ("tests/property/test_consumer_ends.py",)
+_FLOW_TESTS = ("tests/unit/client/core/test_flow_control.py",)
 _REBALANCER_TESTS = ("tests/unit/client/test_rebalancer.py",)
 _WORKERS_TESTS = ("tests/unit/client/test_listener_workers.py",)
 
@@ -62,8 +68,8 @@ MUTANTS = [
            old="        if self.locked_until_ms <= asked_ms:\n            return False\n", new="",
            tests=_ORDERED_TESTS),
     Mutant(name="offsets are stored without the lock", path=_ORDERED,
-           old="return super().to_store(now_ms) if self.is_locked(now_ms) else None",
-           new="return super().to_store(now_ms)", tests=_PROPERTY_TESTS),
+           old="super().to_store(now_ms) if self.is_locked(now_ms) else None",
+           new="super().to_store(now_ms)", tests=_PROPERTY_TESTS),
     Mutant(name="two calls at once after a reset", path=_ORDERED,
            old="self._after = after.unfinished() if after is not None else None", new="self._after = None",
            tests=_PROPERTY_TESTS),
@@ -90,9 +96,10 @@ MUTANTS = [
            old="if owned.is_reset or self", new="if self", tests=_OFFSET_TESTS),
     # --- shutdowns that are cut off ----------------------------------------------------------------------------------
     Mutant(name="a shutdown that is cut off leaves a member that consumes nothing", path=_PUSH_CONSUMER,
-           old="            steps.push_async_callback(self._leave, self._instance)\n", new="", tests=_LIFE_TESTS),
+           old="            steps.push_async_callback(self._leave, instance)\n", new="",
+           tests=_LIFE_TESTS),
     Mutant(name="a start that is cancelled when it has joined consumes", path=_PUSH_CONSUMER,
-           old="                await self._shut_down(steady_ms())      #", new="                #", tests=_LIFE_TESTS),
+           old="await self._shut_down(steady_ms())      #", new="pass    #", tests=_LIFE_TESTS),
     # --- topics that go ----------------------------------------------------------------------------------------------
     Mutant(name="a topic made anew is read from its old offset on", path=_PULLER,
            old="self._receiver.moved(owned, 0, True)", new="pass", tests=_PULLER_TESTS),
@@ -248,8 +255,8 @@ MUTANTS = [
            old="            undo.push_async_callback(client_instance.release, instance, self)\n", new="",
            tests=_LIFE_TESTS),
     Mutant(name="two starts go on side by side", path=_PUSH_CONSUMER,
-           old="        async with self._changing:\n            if self._instance is not None or",
-           new="        if True:\n            if self._instance is not None or", tests=_LIFE_TESTS),
+           old="        async with self._changing:\n            await self._ending.over()\n            if self._ins",
+           new="        if True:\n            await self._ending.over()\n            if self._ins", tests=_LIFE_TESTS),
     Mutant(name="a subscription gets older with the clock", path=_PUSH_CONSUMER,
            old="self._version = max(now_ms(), self._version + 1)", new="self._version = now_ms()", tests=_LIFE_TESTS),
     Mutant(name="an end waits for what does not heed its cancellation", path=_WORKERS,
@@ -352,4 +359,78 @@ MUTANTS = [
            new="        owned.settle(until_ms)\n", tests=("tests/unit/client/test_consume_rate.py",)),
     Mutant(name="a reset in order waits for tokens", path=_CALLS,
            old="        self.withdraw(owned)\n", new="", tests=("tests/unit/client/test_consumption.py",)),
+    # --- where it begins ---------------------------------------------------------------------------------------------
+    Mutant(name="a start returns before it is known which queues are ours", path=_CONSUMER_START,
+           old="            await rebalancer.first_look()\n", new="", tests=_LIFE_TESTS),
+    Mutant(name="a start returns before it is known where queues begin", path=_CONSUMER_START,
+           old="            await consumption.first_tries()\n", new="", tests=_LIFE_TESTS),
+    Mutant(name="a start waits as long as a broker keeps silent", path=_CONSUMER_START,
+           old="async with asyncio.timeout(ENDS_WAIT_MS / 1000):", new="if True:", tests=_LIFE_TESTS),
+    Mutant(name="a start says nothing of queues whose begin is not known", path=_CONSUMER_START,
+           old="[*rebalancer.unknown, *consumption.untaken]", new="[*rebalancer.unknown]",
+           tests=_LIFE_TESTS),
+    Mutant(name="a start says nothing of topics whose members nobody tells", path=_CONSUMER_START,
+           old="[*rebalancer.unknown, *consumption.untaken]", new="[*consumption.untaken]",
+           tests=_LIFE_TESTS),
+    Mutant(name="a start warns of topics that nobody has yet", path=_REBALANCER,
+           old=" if not isinstance(why, NoRoute)]", new="]", tests=_LIFE_TESTS),
+    # --- how it ends -------------------------------------------------------------------------------------------------
+    Mutant(name="calls go on where the end of a consumer that pops was cut off", path=_POPPED,
+           old="        if not self._is_finished:\n            await self.workers.close(0)", new="        pass",
+           tests=_END_TESTS),
+    Mutant(name="calls go on where the end of a consumer that pulls was cut off", path=_CALLS,
+           old="        if not self._is_finished:\n            await self.workers.close(0)", new="        pass",
+           tests=_END_TESTS),
+    Mutant(name="an end is cut off with who asked for it", path=_TASKS,
+           old="        try:\n            await asyncio.shield(task)", new="        try:\n            await task",
+           tests=(*_END_TESTS, *_TASKS_TESTS)),
+    Mutant(name="an end that failed behind everybody's back is not told", path=_TASKS,
+           old="            task.add_done_callback(_log_end)\n", new="", tests=_TASKS_TESTS),
+    Mutant(name="a second shutdown of a push consumer waits for nothing", path=_PUSH_CONSUMER,
+           old="            await self._ending.over()\n            await self._shut_down(",
+           new="            await self._shut_down(", tests=_LIFE_TESTS),
+    Mutant(name="a push consumer starts before it has ended", path=_PUSH_CONSUMER,
+           old="            await self._ending.over()\n            if self._instance",
+           new="            if self._instance", tests=_LIFE_TESTS),
+    Mutant(name="a second shutdown of a simple consumer waits for nothing", path=_SIMPLE,
+           old="            await self._ending.over()\n            receiver", new="            receiver",
+           tests=_LIFE_TESTS),
+    Mutant(name="a simple consumer starts before it has ended", path=_SIMPLE,
+           old="            await self._ending.over()\n            if self._receiver",
+           new="            if self._receiver", tests=_LIFE_TESTS),
+    # --- what is cached ----------------------------------------------------------------------------------------------
+    Mutant(name="each queue caches as if there were no other", path=_FLOW,
+           old="        if queue.size >= self.share:\n", new="        if False:\n", tests=_FLOW_TESTS),
+    Mutant(name="what is unpacked goes beyond the share of its queue", path=_FLOW,
+           old="min((self.size_max_mib + 1) * MIB, self.share)", new="(self.size_max_mib + 1) * MIB",
+           tests=_FLOW_TESTS),
+    Mutant(name="shares are those of the queues that were there first", path=_PUSH_CONSUMER,
+           old="            self._limits.clear()\n", new="            self._limits.pop(topic, None)\n",
+           tests=("tests/unit/client/test_push_consumer.py",)),
+    Mutant(name="a topic that is left keeps its share", path=_CONSUMPTION,
+           old="            self._consumer.set_queue_count(topic, 0)\n", new="",
+           tests=("tests/unit/client/test_push_consumer.py",)),
+    # --- behind a lost lock ------------------------------------------------------------------------------------------
+    Mutant(name="behind a lost lock all comes again since the last store", path=_CONSUMPTION,
+           old="                self._lost[owned.queue] = owned\n", new="", tests=_CONSUMPTION_TESTS),
+    Mutant(name="behind a lapsed lock all comes again since the last store", path=_CONSUMPTION,
+           old="                self._lost[queue] = owned\n", new="", tests=_CONSUMPTION_TESTS),
+    Mutant(name="behind a lost lock an offset of another one counts for nothing", path=_ORDERED,
+           old=" and stored in self._ours else None", new=" else None", tests=_ORDERED_TESTS),
+    Mutant(name="behind a lost lock a topic that was made anew is passed over", path=_CONSUMPTION,
+           old=" and await self._starts.has(queue, *before.last_done):", new=":", tests=_CONSUMPTION_TESTS),
+    Mutant(name="a store that nobody answered is another one's", path=_ORDERED,
+           old="            self._ours.append(offset)\n", new="            pass\n", tests=_ORDERED_TESTS),
+    Mutant(name="of two lost locks the second forgets what was stored before", path=_CONSUMPTION,
+           old="            owned.follow(before)\n", new="", tests=_CONSUMPTION_TESTS),
+    Mutant(name="where a queue goes on behind a lost lock is not stored", path=_CONSUMPTION,
+           old="return Start(further, is_first=True)", new="return Start(further, is_first=False)",
+           tests=_CONSUMPTION_TESTS),
+    # --- offsets in a file -------------------------------------------------------------------------------------------
+    Mutant(name="a broadcasting member that lost its offsets says nothing", path=_OFFSETS,
+           old="        if was_there:\n", new="        if False:\n", tests=_OFFSET_TESTS),
+    Mutant(name="a broadcasting member that is new complains of lost offsets", path=_OFFSETS,
+           old="        if was_there:\n", new="        if True:\n", tests=_OFFSET_TESTS),
+    Mutant(name="a broadcasting member that goes on at older offsets says nothing", path=_OFFSETS,
+           old="            if path != self._path:\n", new="            if False:\n", tests=_OFFSET_TESTS),
 ]

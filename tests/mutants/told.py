@@ -6,6 +6,8 @@ _RETENTION = "regulus/server/retention_loop.py"
 _REQUESTS = "regulus/server/request_server.py"
 _REFUSALS = "regulus/server/refusals.py"
 _ROUTES = "regulus/nameserver/route_table.py"
+_CLIENTS = "regulus/broker/clients.py"
+_CLIENTS_TESTS = ("tests/unit/broker/test_clients.py",)
 
 _REQUEST_TESTS = ("tests/unit/server/test_request_server.py",)
 _REFUSAL_TESTS = ("tests/unit/server/test_refusals.py",)
@@ -71,4 +73,14 @@ MUTANTS = [
     Mutant(name="a listener that raises is told of its return, too", path="regulus/client/listener_workers.py",
            old='        work.odd_answer = ""    # it failed, and has answered nothing\n', new="",
            tests=("tests/unit/client/test_calls.py",)),
+    Mutant(name="members that subscribe differently are told at each heartbeat", path=_CLIENTS,
+           old="        if self._wishes.get(channel) == wishes:\n            return False\n", new="",
+           tests=_CLIENTS_TESTS),
+    Mutant(name="a member that left is still compared with", path=_CLIENTS,
+           old="        self._wishes.pop(channel, None)\n", new="", tests=_CLIENTS_TESTS),
+    Mutant(name="members that subscribe differently are not told", path=_CLIENTS,
+           old="        if entry.becomes_unlike(client.channel, subscriptions):\n", new="        if False:\n",
+           tests=_CLIENTS_TESTS),
+    Mutant(name="members that pop are unlike those that pull", path=_CLIENTS,
+           old="if not is_retry_topic(each.topic)))", new="if each.topic))", tests=_CLIENTS_TESTS),
 ]

@@ -251,7 +251,7 @@ def a_topic_made_anew_has_out_what_the_old_one_had(patch: Patch) -> None:
 
 
 def polls_that_were_given_up_take_what_comes(patch: Patch) -> None:
-    async def nothing(self: RemotingReceiver, asking: Any) -> None:
+    async def nothing(self: RemotingReceiver, instance: Any, asking: Any) -> None:
         await asking
 
     patch.setattr(RemotingReceiver, "_give_back_late", nothing)

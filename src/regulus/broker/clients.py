@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from regulus.model.happenings import Happenings
+from regulus.model.topics import is_retry_topic
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
 
 CLIENT_EXPIRY_MS = 120_000
@@ -32,6 +33,8 @@ BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
 STRANGERS = ("a client id that belongs to another user, so that replies to it are not sent here; give each client "
              "an id of its own")
+UNLIKE = ("members of a group that subscribe to other topics or expressions than its other members, so that messages "
+          "are missed; have all members of a group subscribe alike")
 NAMESAKES = ("two consumers with one client id, so that both get the same messages; give each an instance name of "
              "its own, or none")
 
@@ -73,6 +76,7 @@ class ConsumerGroup:
         self.heartbeat_fingerprint = 0
         self._channels: dict[str, dict[int, int]] = {}      # by client id, and since when; the newest last
         self._encoded_ids: bytes | None = None
+        self._wishes: dict[int, int] = {}                   # what each subscribes to, as a number; by channel
         self._told_twice: set[str] = set()
 
     @property
@@ -118,8 +122,19 @@ class ConsumerGroup:
         self._told_twice.add(client.client_id)
         return other
 
+    def becomes_unlike(self, channel: int, subscriptions: Sequence[SubscriptionData]) -> bool:
+        """Whether the client says something new, and another one subscribes otherwise. Retry topics do not count: only
+        those who pull have them."""
+        wishes = hash(frozenset((each.topic, each.expression_type, each.sub_string) for each in subscriptions
+                                if not is_retry_topic(each.topic)))
+        if self._wishes.get(channel) == wishes:
+            return False
+        self._wishes[channel] = wishes
+        return any(each != wishes for each in self._wishes.values())
+
     def remove(self, channel: int) -> Client | None:
         """The client of the connection; None when it was not in the group."""
+        self._wishes.pop(channel, None)
         client = self.clients.pop(channel, None)
         if client is not None:
             self._forget_id(client)
@@ -315,6 +330,8 @@ class Clients:
         self._of(client).consumers[group] = None
         if subscriptions is None:
             return joined
+        if entry.becomes_unlike(client.channel, subscriptions):
+            self.faults.note(UNLIKE, _member(group, client))
         return self._replace_subscriptions(entry.subscriptions, subscriptions) or joined
 
     def _replace_subscriptions(self, table: dict[str, SubscriptionData], given: Sequence[SubscriptionData]) -> bool:

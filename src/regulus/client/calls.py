@@ -65,18 +65,20 @@ class Calls:
         await self._sends_back.finish(max(0, until_ms - steady_ms()))
         self._is_finished = True
 
+    async def stop(self) -> None:
+        """No call any more, though `finish` was cut off."""
+        if not self._is_finished:
+            await self.workers.close(0)
+
     async def close(self) -> None:
-        """End what `finish` left, if it was cut off, and all else."""
+        """End all else."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         try:
-            try:
-                if not self._is_finished:
-                    await self.finish(steady_ms())
-            finally:
-                await self._tasks.cancel()
+            await self._sends_back.cancel()
+            await self._tasks.cancel()
         finally:
-            for timer in self._timers.values():
-                timer.cancel()
-            self._timers.clear()
             if self._send_back is not None:
                 await self._send_back.close()
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -128,6 +128,12 @@ class ClientInstance:
         self._fetching = SharedTasks()
         self._tasks = TaskGroup()
         self.connections.leave_behind()
+
+    def spawn(self, coroutine: Coroutine[object, object, T], name: str,
+              on_done: "Callable[[asyncio.Task[T]], None] | None" = None) -> asyncio.Task[T]:
+        """A task that ends with the instance. Its failure goes to `on_done`, or into the log."""
+        return (self._tasks.spawn(coroutine, name) if on_done is None
+                else self._tasks.spawn_with(coroutine, name, on_done))
 
     async def packing(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what packs or unpacks beside the event loop, and never behind what the application does in threads."""

@@ -156,6 +156,7 @@ class PushConsumerConfig(ClientConfig):
     consume_concurrently_max_span: int = 2000   # distance between first and last cached offset
     pull_threshold_for_topic: int = -1      # divided among the queues owned; -1: off
     pull_threshold_size_for_topic: int = -1     # MiB
+    pull_threshold_size_for_all_queues: int = 256   # MiB, of all topics, divided among the queues owned; -1: off
     pull_time_delay_when_exception: int = 1_000
     broker_suspend_max_time: int = 15_000   # how long a broker may hold a pull that finds nothing
     consumer_timeout_when_suspend: int = 30_000     # after which a held pull counts as lost
@@ -188,7 +189,8 @@ class PushConsumerConfig(ClientConfig):
         _between(self, 1, 1024, "pull_threshold_size_for_queue")
         _at_least(self, 1, "consume_timeout", "broker_suspend_max_time", "rebalance_interval",
                   "pull_time_delay_when_exception")
-        _at_least(self, -1, "max_reconsume_times", "pull_threshold_for_topic", "pull_threshold_size_for_topic")
+        _at_least(self, -1, "max_reconsume_times", "pull_threshold_for_topic", "pull_threshold_size_for_topic",
+                  "pull_threshold_size_for_all_queues")
         _at_least(self, self.broker_suspend_max_time + 1, "consumer_timeout_when_suspend")
         _between(self, 5_000, 300_000, "pop_invisible_time")
         _between(self, 1, 32, "pop_batch_nums")

@@ -5,7 +5,9 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from regulus.client.client_instance import ClientInstance, steady_ms
+from regulus.client.consumption import Consumption
 from regulus.client.core.resend import REFUSED_FIRST_MS, REFUSED_MAX_MS, REFUSED_MULTIPLIER
+from regulus.client.rebalancer import Rebalancer
 from regulus.errors import BrokerRefused, ClientError, NoNameServer, NoRoute, WrongNameServer
 from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
 from regulus.wire.codes import RequestCode
@@ -14,6 +16,12 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 TAG = "TAG"
+
+ENDS_WAIT_MS = 5_000
+"""How long a start waits for brokers that do not say where a queue begins: it goes on without them."""
+
+TOLD_MAX = 8
+"""Queues that one warning names."""
 
 
 async def fetch_routes(instance: ClientInstance, topics: Iterable[str]) -> None:
@@ -57,3 +65,17 @@ async def check_expressions(instance: ClientInstance, group: str,
                 _log.warning("expression of topic %s not checked at %s: %s", topic, address, error)
             else:
                 break
+
+
+async def find_ends(group: str, rebalancer: Rebalancer, consumption: Consumption) -> None:
+    """Until each queue that is ours was asked once where it begins: what is sent from then on is not passed over."""
+    try:
+        async with asyncio.timeout(ENDS_WAIT_MS / 1000):
+            await rebalancer.first_look()
+            await consumption.first_tries()
+    except TimeoutError:
+        _log.warning("consumer %s starts before all brokers answered, within %d ms", group, ENDS_WAIT_MS)
+    unknown = [*rebalancer.unknown, *consumption.untaken]
+    if unknown:
+        _log.warning("consumer %s has started, and it is not known yet where it begins in %d places; what is sent "
+                     "there until it is may be passed over: %s", group, len(unknown), "; ".join(unknown[:TOLD_MAX]))

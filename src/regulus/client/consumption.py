@@ -79,6 +79,8 @@ class Consumption:
         self._taking: dict[MessageQueue, int | None] = {}
         self._releasing: set[MessageQueue] = set()
         self._unfinished: dict[MessageQueue, OrderedQueue] = {}
+        self._lost: dict[MessageQueue, OrderedQueue] = {}
+        """Takings that ended with their locks, of queues that are wanted still."""
         self._idle = asyncio.Event()
         self._is_closing = False
         self._again: asyncio.TimerHandle | None = None
@@ -142,7 +144,18 @@ class Consumption:
     def want_topics(self, topics: Collection[str]) -> None:
         """Consume no topics but these."""
         for topic in self._wanted.keys() - topics:
+            self._consumer.set_queue_count(topic, 0)
             self._reconcile(self._wanted.pop(topic))
+
+    async def first_tries(self) -> None:
+        """Until each queue that is being taken now is taken, or cannot be for now."""
+        if jobs := self._jobs.all():
+            await asyncio.wait(jobs)
+
+    @property
+    def untaken(self) -> Sequence[str]:
+        """Queues that are being taken."""
+        return [f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name}" for queue in sorted(self._taking)]
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Go on at these offsets, whatever was consumed; what is cached of the queues counts for nothing. Queues that
@@ -222,6 +235,8 @@ class Consumption:
         busy = []
         for queue in queues:
             owned = self.owned.get(queue)
+            if queue in self._lost and not self._is_wanted(queue):
+                del self._lost[queue]
             if owned is not None and owned.is_pulled and not self._is_wanted(queue):
                 self._settle(owned, now + SETTLE_WAIT_MS)
                 if not owned.is_settled:
@@ -240,7 +255,7 @@ class Consumption:
         try:
             said = await self._lock(queues)
             free = [queue for queue in queues if said.get(queue)]
-            starts = await asyncio.gather(*(self._starts.of(queue) for queue in free))
+            starts = await asyncio.gather(*(self._start_of(queue) for queue in free))
             known = {queue: start for queue, start in zip(free, starts, strict=True) if start is not None}
             for topic in {queue.topic for queue in queues if queue not in known and said.get(queue, True)}:
                 self._instance.doubt_route(topic)
@@ -261,6 +276,18 @@ class Consumption:
                     del self._taking[queue]
                 if len(begun) < len(queues):
                     self._reconcile_soon()
+
+    async def _start_of(self, queue: MessageQueue) -> Start | None:
+        """Behind a lost lock where the taking before was, if nobody else had the queue meanwhile."""
+        start = await self._starts.of(queue)
+        before = self._lost.get(queue)
+        if start is None or before is None:
+            return start
+        further = before.goes_on_at(start.offset)
+        if further is not None and before.last_done is not None and await self._starts.has(queue, *before.last_done):
+            return Start(further, is_first=True)
+        self._lost.pop(queue, None)
+        return start
 
     def _reconcile_soon(self) -> None:
         """Look once more, for queues that could not be taken."""
@@ -300,8 +327,12 @@ class Consumption:
     def _begin(self, queue: MessageQueue, start: Start, reset: int | None, locked_until_ms: int) -> OwnedQueue:
         """The queue is ours; a reset that came while it was taken says where to begin. Where a group begins for the
         first time is stored at once: who took the queue before that would begin at its end, behind what came since."""
+        before = self._lost.pop(queue, None)
         owned = self._taking_of(queue, start.offset if reset is None else reset, locked_until_ms,
                                 self._unfinished.get(queue), is_reset=reset is not None)
+        if before is not None and reset is None:
+            assert isinstance(owned, OrderedQueue)
+            owned.follow(before)
         self.owned[queue] = owned
         if start.is_first:
             owned.pulled((), owned.next_offset)
@@ -443,6 +474,7 @@ class Consumption:
             elif owned.is_pulled:
                 _log.warning("the lock of %s had lapsed; the queue is taken anew", queue)
                 self._drop(owned)
+                self._lost[queue] = owned
         self._reconcile_all()
 
     def _locks_lost(self, queues: Collection[MessageQueue]) -> None:
@@ -452,6 +484,7 @@ class Consumption:
             owned.lock_lost()
             if owned.is_pulled:
                 self._drop(owned)
+                self._lost[owned.queue] = owned
         if lost:
             _log.warning("the connection over which %d queues of group %s were locked is lost; they are taken anew",
                          len(lost), self._consumer.group)

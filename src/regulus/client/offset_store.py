@@ -214,16 +214,25 @@ class LocalOffsets:
                 owned.stored(offset)
 
     def _read(self) -> dict[MessageQueue, int]:
+        was_there = self._path.parent.exists()      # made by the first write
         for path in (self._path, self._path.with_suffix(".json.bak")):
             try:
-                return OffsetSerializeWrapper.decode(path.read_bytes()).offset_table
+                kept = OffsetSerializeWrapper.decode(path.read_bytes()).offset_table
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 raise ClientError(f"offset file {path} cannot be read; make it readable, or move it away to begin by "
                                   f"consume_from_where: {error}") from error
             except HeaderError as error:
-                _log.warning("offset file %s cannot be read, trying the one before: %s", path, error)
+                _log.info("offset file %s cannot be read: %s", path, error)
+                continue
+            if path != self._path:
+                _log.warning("offset file %s is gone or damaged; going on at the offsets of the store before, so that "
+                             "what came since comes again", self._path)
+            return kept
+        if was_there:
+            _log.warning("the offsets of this member are lost, as neither %s nor the file of the store before it can "
+                         "be read; it begins by consume_from_where, and may miss or repeat messages", self._path)
         return {}
 
     def _write(self, text: str) -> None:

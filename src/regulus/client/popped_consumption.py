@@ -135,6 +135,7 @@ class PoppedConsumption:
         self._assign_wanted = asyncio.Event()
         self._tasks = TaskGroup()
         self._telling = TaskGroup()
+        self._is_finished = False
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -148,24 +149,30 @@ class PoppedConsumption:
         self._room.set()
 
     async def finish(self, until_ms: int) -> None:
-        """Receive no more, give the calls that run until this time to end, and give back what is left."""
+        """Receive no more, and give the calls that run, and what is told of them, until this time to end."""
         await self._tasks.cancel()
         await self.workers.close(max(0, until_ms - steady_ms()))
         await self._telling.finish(max(0, until_ms - steady_ms()))
+        self._is_finished = True
+
+    async def stop(self) -> None:
+        """No call any more, though `finish` was cut off."""
+        if not self._is_finished:
+            await self.workers.close(0)
+
+    async def close(self) -> None:
+        """Give back what is left, and leave."""
         left = [popped for popped in self._under_way if not popped.is_given_up]
         self._under_way.clear()
         for popped in left:
             popped.give_up()
         for line in self._lines.values():
             line.rest_no_more()
-        await asyncio.gather(*(self._give_back(message) for popped in left for message in popped.messages))
-        self._count = self._size = 0
-
-    async def close(self) -> None:
-        """End what `finish` left, if it was cut off."""
         try:
             await self._tasks.cancel()
             await self._telling.cancel()
+            await asyncio.gather(*(self._give_back(message) for popped in left for message in popped.messages))
+            self._count = self._size = 0
         finally:
             await self.receiver.close()
 

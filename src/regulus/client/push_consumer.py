@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from regulus.client import client_instance, consumer_start
@@ -42,7 +43,7 @@ from regulus.client.running_info import running_info
 from regulus.client.send_back import SendBack
 from regulus.client.start_offset import StartOffsets
 from regulus.client.started import Started
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import Ending, TaskGroup
 from regulus.errors import ClientClosed, ClientError, ConfigError, MessageIllegal
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -96,6 +97,8 @@ class PushConsumer(Started):
         self._direct_calls = 0
         self._statistics: dict[str, TopicStatistics] = {}
         self._limits: dict[str, FlowLimits] = {}
+        self._queue_counts: dict[str, int] = {}
+        self._queue_count = 0       # of all topics
         self._base_limits = FlowLimits(
             count_max=self.config.pull_threshold_for_queue, size_max_mib=self.config.pull_threshold_size_for_queue,
             span_max=NO_SPAN_LIMIT if self.config.consume_orderly else self.config.consume_concurrently_max_span)
@@ -103,6 +106,7 @@ class PushConsumer(Started):
         self._changing = asyncio.Lock()     # of who starts or shuts down
         self._joining: asyncio.Task[None] | None = None
         self._tasks = TaskGroup()
+        self._ending = Ending()
         self._instance: ClientInstance | None = None
         self._calls: Calls | None = None
         self._consumption: Consumption | None = None
@@ -149,12 +153,14 @@ class PushConsumer(Started):
 
     async def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
-        behind and may be tried again.
+        behind and may be tried again. Where each queue begins is known when it returns, so that what is sent from then
+        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on.
 
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
         """
         async with self._changing:
+            await self._ending.over()
             if self._instance is not None or self._popped is not None:
                 return
             if not self._subscriptions:
@@ -165,8 +171,10 @@ class PushConsumer(Started):
                 await asyncio.wait([joining])
             except asyncio.CancelledError:
                 joining.cancel()
-                await asyncio.wait([joining])
-                await self._shut_down(steady_ms())      # it may have joined in this very turn
+                try:
+                    await asyncio.wait([joining])
+                finally:
+                    await self._shut_down(steady_ms())      # it may have joined
                 raise
             finally:
                 self._joining = None
@@ -196,6 +204,9 @@ class PushConsumer(Started):
             await instance.heartbeat()
             self._consume(instance, offsets, limit)
             undo.pop_all()
+        assert self._rebalancer is not None
+        assert self._consumption is not None
+        await consumer_start.find_ends(self.group, self._rebalancer, self._consumption)
 
     async def _join_and_pop(self) -> None:
         receiver = push_receiver(self._name_server, self, self.config, self._subscriptions.values)
@@ -213,7 +224,7 @@ class PushConsumer(Started):
         self._calls = calls = Calls(self.group, self._listener, self.config, self.statistics, self._on_room,
                                     self._on_idle)
         self._consumption = consumption = Consumption(
-            self, instance, calls, offsets, StartOffsets(instance, self.config, offsets, self._started_ms))
+            self, instance, calls, offsets, StartOffsets(instance, self.group, self.config, offsets, self._started_ms))
         self._rebalancer = Rebalancer(self, instance, consumption)
         self._retry_limit = limit
         calls.start(SendBack(instance, self._name_server, self.group, self.config, limit))
@@ -224,23 +235,25 @@ class PushConsumer(Started):
 
     async def shutdown(self) -> None:
         """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
-        leave the group. A start that is under way is ended. Who cancels this waits for no call any more: the consumer
-        leaves nevertheless."""
+        leave the group. A start that is under way is ended. Who cancels this waits no more, for no call and no broker:
+        the consumer leaves nevertheless, and a second shutdown waits until it has left."""
         if self._instance is not None and self._instance.is_left_behind:
             self._leave_behind()
             return
         if self._joining is not None:
             self._joining.cancel()
         async with self._changing:
+            await self._ending.over()
             await self._shut_down(steady_ms() + self.config.await_termination_millis_when_shutdown)
 
     async def _shut_down(self, until_ms: int) -> None:
-        """Whatever ends one step early, the others follow."""
+        """Whatever ends one step early, the others follow, the last one first. The calls are ended by our caller, which
+        may be one of them, and all else by itself."""
+        name = f"end of consumer {self.group}"
         if self._popped is not None:
             async with AsyncExitStack() as steps:
-                steps.callback(self._stop_using)
-                steps.push_async_callback(self._popped.close)
-                steps.push_async_callback(self._tasks.cancel)
+                steps.push_async_callback(self._ending.carry_out, partial(self._end_popping, self._popped), name)
+                steps.push_async_callback(self._popped.stop)
                 await self._popped.finish(until_ms)
             return
         if self._instance is None:
@@ -248,22 +261,36 @@ class PushConsumer(Started):
         assert self._rebalancer is not None
         assert self._consumption is not None
         assert self._calls is not None
-        assert self._retry_limit is not None
-        async with AsyncExitStack() as steps:   # the last one first
-            steps.push_async_callback(self._leave, self._instance)
-            steps.push_async_callback(self._consumption.close)
-            steps.push_async_callback(self._retry_limit.close)
-            steps.push_async_callback(self._tasks.cancel)
-            steps.push_async_callback(self._calls.close)
+        async with AsyncExitStack() as steps:
+            steps.push_async_callback(self._ending.carry_out, partial(self._end_pulling, self._instance), name)
+            steps.push_async_callback(self._calls.stop)
             await self._rebalancer.stop()
             await self._consumption.settle_all(until_ms)
             await self._calls.finish(until_ms)
+
+    async def _end_popping(self, popped: PoppedConsumption) -> None:
+        async with AsyncExitStack() as steps:
+            steps.callback(self._stop_using)
+            steps.push_async_callback(popped.close)
+            await self._tasks.cancel()
+
+    async def _end_pulling(self, instance: ClientInstance) -> None:
+        assert self._consumption is not None
+        assert self._calls is not None
+        assert self._retry_limit is not None
+        async with AsyncExitStack() as steps:
+            steps.push_async_callback(self._leave, instance)
+            steps.push_async_callback(self._consumption.close)
+            steps.push_async_callback(self._retry_limit.close)
+            steps.push_async_callback(self._calls.close)
+            await self._tasks.cancel()
 
     def _leave_behind(self) -> None:
         """In a forked child: what runs is the parent's, on a loop that does not run here."""
         self._changing = asyncio.Lock()
         self._joining = None
         self._tasks = TaskGroup()
+        self._ending = Ending()
         self._stop_using()
 
     def suspend(self) -> None:
@@ -337,13 +364,24 @@ class PushConsumer(Started):
         return known
 
     def limits(self, topic: str) -> FlowLimits:
-        return self._limits.get(topic, self._base_limits)
+        return self._limits.get(topic) or self._limits_of(topic)
+
+    def _limits_of(self, topic: str) -> FlowLimits:
+        config = self.config
+        self._limits[topic] = made = self._base_limits.shared_by(
+            self._queue_counts.get(topic, 0), topic_count_max=config.pull_threshold_for_topic,
+            topic_size_max_mib=config.pull_threshold_size_for_topic,
+            ).part_of(config.pull_threshold_size_for_all_queues, self._queue_count)
+        return made
 
     def set_queue_count(self, topic: str, count: int) -> None:
-        """The limits of a topic are shared by its owned queues."""
-        self._limits[topic] = self._base_limits.shared_by(
-            count, topic_count_max=self.config.pull_threshold_for_topic,
-            topic_size_max_mib=self.config.pull_threshold_size_for_topic)
+        """The limits of a topic are shared by its queues that are ours, and those of all by all."""
+        before = self._queue_counts.pop(topic, 0)
+        if count:
+            self._queue_counts[topic] = count
+        self._queue_count += count - before
+        if count != before:
+            self._limits.clear()
 
     def _on_room(self, owned: OwnedQueue) -> None:
         if self._consumption is not None:

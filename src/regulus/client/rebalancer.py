@@ -5,7 +5,7 @@ Source: RebalanceImpl, RebalanceService.
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from regulus.client.client_instance import ClientInstance
@@ -13,7 +13,7 @@ from regulus.client.config import MessageModel, PushConsumerConfig
 from regulus.client.core.rebalance import STRATEGIES, sort_client_ids, sort_queues
 from regulus.client.core.routes import Route
 from regulus.client.tasks import TaskGroup
-from regulus.errors import ClientError, HeaderError
+from regulus.errors import ClientError, HeaderError, NoRoute
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody
 from regulus.wire.codes import RequestCode
@@ -54,8 +54,9 @@ class Rebalancer:
         self._wants = wants
         self._wanted = asyncio.Event()
         self._tasks = TaskGroup()
-        self._missing: dict[str, str] = {}
+        self._missing: dict[str, ClientError | HeaderError] = {}
         self._answered_last = ""
+        self._has_looked = asyncio.Event()
 
     def start(self) -> None:
         self._tasks.supervise(self._run, f"rebalance {self._consumer.group}")
@@ -67,6 +68,15 @@ class Rebalancer:
     def soon(self) -> None:
         self._wanted.set()
 
+    async def first_look(self) -> None:
+        """Until it is known once which queues are wanted, or that this is not known now."""
+        await self._has_looked.wait()
+
+    @property
+    def unknown(self) -> Sequence[str]:
+        """Topics of which it is not known which queues are wanted, and why; but for those that no broker has."""
+        return [f"{topic}: {why}" for topic, why in self._missing.items() if not isinstance(why, NoRoute)]
+
     @property
     def restarts(self) -> int:
         return self._tasks.restarts
@@ -77,6 +87,7 @@ class Rebalancer:
         while True:
             self._wanted.clear()
             complete = await self._rebalance()
+            self._has_looked.set()
             interval = self._consumer.config.rebalance_interval
             if not complete:
                 interval = min(interval, INCOMPLETE_INTERVAL_MS)
@@ -102,9 +113,9 @@ class Rebalancer:
                 self._missing.pop(topic, None)
             except (ClientError, HeaderError) as error:
                 # The next try comes in a second: say it once.
-                if self._missing.get(topic) != str(error):
+                if str(self._missing.get(topic)) != str(error):
                     _log.info("topic %s not rebalanced: %s", topic, error)
-                self._missing[topic] = str(error)
+                self._missing[topic] = error
         return not self._missing
 
     async def _queues_of(self, topic: str) -> tuple[list[MessageQueue], bool]:

@@ -6,6 +6,7 @@ Source: DefaultMQPushConsumerImpl.popMessage, PopCallback of MQClientAPIImpl.
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from regulus.client import client_instance, consumer_start
 from regulus.client.client_instance import ClientInstance, GroupMember, now_ms, steady_ms
@@ -16,7 +17,7 @@ from regulus.client.core.send_back import DEAD_LETTER
 from regulus.client.group_retry_limit import RETRIES_MAX, group_config
 from regulus.client.received_message import ReceivedMessage
 from regulus.client.receiver import ConsumeDirectly, Receive, ReceiveRules
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import is_being_cancelled
 from regulus.errors import (
     AnswerUnreadable,
     BrokerRefused,
@@ -53,6 +54,8 @@ _log = logging.getLogger(__name__)
 
 POP_MARGIN_MS = 2_000
 """How much longer than its poll a broker may take to answer."""
+GIVE_BACK_RESTS_S = (0, 1, 5)
+"""Before each try to give back what came too late."""
 ANY_QUEUE = -1
 INIT_MIN, INIT_MAX = 0, 1
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND)
@@ -78,7 +81,10 @@ class RemotingReceiver:
         self._rules = ReceiveRules(is_orderly, RETRIES_MAX + 1, RETRY_DELAYS_MS)
         self._are_rules_told = False
         self._instance: ClientInstance | None = None
-        self._tasks = TaskGroup()
+        self._waiting: set[asyncio.Future[list[ReceivedMessage]]] = set()
+        """Receives whose callers wait."""
+        self._returning: set[asyncio.Task[Any]] = set()
+        """What came too late and is being given back."""
 
     @property
     def client_id(self) -> str:
@@ -113,10 +119,17 @@ class RemotingReceiver:
                 await self.close()
 
     async def close(self) -> None:
+        """Whoever receives hears of it. What brokers still hold for that is given back by the instance, as long as
+        others use it; else its connections are closed, and brokers see to it."""
         instance, self._instance = self._instance, None
-        await self._tasks.cancel()
-        if instance is not None:
-            await client_instance.release(instance, self._member)
+        for waiting in self._waiting:
+            waiting.cancel()
+        try:
+            if self._returning:
+                await asyncio.wait(self._returning, timeout=self._timeout_ms / 1000)
+        finally:
+            if instance is not None:
+                await client_instance.release(instance, self._member)
 
     def subscriptions_changed(self) -> None:
         self.instance.heartbeat_soon()
@@ -164,40 +177,69 @@ class RemotingReceiver:
             born_time=now_ms(), init_mode=self._init_mode,
             exp_type=subscription.expression_type, exp=subscription.sub_string, order=self._rules.is_orderly,
             attempt_id=asked.attempt_id or None, broker_name=asked.broker)
-        # Apart: who gives up while the broker holds the poll leaves it there.
-        asking = asyncio.create_task(self._pop(header, asked), name=f"pop of {self._member.group}")
-        asking.add_done_callback(_heard)
+        # Apart: who gives up while the broker holds the poll leaves it there. And not of this consumer's tasks: it may
+        # be closed by then, while its connections serve others.
+        instance = self.instance
+        asking = instance.spawn(self._pop(instance, header, asked), f"pop of {self._member.group}", on_done=_heard)
+        waiting = asyncio.shield(asking)
+        self._waiting.add(waiting)
         try:
-            return await asyncio.shield(asking)
-        except asyncio.CancelledError:
-            self._tasks.spawn(self._give_back_late(asking), f"late pop of {self._member.group}")
-            raise
+            return await waiting
+        except asyncio.CancelledError as error:
+            instance.spawn(self._give_back_late(instance, asking), f"late pop of {self._member.group}")
+            if is_being_cancelled(error):
+                raise
+            raise ClientClosed(f"consumer {self._member.group} was shut down while it received") from None
+        finally:
+            self._waiting.discard(waiting)
 
-    async def _pop(self, header: PopMessageRequest, asked: Receive) -> list[ReceivedMessage]:
-        answer = await self._ask(asked.subscription.topic, asked.broker, RequestCode.POP_MESSAGE, header.ext(),
-                                 asked.await_ms + POP_MARGIN_MS)
+    async def _pop(self, instance: ClientInstance, header: PopMessageRequest, asked: Receive) -> list[ReceivedMessage]:
+        answer = await self._ask(instance, asked.subscription.topic, asked.broker, RequestCode.POP_MESSAGE,
+                                 header.ext(), asked.await_ms + POP_MARGIN_MS)
         if answer.code in _NOTHING:
             return []
         self._check(answer, asked.broker)
         # The wait is not counted, and the way back is.
-        return await self._received(answer, asked, steady_ms() + asked.invisible_ms)
+        return await self._received(instance, answer, asked, steady_ms() + asked.invisible_ms)
 
-    async def _give_back_late(self, asking: "asyncio.Task[list[ReceivedMessage]]") -> None:
+    async def _give_back_late(self, instance: ClientInstance, asking: "asyncio.Task[list[ReceivedMessage]]") -> None:
         """What nobody waits for is others' at once, and was not delivered, where the broker knows that word."""
         try:
-            for message in await asking:
+            messages = await asking
+        except ClientError as error:
+            _log.info("nothing came too late for group %s: %s", self._member.group, error)
+            return
+        returning = asyncio.current_task()
+        assert returning is not None
+        self._returning.add(returning)
+        try:
+            await asyncio.gather(*(self._give_back(instance, message) for message in messages))
+        finally:
+            self._returning.discard(returning)
+
+    async def _give_back(self, instance: ClientInstance, message: ReceivedMessage) -> None:
+        """What is not taken back now is told once more: its invisible time may be long."""
+        for rest_s in GIVE_BACK_RESTS_S:
+            await asyncio.sleep(rest_s)
+            try:
                 handle, topic = self._place(message)
                 header = ChangeMessageInvisibletimeRequest(
                     consumer_group=self._member.group, topic=topic, queue_id=handle.queue_id,
                     extra_info=message.receipt_handle, offset=handle.queue_offset, invisible_time=0,
                     broker_name=handle.broker_name, suspend=True)
-                await self._ask(message.topic, handle.broker_name, RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-                                header.ext(), self._timeout_ms)
-        except ClientError as error:
-            _log.info("what came too late for group %s comes when its invisible time is over: %s", self._member.group,
-                      error)
+                answer = await self._ask(instance, message.topic, handle.broker_name,
+                                         RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext(), self._timeout_ms)
+                self._check(answer, handle.broker_name)
+                return
+            except ReceiptInvalid:
+                return      # it is another one's by now
+            except ClientError as error:
+                failure = error
+        _log.warning("message %s came too late for a receive of group %s and was not given back; it comes when its "
+                     "invisible time is over: %s", message.message_id, self._member.group, failure)
 
-    async def _received(self, answer: RemotingCommand, asked: Receive, until_ms: int) -> list[ReceivedMessage]:
+    async def _received(self, instance: ClientInstance, answer: RemotingCommand, asked: Receive,
+                        until_ms: int) -> list[ReceivedMessage]:
         try:
             messages = message_record.decode_all(answer.body)
             offsets = PoppedOffsets(PopMessageResponse.decode(answer), asked.broker)
@@ -216,27 +258,30 @@ class RemotingReceiver:
                                        until_ms)
             if subscription.tags_set and message.properties.get(names.TAGS, "") not in subscription.tags_set:
                 # Brokers compare hashes of tags: it is another one's, or nobody's.
-                self._tasks.spawn(self._ack_unwanted(received), f"unwanted message of {subscription.topic}")
+                instance.spawn(self._ack_unwanted(instance, received), f"unwanted message of {subscription.topic}")
             else:
                 wanted.append(received)
         if is_any_packed(wanted):
-            await self.instance.packing(_unpack, wanted)
+            await instance.packing(_unpack, wanted)
         return wanted
 
-    async def _ack_unwanted(self, message: ReceivedMessage) -> None:
+    async def _ack_unwanted(self, instance: ClientInstance, message: ReceivedMessage) -> None:
         try:
-            await self.ack(message)
+            await self._ack(instance, message)
         except ClientError as error:
             _log.info("message %s, whose tag nobody asked for, is not acknowledged: %s", message.message_id, error)
 
     # --- what is done with it ----------------------------------------------------------------------------------------
 
     async def ack(self, message: ReceivedMessage) -> None:
+        await self._ack(self.instance, message)
+
+    async def _ack(self, instance: ClientInstance, message: ReceivedMessage) -> None:
         handle, topic = self._place(message)
         header = AckMessageRequest(consumer_group=self._member.group, topic=topic, queue_id=handle.queue_id,
                                    extra_info=message.receipt_handle, offset=handle.queue_offset,
                                    broker_name=handle.broker_name)
-        answer = await self._ask(message.topic, handle.broker_name, RequestCode.ACK_MESSAGE, header.ext(),
+        answer = await self._ask(instance, message.topic, handle.broker_name, RequestCode.ACK_MESSAGE, header.ext(),
                                  self._timeout_ms)
         self._check(answer, handle.broker_name)
 
@@ -247,8 +292,8 @@ class RemotingReceiver:
             extra_info=message.receipt_handle, offset=handle.queue_offset, invisible_time=invisible_ms,
             broker_name=handle.broker_name)
         until_ms = steady_ms() + invisible_ms
-        answer = await self._ask(message.topic, handle.broker_name, RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-                                 header.ext(), self._timeout_ms)
+        answer = await self._ask(self.instance, message.topic, handle.broker_name,
+                                 RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext(), self._timeout_ms)
         self._check(answer, handle.broker_name)
         try:
             told = ChangeMessageInvisibletimeResponse.decode(answer)
@@ -267,8 +312,8 @@ class RemotingReceiver:
             offset=message.physical_offset, group=self._member.group, delay_level=DEAD_LETTER, origin_topic=topic,
             origin_msg_id=message.message_id or None, unit_mode=False, broker_name=handle.broker_name,
             max_reconsume_times=0)
-        answer = await self._ask(message.topic, handle.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header.ext(),
-                                 self._timeout_ms)
+        answer = await self._ask(self.instance, message.topic, handle.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK,
+                                 header.ext(), self._timeout_ms)
         self._check(answer, handle.broker_name)
         await self.ack(message)
 
@@ -280,9 +325,8 @@ class RemotingReceiver:
             raise ReceiptInvalid(str(error)) from error
         return handle, receipt_handle.real_topic(message.topic, self._member.group, handle.retry)
 
-    async def _ask(self, topic: str, broker: str, code: RequestCode, ext: dict[str, str],
+    async def _ask(self, instance: ClientInstance, topic: str, broker: str, code: RequestCode, ext: dict[str, str],
                    timeout_ms: int) -> RemotingCommand:
-        instance = self.instance
         address = (await instance.route(topic)).master(broker)
         if address is None:
             raise NoMaster(f"broker {broker} has no master")

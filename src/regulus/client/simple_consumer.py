@@ -17,6 +17,7 @@ from regulus.client.received_message import ReceivedMessage
 from regulus.client.receiver import INVISIBLE_MS_MAX, Receive, Receiver
 from regulus.client.receivers import simple_receiver
 from regulus.client.started import Started
+from regulus.client.tasks import Ending
 from regulus.errors import ClientClosed, ConfigError, MessageIllegal
 from regulus.wire.bodies import ConsumerData, SubscriptionData
 
@@ -50,6 +51,7 @@ class SimpleConsumer(Started):
         self._receiver: Receiver | None = None
         self._made = simple_receiver(address, self, self.config, self._subscriptions.values)
         self._changing = asyncio.Lock()
+        self._ending = Ending()
         self._turn = 0
         for topic, expression in (subscriptions or {}).items():
             self.subscribe(topic, expression)
@@ -72,6 +74,7 @@ class SimpleConsumer(Started):
         """Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may
         not."""
         async with self._changing:
+            await self._ending.over()
             if self._receiver is None:
                 if not self._subscriptions:
                     raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
@@ -79,11 +82,13 @@ class SimpleConsumer(Started):
                 self._receiver = self._made
 
     async def shutdown(self) -> None:
-        """Leave the group. What was received and not acknowledged is delivered again when its time is over."""
+        """Leave the group. What was received and not acknowledged is delivered again when its time is over. Who cancels
+        this does not wait; the consumer leaves nevertheless, and a second shutdown waits until it has left."""
         async with self._changing:
+            await self._ending.over()
             receiver, self._receiver = self._receiver, None
             if receiver is not None:
-                await receiver.close()
+                await self._ending.carry_out(receiver.close, f"end of consumer {self.group}")
 
     @property
     def client_id(self) -> str:
@@ -94,9 +99,9 @@ class SimpleConsumer(Started):
         """Up to so many messages of one of the topics, each call's the next one; empty when none came within
         `await_duration`. A proxy of RocketMQ waits 5 s at least.
 
-        Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled,
-        what was on its way is others' soon, and was not delivered; when it gets no answer, or this consumer is closed,
-        it comes when its invisible time is over.
+        Raises MessageIllegal for numbers that are not possible; ClientError, ClientClosed when this consumer is closed
+        meanwhile. When it is cancelled, what was on its way is others' soon, and was not delivered; when it gets no
+        answer, it comes when its invisible time is over.
         """
         if not 0 < max_message_num <= MESSAGES_MAX:
             raise MessageIllegal(f"max_message_num is {max_message_num}; 1 to {MESSAGES_MAX} are possible")

@@ -6,13 +6,16 @@ from typing import NamedTuple
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.offset_store import OffsetStore
-from regulus.errors import ClientError, HeaderError
+from regulus.errors import ClientError, HeaderError, RecordError
+from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_retry_topic
+from regulus.record import message_record
 from regulus.wire.codes import RequestCode
 from regulus.wire.headers import (
     GetMaxOffsetRequest,
     GetMaxOffsetResponse,
+    PullMessageRequest,
     SearchOffsetByTimestampRequest,
     SearchOffsetByTimestampResponse,
 )
@@ -31,9 +34,10 @@ class Start(NamedTuple):
 
 
 class StartOffsets:
-    def __init__(self, instance: ClientInstance, config: PushConsumerConfig, offsets: OffsetStore,
+    def __init__(self, instance: ClientInstance, group: str, config: PushConsumerConfig, offsets: OffsetStore,
                  started_ms: int) -> None:
         self._instance = instance
+        self._group = group
         self._config = config
         self._offsets = offsets
         self._started_ms = started_ms
@@ -49,6 +53,24 @@ class StartOffsets:
         except (ClientError, HeaderError) as error:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None
+
+    async def has(self, queue: MessageQueue, offset: int, physical_offset: int) -> bool:
+        """Whether the queue has that very message there; not, when its broker does not tell."""
+        header = PullMessageRequest(
+            self._group, queue.topic, queue.queue_id, offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0, "TAG",
+            broker_name=queue.broker_name)
+        try:
+            route = await self._instance.route(queue.topic)
+            address = route.any_address(queue.broker_name)
+            if address is None:
+                return False
+            answer = await self._instance.request(
+                address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header.ext()))
+            found = message_record.decode_all(answer.body)
+        except (ClientError, HeaderError, RecordError) as error:
+            _log.info("whether %s is as it was is not known: %s", queue, error)
+            return False
+        return bool(found) and (found[0].queue_offset, found[0].physical_offset) == (offset, physical_offset)
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Where a group begins that has no offset. Retry topics begin at 0, so that no retry is skipped."""

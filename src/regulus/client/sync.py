@@ -209,7 +209,8 @@ class PushConsumer(shared_loop.Blocking):
 
     def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
-        behind and may be tried again.
+        behind and may be tried again. Where each queue begins is known when it returns, so that what is sent from then
+        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on.
 
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
@@ -218,8 +219,8 @@ class PushConsumer(shared_loop.Blocking):
 
     def shutdown(self) -> None:
         """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
-        leave the group. A start that is under way is ended. Who cancels this waits for no call any more: the consumer
-        leaves nevertheless.
+        leave the group. A start that is under way is ended. Who cancels this waits no more, for no call and no broker:
+        the consumer leaves nevertheless, and a second shutdown waits until it has left.
         """
         shared_loop.run(self._client.shutdown())
 
@@ -290,7 +291,9 @@ class SimpleConsumer(shared_loop.Blocking):
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
-        """Leave the group. What was received and not acknowledged is delivered again when its time is over."""
+        """Leave the group. What was received and not acknowledged is delivered again when its time is over. Who cancels
+        this does not wait; the consumer leaves nevertheless, and a second shutdown waits until it has left.
+        """
         shared_loop.run(self._client.shutdown())
 
     def subscribe(self, topic: str, expression: str = "*", expression_type: str = consumer_start.TAG) -> None:
@@ -312,9 +315,9 @@ class SimpleConsumer(shared_loop.Blocking):
         """Up to so many messages of one of the topics, each call's the next one; empty when none came within
         `await_duration`. A proxy of RocketMQ waits 5 s at least.
 
-        Raises MessageIllegal for numbers that are not possible; ClientError. When it is cancelled,
-        what was on its way is others' soon, and was not delivered; when it gets no answer, or this consumer is closed,
-        it comes when its invisible time is over.
+        Raises MessageIllegal for numbers that are not possible; ClientError, ClientClosed when this consumer is closed
+        meanwhile. When it is cancelled, what was on its way is others' soon, and was not delivered; when it gets no
+        answer, it comes when its invisible time is over.
         """
         return shared_loop.run(self._client.receive(
             max_message_num, invisible_duration_ms, await_duration_ms=await_duration_ms))

@@ -171,6 +171,32 @@ async def in_thread(function: Callable[P, T], /, *arguments: P.args, **named: P.
     return await doing
 
 
+class Ending:
+    """The end of a client that waits for others: what was begun is carried out, whoever waits for it no longer."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    async def carry_out(self, end: Callable[[], Coroutine[object, object, None]], name: str) -> None:
+        """Raises what the end raises; a caller that is cancelled leaves it to itself."""
+        self._task = task = asyncio.get_running_loop().create_task(end(), name=name)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_log_end)
+            raise
+
+    async def over(self) -> None:
+        """Until the one that was begun, if any, is carried out."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+
+def _log_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("%s failed", task.get_name(), exc_info=error)
+
+
 def is_being_cancelled(error: BaseException) -> bool:
     """Whether the error is this task's own cancellation, and not one that code within it brought about."""
     task = asyncio.current_task()

@@ -271,7 +271,8 @@ class Calls:
         if client is not None and _hurries_too_much(client, invisible_ms):
             invisible_ms = settings.retry_delay_ms(0)
         async with self._renewing.decided((caller.key, group, request.receipt_handle)) as handle:
-            changed = await popping.change_invisible(self._brokers, group, topic, handle, invisible_ms)
+            changed = await popping.change_invisible(self._brokers, group, topic, handle, invisible_ms,
+                                                     suspend=request.suspend)
         return messages.ChangeInvisibleDurationResponse(status=status(Code.OK), receipt_handle=changed.text())
 
     async def forward_to_dead_letters(self, request: Any, caller: Caller) -> Any:

@@ -94,13 +94,14 @@ async def ack(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -
     checked(answer)
 
 
-async def change_invisible(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle,
-                           invisible_ms: int) -> ReceiptHandle:
-    """The new handle. Raises CallRefused, with INVALID_RECEIPT_HANDLE where there is nothing to change."""
+async def change_invisible(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int, *,
+                           suspend: bool = False) -> ReceiptHandle:
+    """The new handle. `suspend`: the delivery is not to be counted, where the broker knows how. Raises CallRefused,
+    with INVALID_RECEIPT_HANDLE where there is nothing to change."""
     real = handle.real_topic(topic, group)
     header = ChangeMessageInvisibletimeRequest(
         consumer_group=group, topic=real, queue_id=handle.queue_id, extra_info=handle.receipt(),
-        offset=handle.queue_offset, invisible_time=invisible_ms, broker_name=handle.broker)
+        offset=handle.queue_offset, invisible_time=invisible_ms, broker_name=handle.broker, suspend=suspend or None)
     command = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext())
     answer = await brokers.ask(handle.broker, command, TIMEOUT_MS)
     if answer.code in _WORTH_NOTHING:

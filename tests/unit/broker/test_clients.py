@@ -9,6 +9,7 @@ from regulus.broker.clients import (
     LEFT_AT_ONCE,
     PRODUCER_GROUPS_MAX,
     STRANGERS,
+    UNLIKE,
     Client,
     Clients,
     LostMember,
@@ -403,3 +404,36 @@ def test_a_connection_that_is_in_many_groups_leaves_them_in_steps():
     assert groups(clients.channel_closed(2)) == [f"G{number}" for number in range(LEFT_AT_ONCE)]
     assert (groups(clients.leave_some()), clients.is_leaving) == (["G"], False)
     assert clients.consumer_groups() == []
+
+
+def wishes(clients: Clients, channel: int, **expressions: str) -> list[str]:
+    """A heartbeat with these, and what is told of it."""
+    clients.register_consumer("G", client(channel), "CONSUME_PASSIVELY", "CLUSTERING", "", [
+        SubscriptionData.compile(topic.replace("retry_", "%RETRY%"), expression)
+        for topic, expression in expressions.items()])
+    return [names.names[0] for kind, names in clients.faults.take().items() if kind == UNLIKE]
+
+
+def test_members_that_subscribe_differently_are_told_once_a_change():
+    clients = Clients()
+    assert wishes(clients, 1, T="a") == []
+    assert wishes(clients, 2, T="a") == []
+    assert len(wishes(clients, 2, T="b")) == 1
+    assert wishes(clients, 2, T="b") == []
+    assert wishes(clients, 1, T="a") == [], "the other one said nothing new"
+    assert wishes(clients, 1, T="b") == [], "now they are alike"
+    assert len(wishes(clients, 1, T="b", U="*")) == 1
+
+
+def test_a_member_that_left_is_unlike_nobody():
+    clients = Clients()
+    wishes(clients, 1, T="a")
+    assert len(wishes(clients, 2, T="b")) == 1
+    clients.unregister_consumer("G", 1)
+    assert wishes(clients, 3, T="b") == []
+
+
+def test_a_member_that_pops_is_not_unlike_one_that_pulls():
+    clients = Clients()
+    assert wishes(clients, 1, T="a", retry_G="*") == []
+    assert wishes(clients, 2, T="a") == []

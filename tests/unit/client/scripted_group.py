@@ -46,7 +46,8 @@ class Shelf:
     def put(self, body=b"x", **options):
         offset = len(self.messages)
         self.messages.append(message_record.encode(MessageExt(
-            "T", body, {"UNIQ_KEY": f"U{offset}"}, queue_offset=offset, physical_offset=1000 + offset, **options)))
+            "T", body, {"UNIQ_KEY": f"U{offset}"}, queue_offset=offset,
+            **{"physical_offset": 1000 + offset, **options})))
         self._arrived.set()
 
     def put_unreadable(self):
@@ -92,7 +93,8 @@ class Shelf:
 
 
 @asynccontextmanager
-async def consuming(shelf, listener, queue_count=1, **settings):
+async def consuming(shelf, listener, queue_count=1, *, is_awaited=True, **settings):
+    """`is_awaited`: its start, which waits until the broker says where each queue begins."""
     settings = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, "client_ip": "10.0.0.5",
                 "instance_name": "me", "persist_consumer_offset_interval": 5, "rebalance_interval": 20,
                 "await_termination_millis_when_shutdown": 10_000, **settings}
@@ -100,8 +102,14 @@ async def consuming(shelf, listener, queue_count=1, **settings):
         broker = await cluster.add_broker("a", shelf.send, others=shelf)
         consumer = PushConsumer(cluster.name_server.address, "CG", listener, PushConsumerConfig(**settings))
         consumer.subscribe("T")
-        async with consumer:
+        starting = asyncio.create_task(consumer.start())
+        if is_awaited:
+            await starting
+        try:
             yield consumer, broker
+        finally:
+            await consumer.shutdown()
+            await asyncio.wait([starting])
 
 
 async def until(condition):

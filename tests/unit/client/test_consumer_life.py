@@ -7,14 +7,17 @@ from copy import copy
 
 import pytest
 
-from regulus.client import client_instance, consumer_start, listener_workers, push_consumer
-from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from regulus.client import client_instance, consumer_start, listener_workers, push_consumer, rebalancer
+from regulus.client.config import ConsumeFromWhere, MessageModel, MessageRequestMode, PushConsumerConfig
 from regulus.client.push_consumer import PushConsumer
+from regulus.client.simple_consumer import SimpleConsumer
 from regulus.errors import ClientClosed, ClientError, NoNameServer
 from regulus.wire.bodies import HeartbeatData
-from regulus.wire.codes import RequestCode
-from tests.unit.client.scripted_group import SUCCESS, Held, Shelf, consuming, pulls_of, until
-from tests.unit.client.scripted_servers import ScriptedServer, scripted_cluster
+from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.scripted_group import QUEUE, SUCCESS, Held, Shelf, consuming, pulls_of, until
+from tests.unit.client.scripted_servers import ScriptedServer, refused, scripted_cluster
+
+LAST = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
 
 
 async def listen(messages, context):
@@ -22,14 +25,14 @@ async def listen(messages, context):
 
 
 @asynccontextmanager
-async def consumer_of(shelf, listener=listen, **settings):
+async def consumer_of(shelf, listener=listen, queue_count=1, **settings):
     """Not started yet, with its broker; nothing is left of it at the end."""
     before = asyncio.all_tasks()
-    async with scripted_cluster(queue_count=1) as cluster:
+    settings = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **settings}
+    async with scripted_cluster(queue_count) as cluster:
         broker = await cluster.add_broker("a", others=shelf)
         consumer = PushConsumer(cluster.name_server.address, "CG", listener, PushConsumerConfig(
-            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, client_ip="10.0.0.5", instance_name="me",
-            **settings))
+            client_ip="10.0.0.5", instance_name="me", **settings))
         consumer.subscribe("T")
         yield consumer, broker
         await consumer.shutdown()
@@ -86,6 +89,114 @@ async def test_an_offset_file_that_cannot_be_read_is_told_and_leaves_nothing_beh
         unreadable.rmdir()
         await consumer.start()
         await until(lambda: pulls_of(broker))
+
+
+# --- where it begins -------------------------------------------------------------------------------------------------
+
+
+class Untold(Shelf):
+    """A queue with nothing stored of the group; where it ends is told when the test says so."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.asked, self.may_tell = asyncio.Event(), asyncio.Event()
+
+    def __call__(self, command):
+        if command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+            return refused(command, ResponseCode.QUERY_NOT_FOUND)
+        if command.code == RequestCode.GET_MAX_OFFSET:
+            return self._tell(command)
+        return super().__call__(command)
+
+    async def _tell(self, command):
+        self.asked.set()
+        await self.may_tell.wait()
+        return super().__call__(command)
+
+
+KINDS = [{}, {"consume_orderly": True}, {"message_model": MessageModel.BROADCASTING},
+         {"message_model": MessageModel.BROADCASTING, "consume_orderly": True}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_start_returns_when_it_is_known_where_each_queue_begins(kind, tmp_path):
+    shelf, listener = Untold(count=5), Held()
+    async with consumer_of(shelf, listener, offset_store_path=str(tmp_path), consume_from_where=LAST,
+                           **kind) as (consumer, _):
+        starting = asyncio.create_task(consumer.start())
+        await shelf.asked.wait()
+        assert not starting.done()
+        shelf.may_tell.set()
+        await starting
+        shelf.put()
+        await until(lambda: listener.seen == [5])
+        listener.end()
+
+
+async def test_a_start_waits_for_every_queue_of_every_topic(tmp_path):
+    """Also where the answers of one come before the others are asked."""
+    shelf = Untold(count=0)
+    shelf.may_tell.set()
+    async with consumer_of(shelf, queue_count=7, offset_store_path=str(tmp_path), consume_from_where=LAST,
+                           message_model=MessageModel.BROADCASTING) as (consumer, broker):
+        await consumer.start()
+        assert len(consumer.assigned_queues()) == 7
+        assert len(broker.requests_of(RequestCode.GET_MAX_OFFSET)) == 7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_start_goes_on_with_a_warning_where_a_broker_does_not_say_where_a_queue_begins(kind, tmp_path, caplog,
+                                                                                               monkeypatch):
+    monkeypatch.setattr(consumer_start, "ENDS_WAIT_MS", 50)
+    shelf, listener = Untold(count=5), Held()
+    async with consumer_of(shelf, listener, offset_store_path=str(tmp_path), consume_from_where=LAST,
+                           **kind) as (consumer, _):
+        async with asyncio.timeout(10):
+            await consumer.start()
+        assert "it is not known yet where it begins in" in caplog.text
+        assert "queue 0 of T at a" in caplog.text
+        shelf.may_tell.set()
+        await until(lambda: QUEUE in consumer.assigned_queues())
+        shelf.put()
+        await until(lambda: listener.seen == [5])
+        listener.end()
+
+
+async def test_a_start_that_waits_for_ends_says_which_topics_nobody_tells_of(caplog, monkeypatch):
+    monkeypatch.setattr(rebalancer, "MEMBERS_TIMEOUT_MS", 20)
+
+    class Memberless(Shelf):
+        def __call__(self, command):
+            return None if command.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP else super().__call__(command)
+
+    async with consumer_of(Memberless()) as (consumer, _):
+        await consumer.start()
+    assert "where it begins in 2 places" in caplog.text
+    assert "T: no broker tells the members of group CG" in caplog.text
+
+
+async def test_a_start_tells_nothing_of_a_topic_that_nobody_has_yet(caplog):
+    async with scripted_cluster(queue_count=1) as cluster:
+        await cluster.add_broker("a", others=Shelf())
+        cluster.topics_unknown.add("later")
+        consumer = PushConsumer(cluster.name_server.address, "CG", listen, PushConsumerConfig(
+            client_ip="10.0.0.5", instance_name="me"))
+        consumer.subscribe("later")
+        async with consumer:
+            pass
+    assert "not known yet" not in caplog.text
+
+
+async def test_who_shuts_down_a_start_that_waits_for_ends_ends_it():
+    shelf, before = Untold(count=5), asyncio.all_tasks()
+    async with consumer_of(shelf, consume_from_where=LAST) as (consumer, broker):
+        starting = asyncio.create_task(consumer.start())
+        await shelf.asked.wait()
+        await consumer.shutdown()
+        with pytest.raises(ClientClosed, match="was shut down while it started"):
+            await starting
+        assert ours(before) == []
+        assert broker.requests_of(RequestCode.UNREGISTER_CLIENT)
 
 
 # --- two at once -----------------------------------------------------------------------------------------------------
@@ -207,6 +318,60 @@ async def test_two_shutdowns_at_once_are_one():
         assert instance.users == 1
         await client_instance.release(beside)
     assert len(broker.requests_of(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+class Slow(Shelf):
+    """Says nothing to members that leave until the test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    def __call__(self, command):
+        return self._leave(command) if command.code == RequestCode.UNREGISTER_CLIENT else super().__call__(command)
+
+    async def _leave(self, command):
+        self.left.set()
+        await self.may_answer.wait()
+        return super().__call__(command)
+
+
+def pushes(address):
+    made = PushConsumer(address, "CG", listen, PushConsumerConfig(client_ip="10.0.0.5", instance_name="me"))
+    made.subscribe("T")
+    return made
+
+
+def pops(address):
+    made = PushConsumer(address, "CG", listen, PushConsumerConfig(message_request_mode=MessageRequestMode.POP))
+    made.subscribe("T")
+    return made
+
+
+def receives(address):
+    return SimpleConsumer(address, "CG", {"T": "*"})
+
+
+@pytest.mark.parametrize("then", ["shutdown", "start"])
+@pytest.mark.parametrize("kind", [pushes, pops, receives])
+async def test_a_shutdown_that_was_cut_off_is_waited_for_by_whatever_comes_then(kind, then):
+    shelf, before = Slow(), asyncio.all_tasks()
+    async with scripted_cluster(queue_count=1) as cluster:
+        broker = await cluster.add_broker("a", others=shelf)
+        consumer = kind(cluster.name_server.address)
+        await consumer.start()
+        first = asyncio.create_task(consumer.shutdown())
+        await shelf.left.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        later = asyncio.create_task(getattr(consumer, then)())
+        await asyncio.wait([later], timeout=0.05)
+        assert not later.done()
+        shelf.may_answer.set()
+        await later
+        await consumer.shutdown()
+        assert len(broker.requests_of(RequestCode.UNREGISTER_CLIENT)) == (1 if then == "shutdown" else 2)
+        assert ours(before) == []
 
 
 # --- the time it takes -----------------------------------------------------------------------------------------------

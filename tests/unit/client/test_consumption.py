@@ -92,7 +92,8 @@ async def test_where_a_new_group_begins_is_stored_at_once():
 
 async def test_a_reset_that_comes_while_a_queue_is_taken_is_stored_at_once():
     shelf, held = SlowToTell(count=5), Held()
-    async with consuming(shelf, held, persist_consumer_offset_interval=3_600_000) as (_, broker):
+    async with consuming(shelf, held, is_awaited=False,
+                         persist_consumer_offset_interval=3_600_000) as (_, broker):
         await shelf.asked.wait()
         push_reset(broker, 2)
         await heard_all(broker)
@@ -241,7 +242,7 @@ async def test_a_pushed_reset_of_a_queue_of_another_member_stores_nothing():
 
 async def test_a_reset_that_comes_while_a_queue_is_taken_says_where_to_begin_and_is_stored():
     shelf = SlowToTell(count=9)
-    async with consuming(shelf, Held()) as (consumer, broker):
+    async with consuming(shelf, Held(), is_awaited=False) as (consumer, broker):
         await shelf.asked.wait()
         push_reset(broker, 5)
         await until(lambda: consumer._consumption._taking[QUEUE] == 5)
@@ -441,7 +442,7 @@ async def test_what_was_not_called_when_its_queue_was_lost_is_not_called():
 
 async def test_a_queue_that_is_no_longer_wanted_when_it_could_begin_is_unlocked_and_left_alone():
     shelf = SlowToTell(count=1)
-    async with consuming(shelf, Held(), consume_orderly=True) as (consumer, broker):
+    async with consuming(shelf, Held(), is_awaited=False, consume_orderly=True) as (consumer, broker):
         await shelf.asked.wait()
         shelf.members = [OTHER]
         await until(lambda: not consumer._consumption._wanted["T"])
@@ -533,6 +534,83 @@ async def test_when_the_connection_of_a_lock_is_lost_nothing_is_called_until_the
         listener.end()
         await rests_until_locked_again(shelf, listener, broker)
     assert "queues of group CG were locked is lost; they are taken anew" in caplog.text
+
+
+async def cut(consumer, broker, taking):
+    for connection in broker.connections:
+        connection.abort()
+    await until(lambda: consumer._consumption.owned.get(QUEUE) not in (None, taking))
+
+
+async def test_behind_a_lost_connection_an_ordered_queue_goes_on_where_it_was(monkeypatch):
+    """All since the last store came again, and more: a broker that was killed has forgotten what it took last."""
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = Shelf(count=9, committed=1), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        for running, count in ((4, 3), (6, 2)):
+            listener.end(count)
+            await until(lambda running=running: listener.seen[-1:] == [running])
+            shelf.committed = 1     # it has forgotten what it was told since
+            taking = consumer._consumption.owned[QUEUE]
+            await cut(consumer, broker, taking)
+            assert consumer._consumption.owned[QUEUE].next_offset >= running
+            listener.end()          # the call that ran counts for nothing, and comes again
+            await until(lambda running=running: listener.seen.count(running) == 2)
+            await until(lambda running=running: shelf.committed == running)
+        listener.end(9)
+        await until(lambda: 8 in listener.ended)
+    assert listener.seen == [1, 2, 3, 4, 4, 5, 6, 6, 7, 8]
+
+
+async def test_behind_a_lost_connection_a_topic_that_was_made_anew_begins_at_its_first_message(monkeypatch):
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = Shelf(count=9), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        listener.end(2)
+        await until(lambda: listener.seen == [0, 1, 2])
+        shelf.messages.clear()
+        shelf.committed = 0
+        for number in range(5):
+            shelf.put(physical_offset=5000 + number)
+        taking = consumer._consumption.owned[QUEUE]
+        await cut(consumer, broker, taking)
+        listener.end(6)
+        await until(lambda: 4 in listener.ended)
+    assert listener.seen == [0, 1, 2, 0, 1, 2, 3, 4]
+
+
+async def test_behind_a_lost_connection_a_reset_counts(monkeypatch):
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = Shelf(count=9, committed=4), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        listener.end(2)
+        await until(lambda: listener.seen[-1:] == [6])
+        shelf.committed = 2
+        taking = consumer._consumption.owned[QUEUE]
+        await cut(consumer, broker, taking)
+        listener.end()
+        await until(lambda: len(listener.seen) == 4)
+    assert listener.seen == [4, 5, 6, 2]
+
+
+async def test_behind_a_lapsed_lock_an_ordered_queue_goes_on_where_it_was(monkeypatch):
+    monkeypatch.setattr(consumption, "RENEW_INTERVAL_MS", 20)
+    shelf, listener = Shelf(count=5, committed=1), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, _):
+        listener.end(2)
+        await until(lambda: listener.seen == [1, 2, 3])
+        taking = consumer._consumption.owned[QUEUE]
+        shelf.free = False
+        await until(lambda: taking.locked_until_ms == 0)
+        shelf.free = True
+        await until(lambda: consumer._consumption.owned.get(QUEUE) not in (None, taking))
+        listener.end(5)
+        await until(lambda: 4 in listener.ended)
+    assert listener.seen == [1, 2, 3, 3, 4]
 
 
 async def test_a_lock_whose_connection_is_lost_while_its_queue_is_taken_is_asked_for_again(monkeypatch):
@@ -711,6 +789,6 @@ async def test_a_member_that_leaves_while_it_takes_queues_ends():
                 return None
             return super().__call__(command)
 
-    async with asyncio.timeout(20), consuming(Slow(), Held(), consume_orderly=True) as (_, broker):
+    async with asyncio.timeout(20), consuming(Slow(), Held(), is_awaited=False, consume_orderly=True) as (_, broker):
         await held.wait()
     assert places_of(broker, RequestCode.UNLOCK_BATCH_MQ)

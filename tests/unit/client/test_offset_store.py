@@ -50,7 +50,30 @@ async def test_a_damaged_file_is_replaced_by_the_one_before(tmp_path, caplog):
     (folder / "offsets.json").write_text('{"offsetTab')
     (folder / "offsets.json.bak").write_text(OF_JAVA)
     assert await LocalOffsets(tmp_path, "id", "G").load(QUEUE) == 4
-    assert "cannot be read" in caplog.text
+    [told] = warnings_of(caplog)
+    assert "is gone or damaged; going on at the offsets of the store before" in told
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(("main", "before"), [(None, None), ("{", None), (None, "{"), ("{", "{")])
+async def test_offsets_that_are_lost_are_told_once(tmp_path, caplog, main, before):
+    folder = tmp_path / "id" / "G"
+    folder.mkdir(parents=True)
+    for name, text in (("offsets.json", main), ("offsets.json.bak", before)):
+        if text is not None:
+            (folder / name).write_text(text)
+    assert await LocalOffsets(tmp_path, "id", "G").load(QUEUE) is None
+    [told] = warnings_of(caplog)
+    assert told.startswith("the offsets of this member are lost")
+    assert str(folder / "offsets.json") in told
+
+
+async def test_a_member_that_is_new_has_lost_nothing(tmp_path, caplog):
+    assert await LocalOffsets(tmp_path, "id", "G").load(QUEUE) is None
+    assert warnings_of(caplog) == []
 
 
 async def test_what_cannot_be_written_stays_to_be_written(tmp_path, caplog):

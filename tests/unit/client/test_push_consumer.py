@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import threading
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -200,6 +201,46 @@ async def test_messages_that_come_later_are_consumed_at_once(tmp_path):
                 await listener.until(number + 1)
     await server.stop()
     assert listener.bodies == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_all_queues_together_cache_no_more_than_their_limit(server, admin, producer):
+    """Whose listener stands still, by one answer a queue at most; and all is consumed when it goes on."""
+    size, queues = 1 << 20, 8
+    await create_topic(admin, queues=queues)
+    await asyncio.gather(*(producer.send(Message("T", os.urandom(size))) for _ in range(40)))
+    held = Held()
+    async with consuming(server, held, pull_threshold_size_for_all_queues=9, consume_thread_max=1,
+                         consume_orderly=False) as consumer:
+        def cached():
+            return [owned.cache.size for queue, owned in consumer._consumption.owned.items() if queue.topic == "T"]
+
+        await eventually(lambda: asyncio.sleep(0, len(cached()) == queues and all(cached())))
+        await eventually(lambda: asyncio.sleep(0, all(owned.is_full for owned in consumer._consumption.owned.values()
+                                                      if owned.queue.topic == "T")))
+        assert max(cached()) <= 2 * size        # a share is 1 MiB: %RETRY% has its queue, too
+        held.end(40)
+        await eventually(lambda: asyncio.sleep(0, len(held.ended) == 40))
+
+
+def test_what_all_queues_may_cache_is_divided_by_how_many_there_are_now():
+    consumer = PushConsumer("127.0.0.1:1", "CG", Listener(), PushConsumerConfig(
+        pull_threshold_size_for_all_queues=8, pull_threshold_size_for_topic=6))
+    consumer.set_queue_count("T", 3)
+    assert (consumer.limits("T").share, consumer.limits("T").size_max_mib) == ((8 << 20) // 3, 2)
+    consumer.set_queue_count("U", 1)
+    assert (consumer.limits("T").share, consumer.limits("U").share) == (2 << 20, 2 << 20)
+    consumer.set_queue_count("T", 0)
+    assert consumer.limits("U").share == 8 << 20
+
+
+async def test_queues_of_a_topic_that_is_left_count_for_no_share(server, admin):
+    await create_topic(admin, queues=4)
+    await create_topic(admin, queues=4, name="U")
+    async with consuming(server, Listener(), pull_threshold_size_for_all_queues=9) as consumer:
+        consumer.subscribe("U")
+        await eventually(lambda: asyncio.sleep(0, consumer.limits("T").share == 1 << 20))
+        consumer.unsubscribe("U")
+        await eventually(lambda: asyncio.sleep(0, consumer.limits("T").share == (9 << 20) // 5))
 
 
 async def test_only_wanted_tags_reach_the_listener_and_the_offset_passes_the_others(server, admin, producer):
@@ -523,6 +564,20 @@ async def test_a_broadcasting_member_gets_everything_keeps_its_offsets_and_retri
         await again.until(1)
     assert again.bodies == [b"new"]
     assert len(one.seen) == 6
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_a_broadcasting_member_gets_what_is_sent_right_behind_its_start(server, admin, producer, tmp_path,
+                                                                              orderly):
+    await create_topic(admin, queues=8)
+    await send_all(producer, 20)
+    listener = Listener()
+    async with consuming(server, listener, instance_name="one", message_model=MessageModel.BROADCASTING,
+                         consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, consume_orderly=orderly,
+                         offset_store_path=str(tmp_path / "offsets")):
+        await asyncio.gather(*(producer.send(Message("T", b"%d" % number)) for number in range(100, 132)))
+        await listener.until(32)
+    assert sorted(listener.bodies) == [b"%d" % number for number in range(100, 132)]
 
 
 async def test_two_broadcasting_members_need_names_of_their_own(server, admin):

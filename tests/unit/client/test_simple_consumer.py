@@ -13,6 +13,7 @@ import pytest
 from regulus import Message, Producer
 from regulus.client import remoting_receiver, sync
 from regulus.client.config import ConsumeFromWhere, SimpleConsumerConfig
+from regulus.client.grpc.receiving import GrpcReceiver
 from regulus.client.simple_consumer import SimpleConsumer
 from regulus.errors import (
     BrokerRefused,
@@ -24,6 +25,7 @@ from regulus.errors import (
     ReceiptInvalid,
 )
 from regulus.model.message_queue import MessageQueue
+from regulus.wire.grpc import messages
 from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
 
 FROM_FIRST = SimpleConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, await_duration=5_000)
@@ -266,6 +268,52 @@ async def test_a_receive_that_is_given_up_takes_nothing_from_others(broker: Both
         await send(broker, b"tea")
         async with asyncio.timeout(60):
             while not (found := await consumer.receive(1, 600_000, await_duration_ms=5_000)):
+                pass
+        assert [(each.body, each.reconsume_times) for each in found] == [(b"tea", 0)]
+
+
+async def test_a_server_of_ours_gives_back_uncounted_what_is_changed_so_over_grpc(broker: BothProtocols) -> None:
+    async with SimpleConsumer(broker.address("grpc"), "kitchen", {"orders": "*"}) as consumer:
+        await begin(consumer)
+        await send(broker, b"tea")
+        [message] = await consumer.receive(1, 600_000)
+        request = messages.ChangeInvisibleDurationRequest(receipt_handle=message.receipt_handle,
+                                                          message_id=message.message_id, suspend=True)
+        request.group.name, request.topic.name = "kitchen", "orders"
+        request.invisible_duration.FromMilliseconds(0)
+        receiver = consumer._receiver
+        assert isinstance(receiver, GrpcReceiver)
+        await receiver._session.call("ChangeInvisibleDuration", request, receiver._session.targets[0])
+        async with asyncio.timeout(60):
+            while not (found := await consumer.receive(1, 600_000, await_duration_ms=5_000)):
+                pass
+        assert [(each.body, each.delivery_attempt) for each in found] == [(b"tea", 1)]
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+@pytest.mark.parametrize("in_order", [False, True])
+async def test_a_receive_that_waits_at_the_end_takes_nothing_from_others(
+        broker: BothProtocols, protocol: str, gives_up: bool, in_order: bool) -> None:
+    """Its connection may go on to serve others, and the broker holds the poll for them."""
+    await broker.create_group("kitchen", consume_message_orderly=in_order)
+    async with Producer(broker.address(protocol), "senders") as producer:
+        consumer = SimpleConsumer(broker.address(protocol), "kitchen", {"orders": "*"}, FROM_FIRST)
+        await consumer.start()
+        await begin(consumer)
+        receiving = asyncio.create_task(consumer.receive(1, 600_000, await_duration_ms=20_000))
+        await asyncio.sleep(0.2)
+        if gives_up:
+            receiving.cancel()
+            await asyncio.wait([receiving])
+        await consumer.shutdown()
+        async with asyncio.timeout(5):
+            await asyncio.wait([receiving])
+        if not gives_up:
+            with pytest.raises(ClientClosed, match="shut down"):
+                receiving.result()
+        await producer.send(Message("orders", b"tea"))
+        async with SimpleConsumer(broker.address("grpc"), "kitchen", {"orders": "*"}) as other, asyncio.timeout(30):
+            while not (found := await other.receive(1, 600_000, await_duration_ms=5_000)):
                 pass
         assert [(each.body, each.reconsume_times) for each in found] == [(b"tea", 0)]
 

@@ -1,7 +1,9 @@
 import asyncio
 
+import pytest
+
 from regulus.client import tasks as tasks_module
-from regulus.client.tasks import SharedTasks, TaskGroup
+from regulus.client.tasks import Ending, SharedTasks, TaskGroup
 from regulus.errors import ClientClosed
 
 
@@ -155,3 +157,36 @@ async def test_a_death_that_somebody_can_explain_is_one_line(caplog, monkeypatch
     assert [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records] == [
         ("WARNING", "the work: it is away; it goes on in 1 ms", False),
         ("ERROR", "task the work died; it begins anew in 2 ms", True)]
+
+
+async def test_an_end_is_carried_out_though_who_asked_for_it_waits_no_longer(caplog):
+    may_end, has_ended = asyncio.Event(), []
+
+    async def end():
+        await may_end.wait()
+        has_ended.append(True)
+        raise ValueError("late")
+
+    ending = Ending()
+    await ending.over()
+    asking = asyncio.create_task(ending.carry_out(end, "end of it"))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    waiting = asyncio.create_task(ending.over())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    may_end.set()
+    await waiting
+    assert has_ended == [True]
+    assert [record.getMessage() for record in caplog.records] == ["end of it failed"]
+
+
+async def test_who_waits_for_an_end_hears_what_it_raises(caplog):
+    async def end():
+        raise ValueError("at once")
+
+    with pytest.raises(ValueError, match="at once"):
+        await Ending().carry_out(end, "end of it")
+    assert caplog.records == []

@@ -1,19 +1,25 @@
 """When a queue holds so much that pulling must pause. Source: DefaultMQPushConsumerImpl.pullMessage."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regulus.client.core.process_queue import ProcessQueue
 
 MIB = 1 << 20
+NO_SHARE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """A queue pauses when it is above a limit, not at it. The size is compared in whole MiB, as RocketMQ does."""
+    """A queue pauses when it is above a limit, not at it. The size is compared in whole MiB, as RocketMQ does.
+
+    `share`: the bytes of bodies at which it pauses, its part of what all queues together may cache. Each has its own
+    part, so that queues that stand still keep no other from being pulled.
+    """
 
     count_max: int = 1000
     size_max_mib: int = 100
     span_max: int = 2000
+    share: int = NO_SHARE
 
     def exceeded(self, queue: ProcessQueue) -> str | None:
         """Which limit the queue is above, None when it may pull."""
@@ -21,13 +27,15 @@ class FlowLimits:
             return "count"
         if queue.size // MIB > self.size_max_mib:
             return "size"
+        if queue.size >= self.share:
+            return "share"
         if queue.span() > self.span_max:
             return "span"
         return None
 
     def size_left(self, queue: ProcessQueue) -> int:
         """Bytes of bodies that the queue may still take: 1 at least, for what was pulled within the limits."""
-        return max(1, (self.size_max_mib + 1) * MIB - queue.size)
+        return max(1, min((self.size_max_mib + 1) * MIB, self.share) - queue.size)
 
     def shared_by(self, queue_count: int, *, topic_count_max: int, topic_size_max_mib: int) -> "FlowLimits":
         """The limits of one queue when the topic has limits of its own (-1: it has none)."""
@@ -35,4 +43,10 @@ class FlowLimits:
         return FlowLimits(
             count_max=self.count_max if topic_count_max < 0 else max(1, topic_count_max // owned),
             size_max_mib=self.size_max_mib if topic_size_max_mib < 0 else max(1, topic_size_max_mib // owned),
-            span_max=self.span_max)
+            span_max=self.span_max, share=self.share)
+
+    def part_of(self, size_max_mib: int, queue_count: int) -> "FlowLimits":
+        """With the share of one of so many queues in what all may cache together (-1: that has no limit)."""
+        if size_max_mib < 0:
+            return self
+        return replace(self, share=max(1, size_max_mib * MIB // max(1, queue_count)))

@@ -25,6 +25,9 @@ SUSPEND_MS_MAX = 30_000
 TELL_AFTER_TRIES = 3
 """A blocked queue is told after so many tries, and again after twice as many each time."""
 
+OURS_MAX = 64
+"""Offsets that a taking stored and that are remembered; a broker that was killed forgets those of some seconds."""
+
 NEEDS_NO_LOCK = 1 << 62
 """`locked_until_ms` where nobody else consumes the queue: broadcasting."""
 
@@ -72,10 +75,11 @@ class OrderRules:
 
 
 class OrderedQueue(OwnedQueue):
-    """`is_busy`: a call runs, or its messages are being made dead letters. `tries`: failures of the current batch."""
+    """`is_busy`: a call runs, or its messages are being made dead letters. `tries`: failures of the current batch.
+    `last_done`: where the last message that succeeded lies, by its queue offset and its physical one."""
 
-    __slots__ = ("_after", "_blocked_since_ms", "_current", "_rules", "_suspended_until_ms", "_tell_at", "_unreadable",
-                 "_waiting", "is_busy", "locked_until_ms", "tries")
+    __slots__ = ("_after", "_blocked_since_ms", "_current", "_ours", "_rules", "_suspended_until_ms", "_tell_at",
+                 "_unreadable", "_waiting", "is_busy", "last_done", "locked_until_ms", "tries")
 
     is_ordered = True
 
@@ -86,6 +90,8 @@ class OrderedQueue(OwnedQueue):
         self.is_busy = False
         self.tries = 0
         self.locked_until_ms = locked_until_ms
+        self._ours = deque((start_offset,), OURS_MAX)
+        self.last_done: tuple[int, int] | None = None
         self._rules = rules
         self._after = after.unfinished() if after is not None else None
         self._current: list[MessageExt] = []
@@ -132,6 +138,8 @@ class OrderedQueue(OwnedQueue):
         if self.is_given_up or not self._current:
             return None
         if is_success:
+            last = self._current[-1]
+            self.last_done = last.queue_offset, last.physical_offset
             self.finished(self._current)
             self._current = []
             if self.tries:
@@ -163,6 +171,18 @@ class OrderedQueue(OwnedQueue):
         self.locked_until_ms = until_ms
         return True
 
+    def goes_on_at(self, stored: int) -> int | None:
+        """Where a taking behind this one, whose lock was lost, begins when its broker has that offset: behind what was
+        done here, if the offset is one of ours, for then nobody else consumed or reset the queue meanwhile. A broker
+        that was killed has forgotten the last ones. None when that is not so, or nothing more was done. To be asked as
+        well is whether the queue has `last_done` still: a topic that was made anew begins at an offset of ours, too."""
+        return self.commit_offset if stored < self.commit_offset and stored in self._ours else None
+
+    def follow(self, before: "OrderedQueue") -> None:
+        """This taking goes on where that one was: the broker may forget what that one stored, too."""
+        self._ours.extendleft(reversed(before._ours))
+        self.last_done = before.last_done
+
     def lock_lost(self) -> None:
         """Another member has it."""
         self.locked_until_ms = 0
@@ -175,8 +195,12 @@ class OrderedQueue(OwnedQueue):
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def to_store(self, now_ms: int) -> int | None:
-        """None without the lock too: it is for its holder to say how far the group is."""
-        return super().to_store(now_ms) if self.is_locked(now_ms) else None
+        """None without the lock too: it is for its holder to say how far the group is. Remembered as one of ours: it
+        may arrive though nobody hears so."""
+        offset = super().to_store(now_ms) if self.is_locked(now_ms) else None
+        if offset is not None and offset != self._ours[-1]:
+            self._ours.append(offset)
+        return offset
 
     def is_locked(self, now_ms: int) -> bool:
         return self.locked_until_ms > now_ms

@@ -15,6 +15,7 @@ from regulus.client.grpc import conversion
 from regulus.client.grpc.session import Place, Session, check_status
 from regulus.client.received_message import ReceivedMessage
 from regulus.client.receiver import INVISIBLE_MS_MAX, ConsumeDirectly, Receive, ReceiveRules
+from regulus.client.tasks import TaskGroup
 from regulus.errors import ClientClosed, ClientError, ConnectFailed, ConnectionLost, NoRoute
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.bodies.subscription_data import SQL92
@@ -48,6 +49,8 @@ class GrpcReceiver:
         kind = ClientType.PUSH_CONSUMER if is_push else ClientType.SIMPLE_CONSUMER
         self._session = Session(address, config, kind, self._settings, self._on_command, request_timeout_ms, group)
         self._rules: ReceiveRules | None = None
+        self._returning = TaskGroup()
+        self._timeout_ms = request_timeout_ms
 
     @property
     def client_id(self) -> str:
@@ -68,7 +71,10 @@ class GrpcReceiver:
                          "--in-order`; its messages come in any order", self._group, self._group)
 
     async def close(self) -> None:
-        await self._session.close()
+        try:
+            await self._returning.finish(self._timeout_ms)
+        finally:
+            await self._session.close()
 
     def subscriptions_changed(self) -> None:
         self._session.settings_changed()
@@ -119,6 +125,9 @@ class GrpcReceiver:
                                      "time is over", place.target, asked.messages_max)
                         came.pop()
                         break
+            except asyncio.CancelledError:
+                self._returning.spawn(self._give_back(came, asked, place), f"late messages of {self._group}")
+                raise
             except ClientClosed:
                 raise       # nobody could be told what becomes of them
             except ClientError as error:
@@ -130,6 +139,20 @@ class GrpcReceiver:
             check_status(status, place.target)
         until_ms = steady_ms() + asked.invisible_ms
         return [conversion.received(told, asked.subscription.topic, asked.broker, until_ms) for told in came]
+
+    async def _give_back(self, came: Sequence[Any], asked: Receive, place: Place) -> None:
+        """What nobody waits for is others' at once, and was not delivered, where the server knows that word."""
+        for told in came:
+            request = messages.ChangeInvisibleDurationRequest(
+                receipt_handle=told.system_properties.receipt_handle, message_id=told.system_properties.message_id,
+                suspend=True)
+            request.group.name, request.topic.name = self._group, asked.subscription.topic
+            set_ms(request.invisible_duration, 0)
+            try:
+                await self._session.call("ChangeInvisibleDuration", request, place.target)
+            except ClientError as error:
+                _log.warning("message %s came too late for a receive of group %s and was not given back; it comes when "
+                             "its invisible time is over: %s", told.system_properties.message_id, self._group, error)
 
     async def _place(self, topic: str, broker: str) -> Place:
         places = [place for place in await self._session.route(topic) if place.is_readable]

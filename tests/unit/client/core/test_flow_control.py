@@ -41,3 +41,25 @@ def test_limits_of_a_topic_are_shared_by_its_queues():
     least = FlowLimits().shared_by(100, topic_count_max=10, topic_size_max_mib=1)
     assert (least.count_max, least.size_max_mib) == (1, 1)
     assert FlowLimits().shared_by(0, topic_count_max=10, topic_size_max_mib=-1).count_max == 10
+
+
+def test_a_queue_pauses_at_its_share_of_what_all_may_cache():
+    limits = FlowLimits().part_of(8, 4)
+    assert limits.exceeded(queue_with([0], b"x" * (2 * MIB - 1))) is None
+    assert limits.exceeded(queue_with([0], b"x" * 2 * MIB)) == "share"
+    assert limits.size_left(queue_with([0], b"x" * MIB)) == MIB
+    assert limits.size_left(queue_with([0], b"x" * 3 * MIB)) == 1
+
+
+def test_without_a_limit_of_all_a_queue_has_its_own_alone():
+    assert FlowLimits().part_of(-1, 4) == FlowLimits()
+
+
+def test_a_share_is_never_so_small_that_an_empty_queue_pauses():
+    assert FlowLimits().part_of(0, 1).exceeded(queue_with([])) is None
+    assert FlowLimits().part_of(1, 1 << 30).exceeded(queue_with([])) is None
+
+
+def test_the_share_outlives_the_limits_of_a_topic():
+    limits = FlowLimits().part_of(8, 4).shared_by(2, topic_count_max=10, topic_size_max_mib=50)
+    assert (limits.count_max, limits.size_max_mib, limits.share) == (5, 25, 2 * MIB)

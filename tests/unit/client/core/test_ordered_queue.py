@@ -93,6 +93,49 @@ def test_a_lock_that_another_member_has_is_lost_at_once():
     assert not owned.lock_renewed(2, 130)
 
 
+def done_up_to(offset, start=5, stores=()):
+    """A queue whose messages before this one are done; of which offsets were to be stored on the way."""
+    owned = with_messages(*range(start, offset + 1), start=start)
+    for each in range(start, offset):
+        call(owned)
+        owned.call_ended(True, -1, 0)
+        if each + 1 in stores:
+            assert owned.to_store(0) == each + 1
+    return owned
+
+
+@pytest.mark.parametrize("stored", [5, 7, 9])
+def test_behind_a_lost_lock_it_goes_on_where_it_was_if_the_broker_has_an_offset_of_its_own(stored):
+    """That of its begin, or one that it sent, whether that was answered or not: a broker forgets the last ones."""
+    owned = done_up_to(10, stores=(7, 9))
+    owned.lock_lost()
+    owned.give_up()
+    assert owned.goes_on_at(stored) == 10
+
+
+@pytest.mark.parametrize("stored", [4, 6, 8, 10, 11])
+def test_behind_a_lost_lock_another_one_s_offset_or_reset_counts(stored):
+    owned = done_up_to(10, stores=(7, 9))
+    assert owned.goes_on_at(stored) is None
+
+
+def test_the_last_message_that_succeeded_is_known_by_its_place():
+    owned = with_messages(0, 1, 2, size=2)
+    assert owned.last_done is None
+    call(owned)
+    owned.call_ended(True, -1, 0)
+    call(owned)
+    owned.call_ended(False, -1, 0)
+    assert owned.last_done == (1, messages(1)[0].physical_offset)
+
+
+def test_a_taking_that_goes_on_knows_what_the_one_before_it_stored():
+    before = done_up_to(10, stores=(7, 9))
+    owned = done_up_to(12, start=10)
+    owned.follow(before)
+    assert [owned.goes_on_at(stored) for stored in (5, 7, 8, 9, 10)] == [12, 12, None, 12, 12]
+
+
 def test_an_offset_is_not_stored_without_the_lock():
     owned = with_messages(0, locked_until=100)
     call(owned)

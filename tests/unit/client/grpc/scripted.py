@@ -26,6 +26,9 @@ class Script:
         self.receives = 0
         self.time_left_s = 0.0
         self.break_off = False                          # ... and breaks the stream
+        self.goes_on = False                            # ... or has more to come
+        self.sent_parts = asyncio.Event()
+        self.changed: list[Any] = []
         self.backoff: Any = None
         self.port = 0
         self.to_ask: asyncio.Queue[Any] = asyncio.Queue()
@@ -69,8 +72,15 @@ class Script:
             yield part
         if self.break_off:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "as the script says")
-        if not self.popped:
+        self.sent_parts.set()
+        if not self.popped or self.goes_on:
             await asyncio.Event().wait()
+
+    def change(self, request: Any) -> Any:
+        self.changed.append(request)
+        answer = messages.ChangeInvisibleDurationResponse(receipt_handle="changed")
+        answer.status.code = int(Code.OK)
+        return answer
 
     async def telemetry(self, requests: Any, context: Any) -> None:
         async def ask() -> None:
@@ -116,6 +126,7 @@ async def served(script: Script, port: int = 0) -> AsyncIterator[str]:
     request, response = types["Telemetry"]
     handlers = {"QueryRoute": unary("QueryRoute", script.route), "SendMessage": unary("SendMessage", script.send),
                 "NotifyClientTermination": unary("NotifyClientTermination", script.ended),
+                "ChangeInvisibleDuration": unary("ChangeInvisibleDuration", script.change),
                 "ReceiveMessage": grpc.unary_stream_rpc_method_handler(
                     script.receive, receive_request.FromString, receive_response.SerializeToString),
                 "Telemetry": grpc.stream_stream_rpc_method_handler(script.telemetry, request.FromString,

@@ -29,6 +29,27 @@ async def test_what_came_before_the_stream_broke_is_not_thrown_away() -> None:
         assert [message.body for message in await consumer.receive(16, 10_000)] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("ends", [False, True])
+async def test_what_came_before_a_receive_was_given_up_is_given_back_uncounted(ends: bool) -> None:
+    script = Script()
+    script.popped, script.goes_on = [popped(1), popped(2)], True
+    async with served(script) as address:
+        consumer = SimpleConsumer(address, "kitchen", {"orders": "*"})
+        await consumer.start()
+        receiving = asyncio.create_task(consumer.receive(16, 3_600_000))
+        await script.sent_parts.wait()
+        await asyncio.sleep(0.1)        # until they have come
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        if not ends:
+            async with asyncio.timeout(10):
+                while len(script.changed) < 2:
+                    await asyncio.sleep(0.01)
+        await consumer.shutdown()
+        assert [(each.receipt_handle, each.invisible_duration.ToMilliseconds(), each.suspend)
+                for each in script.changed] == [("handle-1", 0, True), ("handle-2", 0, True)]
+
+
 async def test_no_more_is_taken_than_was_asked_for() -> None:
     script = Script()
     script.popped = [popped(number) for number in range(1000)]
