@@ -154,6 +154,8 @@ def test_a_file_that_vanishes_is_data_loss(tmp_path: Path):
     shutil.rmtree(tmp_path)
     with pytest.raises(DataLoss, match="was removed"):
         files.map(files.piece_at(0))
+    with pytest.raises(DataLoss, match="was removed"):
+        files.window(0)
 
 
 def test_broken_topics_are_damage(make_store):
