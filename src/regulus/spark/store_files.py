@@ -12,8 +12,9 @@ Source: DefaultMessageStore, ConsumeQueue.
 
 import errno
 import mmap
+import os
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from struct import Struct
@@ -172,10 +173,25 @@ class ConsumeQueueFiles:
             raise OptionError(f"{log.directory} has no file of a log, and {self._files.directory} has {end - low} "
                               "units: option 'storePath' must be the root of a broker's store with its log, which the "
                               "setting storePathCommitLog may have put elsewhere")
+        end = self._first(low, end, lambda unit: unit.physical_offset >= log.end)
         while end > low and not self._is_in_log(end - 1, log):
             end -= 1
         start = self._first(low, end, lambda unit: unit.physical_offset >= log.start)
         return self._next_real(start, end)[0], end
+
+    def units_behind(self, end: int) -> Iterator[tuple[int, ConsumeQueueUnit]]:
+        """The units at `end` and behind, the last one first: of records that the log does not have, or leftovers."""
+        high = self._files.end // UNIT_SIZE
+        for low, behind in reversed(self.spans(end, self._bisect(end, high, lambda at: self._is_blank(at, high)))):
+            for offset in range(behind - 1, low - 1, -1):
+                if (unit := self.unit(offset)) != FILLER and unit.size > 0:
+                    yield offset, unit
+
+    def count_behind(self, physical_offset: int) -> int:
+        """How many units are of records that start there or behind."""
+        low, high = self._files.start // UNIT_SIZE, self._files.end // UNIT_SIZE
+        end = self._bisect(low, high, lambda at: self._is_blank(at, high))
+        return end - self._first(low, end, lambda unit: unit.physical_offset >= physical_offset)
 
     def first_at_or_behind(self, physical_offset: int, low: int, high: int) -> int:
         """The first of [low, high) whose record starts at or behind `physical_offset`."""
@@ -281,6 +297,10 @@ class CommitLogFiles(MappedFiles):
         return (request.topic, request.queue_id, request.queue_offset, request.size) == (
             topic, queue_id, queue_offset, unit.size)
 
+    def tells_its_place(self, physical_offset: int) -> bool:
+        """Whether the record that starts there is none of another place's. Raises RecordError, DataLoss."""
+        return self._request(physical_offset).physical_offset == physical_offset
+
     def _request(self, physical_offset: int) -> DispatchRequest:
         window = self.record_window(physical_offset)
         return request_at(window.data, physical_offset - window.start, len(window.data), False)
@@ -319,9 +339,10 @@ class StoreFiles:
                        for path in folder.iterdir()
                        # A running broker builds queues anew in a folder whose name is no topic's.
                        if not path.name.startswith(".") and path.is_dir() and any(path.iterdir())}
-        return with_queues | self._configured_topics()
+        return with_queues | self.configured_topics()
 
-    def _configured_topics(self) -> set[str]:
+    def configured_topics(self) -> set[str]:
+        """Those that the broker knows. Raises StoreDamaged."""
         try:
             text = (self.path / "config" / "topics.json").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -384,3 +405,17 @@ def _pieces(directory: Path, *, with_holes: bool) -> list[FilePiece]:
         if end > right.start or (end < right.start and not with_holes):
             raise StoreDamaged(f"{directory}: file {right.path.name} does not begin where {left.path.name} ends")
     return pieces
+
+
+def is_in_use(store_path: str) -> bool:
+    """Whether a running broker has the store locked, as far as this machine's kernel knows.
+
+    The lock file is not opened: closing it would drop the lock of a broker in this very process.
+    """
+    try:
+        state = (Path(store_path) / "lock").stat()
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    place = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
+    return any(place in line.split() for line in lines)
