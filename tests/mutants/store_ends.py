@@ -65,4 +65,10 @@ MUTANTS = [
     Mutant(name="an archive does not say what lies behind its log", path="regulus/pipeline/archive.py",
            old="            self.report.units_behind = sum(", new="            sum(",
            tests=("tests/unit/pipeline/test_archive.py::test_units_that_point_behind_the_end_of_the_log_are_told",)),
+    Mutant(name="a hole of the log is told by its outer ends", path=_FILES,
+           old="        if not 0 <= index < len(self.pieces) - 1:", new="        if True:",
+           tests=("tests/unit/spark/test_store_files.py::test_a_gap_between_files_is_damage_unless_the_rest_is_wanted",)),
+    Mutant(name="a condition knows the shown columns alone", path="regulus/cli/spark.py",
+           old="    return [name for name in COLUMNS if name in words]", new="    return []",
+           tests=("tests/unit/cli/test_spark.py::test_a_condition_may_speak_of_columns_that_are_not_shown",)),
 ]

@@ -82,8 +82,14 @@ class MappedFiles:
         """The file that holds byte `position`. Raises DataLoss when none does."""
         index = bisect_left(self._starts, position + 1) - 1
         if index < 0 or position >= self.pieces[index].start + self.pieces[index].size:
-            raise DataLoss(f"{self.directory} has no file with byte {position}, only from {self.start} to {self.end}")
+            raise DataLoss(f"{self.directory} has no file with byte {position}{self._around(index)}")
         return self.pieces[index]
+
+    def _around(self, index: int) -> str:
+        """What there is instead of what lies behind the file of that number, and before the next one."""
+        if not 0 <= index < len(self.pieces) - 1:
+            return f", only from {self.start} to {self.end}"
+        return f": none from {self.pieces[index].start + self.pieces[index].size} to {self._starts[index + 1]}"
 
     def next_start(self, position: int) -> int:
         """Where the file begins that is next behind `position`; the end where none is."""

@@ -57,7 +57,7 @@ def test_a_stream_that_has_read_all_fails_for_what_is_lost_behind_it(store):
     _, planner = stream(store, failOnDataLoss="false")
     short = planner.latest(end, is_limited=False)
     _, planner = stream(store)
-    with pytest.raises(DataLoss, match="orders/broker-a/1: .*set failOnDataLoss"):
+    with pytest.raises(DataLoss, match=r"orders/broker-a/1: .*set failOnDataLoss"):
         planner.latest(short, is_limited=False)
     _, planner = stream(store, failOnDataLoss="report")
     assert planner.latest(short, is_limited=False) == short
