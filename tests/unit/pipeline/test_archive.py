@@ -129,7 +129,7 @@ def test_a_message_at_midnight_is_of_the_next_day(tmp_path):
     dispatch(store)
     store.close()
     archive_store(tmp_path / "store", tmp_path / "archive")
-    days = sorted(path.name for path in (tmp_path / "archive/data/topic=TopicA").iterdir())
+    days = sorted(path.name for path in (tmp_path / "archive" / "messages").iterdir())
     assert days == ["dt=2023-11-13", "dt=2023-11-14", "dt=2023-11-15"]
 
 
