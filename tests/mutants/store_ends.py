@@ -1,4 +1,4 @@
-"""Faults of how Spark's tasks look at a store's files: within little memory, and at ends that disagree."""
+"""Faults of how Spark looks at a store, and of what is told: little memory, ends that disagree, archives, pages."""
 
 from tests.mutants import Mutant
 
@@ -81,4 +81,13 @@ MUTANTS = [
     Mutant(name="long names are as long as they are", path="regulus/spark/archive_manifest.py",
            old="    if len(quoted) <= NAME_PART_MAX:", new="    if True:",
            tests=("tests/unit/spark/test_archive_manifest.py",)),
+    Mutant(name="a balanced ledger says that all has ended", path="regulus/pipeline/report_page.py",
+           old="if waiting or behind else", new="if waiting else",
+           tests=("tests/unit/pipeline/test_report_page.py::test_the_headline_is_true_of_the_tables_below_it",)),
+    Mutant(name="the ladder takes copies from keys", path="regulus/pipeline/report_page.py",
+           old="max(0, sent - failed)", new="sent - failed",
+           tests=("tests/unit/pipeline/test_report_page.py",)),
+    Mutant(name="the copies of dead keys are not told", path="regulus/pipeline/report_page.py",
+           old='if totals["dead_again"] else ""', new='if False else ""',
+           tests=("tests/unit/pipeline/test_report_page.py",)),
 ]

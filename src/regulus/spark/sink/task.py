@@ -359,8 +359,8 @@ class _Task:
             self._levels[queue.broker_name] = _levels_of(self._sender, queue)
         levels = self._levels[queue.broker_name]
         if run.delay_level > levels:
-            raise RowRefused(f"a row of {self._place} has delay_level {run.delay_level}, and broker {queue.broker_name} "
-                             f"has levels 1 to {levels}: see its setting messageDelayLevel")
+            raise RowRefused(f"a row of {self._place} has delay_level {run.delay_level}, and broker "
+                             f"{queue.broker_name} has levels 1 to {levels}: see its setting messageDelayLevel")
 
     def _go_on(self, lane: Lane, records: Records, start: int, end: int) -> None:
         """These rows are no longer before the lane's next one, but of those behind which it comes."""
