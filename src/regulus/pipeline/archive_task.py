@@ -41,7 +41,6 @@ from regulus.pipeline.archive_parquet import (
     write_row_groups,
 )
 from regulus.record.log_units import FLAWS, LogWalk
-from regulus.spark import log_walk
 from regulus.spark.archive_manifest import (
     ArchivedFile,
     QueueFacts,
@@ -114,7 +113,7 @@ class Reject(NamedTuple):
 class _Walked:
     """The records of a range, which of them are good, and what is not."""
 
-    table: log_walk.WalkedPiece
+    table: log_ranges.WalkedPiece
     topics: list[str]
     is_good: Any
     rejects: list[Reject] = field(default_factory=list)
@@ -143,7 +142,7 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
     tables, rejects = [], []
     rows = 0
     while position < limit:
-        piece = log_walk.walked(walk, data, position, limit, base)
+        piece = log_ranges.walked(walk, data, position, limit, base)
         flaws = piece.column("flaw")
         for row in np.flatnonzero(flaws).tolist():
             rejects.append(Reject(int(piece.column("position")[row]), int(piece.column("size")[row]),
@@ -153,7 +152,7 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
         position, reason = log_ranges.step_over(walk, data, limit, base)
         if reason:
             rejects.append(Reject(walk.position, position - walk.position, reason, -1))
-    table = log_walk.WalkedPiece(np.concatenate(tables, axis=1), np.empty(0, dtype=np.int64))
+    table = log_ranges.WalkedPiece(np.concatenate(tables, axis=1), np.empty(0, dtype=np.int64))
     nameless = list(_without_topic(table, walk))
     is_bad = table.column("flaw") != 0
     is_bad[[reject.row for reject in nameless]] = True
@@ -162,7 +161,7 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
     return _Walked(table, topics, ~is_bad, rejects, base + position)
 
 
-def _without_topic(table: log_walk.WalkedPiece, walk: LogWalk) -> Iterator[Reject]:
+def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Reject]:
     """Records without another flaw whose topic is no text: nobody knows which messages they were."""
     for number, name in enumerate(walk.topics):
         try:

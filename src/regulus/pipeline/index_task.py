@@ -30,7 +30,6 @@ from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.consume_queue_unit import encode as encode_unit
 from regulus.record.index_entry import IndexHeader
 from regulus.record.log_units import LogWalk
-from regulus.spark import log_walk
 from regulus.spark.archive_manifest import TopicQueue
 
 OPEN_FILES_MAX = 256
@@ -181,7 +180,7 @@ class _RangeRebuild:
         skipped = 0
         end = None
         while position < limit:
-            rows = log_walk.walked(walk, data, position, limit, base)
+            rows = log_ranges.walked(walk, data, position, limit, base)
             if task.seeks_end:
                 end = log_ranges.end_in(rows, walk, data, limit, base)
             if end is not None:
@@ -201,7 +200,7 @@ class _RangeRebuild:
             entries=self._entries, stretches={key: tuple(parts) for key, parts in self._stretches.items()},
             dropped_topics=frozenset(dropped), log_end=end)
 
-    def _take(self, rows: log_walk.WalkedPiece, base: int) -> None:
+    def _take(self, rows: log_ranges.WalkedPiece, base: int) -> None:
         """Units and entries of some records."""
         for name in list(self._walk.topics)[len(self._topics):]:
             topic = name.decode("utf-8", "replace")
@@ -219,7 +218,7 @@ class _RangeRebuild:
             self._entries += len(entries)
         self._take_units(rows, places)
 
-    def _take_units(self, rows: log_walk.WalkedPiece, places: Any) -> None:
+    def _take_units(self, rows: log_ranges.WalkedPiece, places: Any) -> None:
         kinds = rows.column("sys_flag") & TRANSACTION_MASK
         is_wanted = (kinds == TRANSACTION_NOT) | (kinds == TRANSACTION_COMMIT)
         if not all(self._is_kept):

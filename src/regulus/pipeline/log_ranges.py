@@ -17,11 +17,17 @@ import numpy as np
 
 from regulus.errors import DataLoss, OptionError, RecordError, StoreNewer
 from regulus.record import store_checkpoint
+from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER
 from regulus.record.layout import MAGIC_V1, MAGIC_V2
-from regulus.record.log_units import FLAWS, LogWalk
-from regulus.spark.log_walk import MAGIC_START, WalkedPiece, next_record, walked, whole_record_size
+from regulus.record.log_units import FIELDS, FLAWS, LogWalk
+from regulus.spark.log_walk import MAGIC_START, next_record, whole_record_size
 from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
+
+WALK_ROWS = 16_384
+"""Records taken apart at a time."""
+HASHES_MAX = WALK_ROWS * 4 + 32_768
+"""Room for the key hashes of that many records; one alone may have half as many as its properties have bytes."""
 
 RECOVERED_FILES = 3
 """Without queues that say more, recovery after a clean stop looks at this many files."""
@@ -36,6 +42,20 @@ class LogEnd(NamedTuple):
 
     offset: int
     reason: str
+
+
+class WalkedPiece(NamedTuple):
+    """Records that lie one behind the other: one row of `table` for each field of log_units.FIELDS."""
+
+    table: Int64s
+    hashes: Int64s
+
+    def column(self, name: str) -> Int64s:
+        column: Int64s = self.table[FIELDS.index(name)]
+        return column
+
+    def first(self, rows: int) -> "WalkedPiece":
+        return WalkedPiece(self.table[:, :rows], self.hashes[:int(self.column("entries")[:rows].sum())])
 
 
 def open_log(store_path: str) -> CommitLogFiles:
@@ -56,6 +76,15 @@ def queues_of(store_path: str) -> list[ConsumeQueueFiles]:
 
 
 # --- walking ---------------------------------------------------------------------------------------------------------
+
+
+def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> WalkedPiece:
+    """The next records of a file's bytes, at most WALK_ROWS. `walk` says where they end and why."""
+    table = np.empty((len(FIELDS), WALK_ROWS), dtype=np.int64)
+    hashes = np.empty(HASHES_MAX, dtype=np.int64)
+    # A slice of a memoryview is not a copy; one of a mapped file is.
+    rows = walk.walk(memoryview(data), data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
+    return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
 
 
 class Step(NamedTuple):

@@ -1,51 +1,17 @@
-"""The records of a commit log one behind the other, and where they end."""
+"""Where records of a commit log begin, and about where they end."""
 
-from typing import Any, NamedTuple, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from regulus.errors import RecordError
 from regulus.record import big_endian
-from regulus.record.byte_runs import Buffer
 from regulus.record.dispatch_request import request_at
 from regulus.record.layout import MAGIC_V1, PHYSICAL_OFFSET
-from regulus.record.log_units import FIELDS, LogWalk
 from regulus.spark.store_files import CommitLogFiles
-
-WALK_ROWS = 16_384
-"""Records taken apart at a time."""
-HASHES_MAX = WALK_ROWS * 4 + 32_768
-"""Room for the key hashes of that many records; one alone may have half as many as its properties have bytes."""
 
 PROBE_SIZE = 1 << 16
 """Where this many zeros lie the log is taken to end, if that is only an estimate."""
 
 MAGIC_START = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
-
-Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-
-
-class WalkedPiece(NamedTuple):
-    """Records that lie one behind the other: one row of `table` for each field of log_units.FIELDS."""
-
-    table: Int64s
-    hashes: Int64s
-
-    def column(self, name: str) -> Int64s:
-        column: Int64s = self.table[FIELDS.index(name)]
-        return column
-
-    def first(self, rows: int) -> "WalkedPiece":
-        return WalkedPiece(self.table[:, :rows], self.hashes[:int(self.column("entries")[:rows].sum())])
-
-
-def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> WalkedPiece:
-    """The next records of a file's bytes, at most WALK_ROWS. `walk` says where they end and why."""
-    table = np.empty((len(FIELDS), WALK_ROWS), dtype=np.int64)
-    hashes = np.empty(HASHES_MAX, dtype=np.int64)
-    # A slice of a memoryview is not a copy; one of a mapped file is.
-    rows = walk.walk(memoryview(data), data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
-    return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
 
 
 def next_record(data: Any, start: int, limit: int, base: int) -> int:

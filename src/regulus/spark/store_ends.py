@@ -22,27 +22,29 @@ anew since, that it was is known by the topic's epoch, or by a unit from before 
 Source: DefaultMessageStore.shutdown, isTempFileExist, ConsumeQueue.truncateDirtyLogicFiles, StoreCheckpoint.
 """
 
+from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple
 
-import numpy as np
-
 from regulus.errors import CorruptRecord, DataLoss, RecordError
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.model.timestamps import dated
 from regulus.record import queue_table, store_checkpoint
-from regulus.record.log_units import LogWalk
+from regulus.record.log_units import FIELDS, LogWalk
 from regulus.record.queue_table import QueueTable
-from regulus.spark.log_walk import WalkedPiece, filled_end, next_record, walked
+from regulus.spark.log_walk import filled_end, next_record
 from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, StoreFiles, is_in_use
 
 LOOK_BYTES = 16 << 20
 """So much of the log's end is walked; a queue whose last record lies before it is compared with the table alone."""
 BAD_STRETCHES_MAX = 1000
 """Of the walked part. Behind so many the rest counts as damaged."""
-_QUEUE_BITS = 32
+_WALK_ROWS = 16_384
+_HASHES = 32_768
+"""Room that a walk asks for, whether or not it hashes keys: half of the bytes that properties may have, and more."""
+_WITH_UNIT = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 
 
 class Left(Enum):
@@ -82,7 +84,11 @@ class LogTail:
         """From there on no record was found yet."""
         self._log = log
         self._walk = LogWalk((), False, False, False)
-        self.start = self.end = _first_record(log, max(log.start, filled_end(log) - LOOK_BYTES))
+        # No numpy: planning does without.
+        self._table = array("q", bytes(8 * len(FIELDS) * _WALK_ROWS))
+        self._hashes = array("q", bytes(8 * _HASHES))
+        self._zeros_from = filled_end(log)
+        self.start = self.end = _first_record(log, max(log.start, self._zeros_from - LOOK_BYTES))
         self._read()
 
     def has_record_over(self, physical_offset: int) -> bool:
@@ -104,32 +110,39 @@ class LogTail:
         piece_end = piece.start + piece.size
         window = self._log.window(position, min(LOOK_BYTES, piece_end - position))
         within = position - window.start
-        rows = walked(self._walk, window.data, within, len(window.data), window.start)
+        rows = self._walk.walk(memoryview(window.data), window.data, within, len(window.data), window.start,
+                               memoryview(self._table), _WALK_ROWS, memoryview(self._hashes))
         reached = window.start + self._walk.position
-        if rows.table.shape[1]:
+        if rows:
             self._take(rows, window.start, reached)
         if self._walk.is_blank:
             return piece_end
         if self._walk.fault is None or reached > position:
             return reached
         self._doubtful = position
-        found = next_record(window.data, within + 1, len(window.data), window.start)
-        return window.start + found if found < len(window.data) else piece_end
+        limit = max(within, min(len(window.data), self._zeros_from - window.start))
+        found = next_record(window.data, within + 1, limit, window.start)
+        return window.start + found if found < limit else piece_end
 
-    def _take(self, rows: WalkedPiece, base: int, reached: int) -> None:
+    def _take(self, rows: int, base: int, reached: int) -> None:
+        positions, topics, queue_ids, queue_offsets, flags, timestamps = (
+            self._column(name, rows) for name in ("position", "topic", "queue_id", "queue_offset", "sys_flag",
+                                                  "store_timestamp"))
         if self._doubtful >= 0:
-            self.bad.append((self._doubtful, base + int(rows.column("position")[0])))
+            self.bad.append((self._doubtful, base + positions[0]))
             self._doubtful = -1
         self.end = reached
-        self.last_timestamp = int(rows.column("store_timestamp")[-1])
-        kinds = rows.column("sys_flag") & TRANSACTION_MASK
-        seen = np.flatnonzero((kinds == TRANSACTION_NOT) | (kinds == TRANSACTION_COMMIT))[::-1]
-        keys = (rows.column("topic")[seen] << _QUEUE_BITS) | rows.column("queue_id")[seen]
+        self.last_timestamp = timestamps[-1]
         names = [name.decode("utf-8", "replace") for name in self._walk.topics]
-        for row in seen[np.unique(keys, return_index=True)[1]].tolist():
-            self.last[names[int(rows.column("topic")[row])], int(rows.column("queue_id")[row])] = LastRecord(
-                int(rows.column("queue_offset")[row]), base + int(rows.column("position")[row]),
-                int(rows.column("store_timestamp")[row]))
+        last = {(topic, queue_id): row for row, (topic, queue_id, flag) in enumerate(
+                    zip(topics, queue_ids, flags, strict=True))
+                if flag & TRANSACTION_MASK in _WITH_UNIT}
+        for (topic, queue_id), row in last.items():
+            self.last[names[topic], queue_id] = LastRecord(queue_offsets[row], base + positions[row], timestamps[row])
+
+    def _column(self, name: str, rows: int) -> "array[int]":
+        start = FIELDS.index(name) * _WALK_ROWS
+        return self._table[start:start + rows]
 
 
 class StoreEnds:

@@ -120,7 +120,7 @@ def walked_to_the_end(log: log_ranges.CommitLogFiles, limit: int) -> list[tuple[
     data, position, stops = log.map(log.pieces[0]), 0, []
     walk = LogWalk((), False, False, False)
     while position < limit:
-        log_walk.walked(walk, data, position, limit, 0)
+        log_ranges.walked(walk, data, position, limit, 0)
         position, reason = log_ranges.step_over(walk, data, limit, 0)
         stops.append((walk.position, position, reason))
     return stops
