@@ -1,57 +1,23 @@
-"""The archive's folder of messages, read by the programs that people have for Parquet.
-
-Needs polars, duckdb, datafusion and chdb (ClickHouse in a library).
-"""
+"""The archive's folder of messages, read by the programs that people have for Parquet; pandas, pyarrow and Spark
+read it in tests/unit/pipeline/test_archive_layout.py."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 from tests.foreign_archive import DAYS, ROWS, TOPICS, make_archive
+from toolchain import PARQUET_READERS, parquet_python
 
 
-@pytest.fixture
-def messages(tmp_path: Path) -> Path:
-    return make_archive(tmp_path) / "messages"
+@pytest.fixture(scope="module")
+def messages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_archive(tmp_path_factory.mktemp("archive")) / "messages"
 
 
-def test_polars(messages: Path) -> None:
-    import polars
-
-    for table in (polars.read_parquet(messages), polars.scan_parquet(f"{messages}/**/*.parquet").collect()):
-        assert table.height == ROWS
-        assert set(table["topic"]) == set(TOPICS)
-    days = polars.scan_parquet(messages, hive_partitioning=True).select("dt").unique().collect()
-    assert days.height == DAYS
-
-
-def test_duckdb(messages: Path) -> None:
-    import duckdb
-
-    rows = duckdb.sql(f"SELECT count(*), list(DISTINCT topic), count(DISTINCT dt) FROM "
-                      f"read_parquet('{messages}/**/*.parquet')").fetchall()
-    [(count, topics, days)] = rows
-    assert (count, set(topics), days) == (ROWS, set(TOPICS), DAYS)
-
-
-def test_datafusion(messages: Path) -> None:
-    import datafusion
-    import pyarrow
-
-    assert datafusion.SessionContext().read_parquet(str(messages)).count() == ROWS
-    context = datafusion.SessionContext()
-    context.register_parquet("messages", str(messages), table_partition_cols=[("dt", pyarrow.string())])
-    found = context.sql("SELECT DISTINCT topic, dt FROM messages").to_pydict()
-    assert set(found["topic"]) == set(TOPICS)
-    assert len(set(found["dt"])) == DAYS
-
-
-def test_clickhouse(messages: Path) -> None:
-    import chdb
-
-    found = chdb.query(f"SELECT topic, count(), uniqExact(dt) FROM file('{messages}/**/*.parquet', Parquet) "
-                       "GROUP BY topic", "JSONCompactColumns")
-    topics, counts, days = json.loads(found.data())
-    assert set(topics) == set(TOPICS)
-    assert sum(map(int, counts)) == ROWS
-    assert set(map(int, days)) == {DAYS}
+@pytest.mark.parametrize("reader", ["polars", "duckdb", "datafusion", "clickhouse"])
+def test_a_reader_of_parquet_finds_all_rows_topics_and_days(messages: Path, reader: str) -> None:
+    done = subprocess.run([parquet_python(), PARQUET_READERS / "read_messages.py", reader, messages],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [ROWS, sorted(TOPICS), DAYS]
