@@ -10,7 +10,7 @@ _ENDS = "regulus/spark/store_ends.py"
 _ENDS_TESTS = "tests/unit/spark/test_store_ends.py::"
 _LOST = (_ENDS_TESTS + "test_what_a_closed_store_lost_at_an_end_is_told_and_counted",)
 _OPEN = (_ENDS_TESTS + "test_a_store_that_was_copied_from_a_running_broker_is_told_of_and_read",)
-_AHEAD = (_ENDS_TESTS + "test_a_checkpoint_that_is_ahead_of_the_log_is_a_loss_of_a_closed_store",)
+_AHEAD = (_ENDS_TESTS + "test_a_checkpoint_that_is_ahead_of_the_log_is_told_of_a_closed_store",)
 _ANEW = (_ENDS_TESTS + "test_a_topic_that_was_made_anew_does_not_miss_the_messages_of_the_former_one",)
 _BORDERS = (_SCAN_TESTS + "test_records_are_read_over_the_borders_of_what_is_mapped",)
 
@@ -51,7 +51,7 @@ MUTANTS = [
     Mutant(name="a copy without its root is a closed store", path=_ENDS,
            old="(store.path / \"checkpoint\").exists() and not", new="not",
            tests=(_ENDS_TESTS + "test_a_copy_without_the_files_of_the_root_may_be_of_a_running_broker",)),
-    Mutant(name="a checkpoint ahead of the log is believed", path=_ENDS,
+    Mutant(name="nobody hears of a checkpoint ahead of the log", path=_ENDS,
            old="        if synced <= self._tail.last_timestamp:", new="        if True:", tests=_AHEAD),
     Mutant(name="a former topic's messages are missed", path=_ENDS,
            old="        return first is not None and first < record.physical_offset",

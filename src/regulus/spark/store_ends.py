@@ -178,15 +178,17 @@ class StoreEnds:
         behind, cause = max(((each.next, each.cause) for each in sure or told), default=(end, ""))
         return Missing(end, behind, cause, is_loss and bool(sure)) if behind > end else None
 
-    def fault(self) -> str:
-        """What is lost at the end of the log, when it is not known of which queues; empty for nothing."""
+    def doubt(self) -> str:
+        """What the log's end may have lost, though no queue knows of it; empty for nothing. It is no proof: where the
+        clock was set back, the last record is not the one with the latest time."""
         if self._tail is None or self.left is not Left.CLOSED or not self._tail.last_timestamp:
             return ""
         synced = self._checkpoint_time()
         if synced <= self._tail.last_timestamp:
             return ""
         return (f"{self._store.path / 'checkpoint'} says that messages stored up to {_text(synced)} were on disk, "
-                f"and the log ends at {self._tail.end} with one of {_text(self._tail.last_timestamp)}")
+                f"and the log ends at {self._tail.end} with one of {_text(self._tail.last_timestamp)}: unless the "
+                "clock was set back, the log has lost its end, and the queues theirs")
 
     # -----------------------------------------------------------------------------------------------------------------
 

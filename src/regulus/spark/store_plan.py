@@ -7,7 +7,6 @@ answer.
 import logging
 from collections.abc import Mapping, Sequence
 
-from regulus.errors import DataLoss
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
@@ -81,10 +80,8 @@ class StorePlace:
                            f"because {missing.cause}; {may_be}")
                 missing = None
             states[queue] = QueueState(*files.bounds(self._store.log), epochs.get(queue.topic, 0), missing)
-        if (fault := ends.fault()) and not any(state.missing for state in states.values()):
-            if self._options.fail_on_data_loss:
-                raise DataLoss(f"{fault}; set failOnDataLoss to false to read what is there")
-            self._tell(fault)
+        if (doubt := ends.doubt()) and not any(state.missing for state in states.values()):
+            self._tell(doubt)
         return states
 
     def _compared(self) -> StoreEnds:
