@@ -98,9 +98,19 @@ class BatchConsumeQueue(ConsumeQueue):
     def unit_at(self, position: int) -> BatchUnit | None:
         return next(batch_unit.decode_all(self.readable(position, _UNIT)), None)
 
-    def batch_units(self, queue_offset: int, size_max: int) -> Iterator[BatchUnit]:
-        """From the record that has the message on, as many as lie in one file and in so many bytes."""
-        return batch_unit.decode_all(self.readable(self._position_of(queue_offset), max(size_max // _UNIT, 1) * _UNIT))
+    def batch_units(self, queue_offset: int, size_max: int) -> Iterator[tuple[BatchUnit, int]]:
+        """From the record that has the message on, as many as lie in one file and in so many bytes; each with the
+        offset of the first message in the next record, or where that is none behind its own, with the queue's end."""
+        position = self._position_of(queue_offset)
+        units = batch_unit.decode_all(self.readable(position, max(size_max // _UNIT, 1) * _UNIT))
+        unit = next(units, None)
+        while unit is not None:
+            position += _UNIT
+            following = next(units, None)
+            behind = following if following is not None else self._unit_from(position, is_mapped=True)[1]
+            yield unit, behind.queue_offset if behind is not None and behind.queue_offset > unit.queue_offset \
+                else self._max_offset
+            unit = following
 
     def units(self, queue_offset: int, count_max: int) -> list[QueueUnit]:
         found: list[QueueUnit] = []
@@ -132,8 +142,12 @@ class BatchConsumeQueue(ConsumeQueue):
         return found.queue_offset if found is not None else self._max_offset
 
     def _position_of(self, queue_offset: int) -> int:
-        """Where the unit is whose record has the message, or the next one where none has; the end behind the last."""
-        return self._first_position(lambda unit: unit.next_offset > queue_offset)
+        """Where the unit is whose record has the message, or the next one where none has; the end behind the last.
+        Sought by what begins there: a count that has rotted hides no other record."""
+        behind, found = self._parted(lambda unit: unit.queue_offset > queue_offset)
+        last = self.unit_at(behind - _UNIT)
+        return behind - _UNIT if last is not None and queue_offset < max(last.next_offset, last.queue_offset + 1) \
+            else found
 
     def _first_position(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> int:
         """Of the first unit of which that is so, as it is of all behind it; the end when there is none."""

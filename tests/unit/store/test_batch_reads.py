@@ -167,6 +167,37 @@ def test_a_unit_that_has_rotted_leads_nobody_past_other_messages(tmp_path: Path,
     assert (result.status, result.next_begin_offset) == (GetStatus.FOUND, 4)
 
 
+def overwrite_unit(root: Path, number: int, place: int, data: bytes) -> None:
+    with (root / "batchconsumequeue" / "B" / "0" / f"{number // 4 * 184:020d}").open("r+b") as file:
+        file.seek(number % 4 * 46 + place)
+        file.write(data)
+
+
+@pytest.mark.parametrize("more", [1, 4, 300])
+@pytest.mark.parametrize("number", [0, 2, 3, 10, 11])
+def test_a_count_that_has_rotted_hides_no_other_message(tmp_path: Path, number: int, more: int) -> None:
+    """Whoever asks for a message gets it or hears of the damage: also where the next unit lies in another file."""
+    store = filled(tmp_path)
+    overwrite_unit(tmp_path, number, 36, (COUNTS[number] + more).to_bytes(2, "big"))
+    for asked in range(31):
+        if BASES[number] <= asked < BASES[number + 1]:
+            behind = asked + 1 if number == 11 else BASES[number + 1]
+            with pytest.raises(StoreDamaged, match=rf"message {asked} of queue 0 of B is damaged.* is set to {behind}$"):
+                store.get_message(*QUEUE, asked, 1, 1 << 20, EVERYTHING)
+            continue
+        result = store.get_message(*QUEUE, asked, 1, 1 << 20, EVERYTHING)
+        base = max(base for base in BASES if base <= asked)
+        (message,) = message_record.decode_all(result.buffers[0])
+        assert (message.queue_offset, result.next_begin_offset) == (base, BASES[BASES.index(base) + 1])
+
+
+def test_a_count_of_none_is_told_to_whoever_asks_for_its_message(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    overwrite_unit(tmp_path, 2, 36, bytes(2))
+    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B is damaged.* is set to 6$"):
+        store.get_message(*QUEUE, 4, 32, 1 << 20, EVERYTHING)
+
+
 def test_a_record_that_is_known_to_be_rotten_is_refused(tmp_path: Path) -> None:
     store = filled(tmp_path)
     (unit,) = store.queue_units(*QUEUE, 4, 1)
