@@ -22,6 +22,8 @@ from regulus.store.mapped_file_queue import MappedFileQueue
 _UNIT = UNIT_SIZE
 _SCAN = 1424 * UNIT_SIZE
 _NOT_READ = -1, 0
+_OFFSET_MAX = 1 << 62
+"""No queue ever ends there, whatever the record of a copied log says: so there is room behind for what is sent."""
 
 
 class BatchConsumeQueue(ConsumeQueue):
@@ -57,6 +59,9 @@ class BatchConsumeQueue(ConsumeQueue):
         if request.physical_offset + request.size <= self.max_physical_offset:
             return False
         offset = request.queue_offset
+        if offset + request.message_count > _OFFSET_MAX:
+            self.has_gap = True
+            return False
         if offset < self._max_offset:
             if offset:
                 self.has_gap = self.has_gap or self.max_physical_offset >= 0
@@ -97,6 +102,10 @@ class BatchConsumeQueue(ConsumeQueue):
 
     def unit_at(self, position: int) -> BatchUnit | None:
         return next(batch_unit.decode_all(self.readable(position, _UNIT)), None)
+
+    def last_unit(self) -> BatchUnit | None:
+        """Read and not mapped; None where there is none that may be served."""
+        return self._read_unit(self.end - _UNIT)
 
     def batch_units(self, queue_offset: int, size_max: int) -> Iterator[tuple[BatchUnit, int]]:
         """From the record that has the message on, as many as lie in one file and in so many bytes; each with the

@@ -15,7 +15,7 @@ from regulus.store import disk
 from regulus.store.batch_consume_queue import BatchConsumeQueue
 from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queue import ConsumeQueue
-from regulus.store.log_heads import owner_in
+from regulus.store.log_heads import inner_count_in, owner_in
 from regulus.store.mapped_file import MappedFile
 
 NEAR = 4
@@ -60,7 +60,23 @@ class QueueCheck:
                 owner = self._owner(unit.physical_offset) if not unit.is_filler else None
                 if owner not in (None, (queue.topic, queue.queue_id, unit.queue_offset, unit.size)):
                     return f"has a unit that is not its own: that of {unit.queue_offset}"
+        last = queue.last_unit()
+        # Between others the next unit tells. What follows would get numbers that messages of this record have.
+        if last is not None and not last.is_filler and last.message_count < self._count(last.physical_offset):
+            return f"has a unit of fewer messages than its record: that of {last.queue_offset}"
         return ""
+
+    def _count(self, physical_offset: int) -> int:
+        """The messages in the record there, as it says itself; 0 where the log has no such place any more."""
+        log_file = self._log.files.find(physical_offset)
+        if log_file is None or physical_offset >= self._log_end:
+            return 0
+        try:
+            return inner_count_in(log_file, physical_offset)
+        except StoreError:
+            if self._log.files.find(physical_offset) is log_file:
+                raise
+            return 0        # its file was deleted while we looked
 
     @staticmethod
     def _samples(queue: ConsumeQueue, file: MappedFile) -> list[int]:

@@ -13,6 +13,7 @@ from regulus.record import layout, message_record
 from regulus.store import file_message_store, recovery
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.queue_rebuild import QueueRebuild
+from regulus.store.queue_table_file import NAME as TABLE_NAME
 from regulus.wire import message_batch
 from tests.stores import NOW, a_message, crashed_copy, dispatch, small_config
 
@@ -182,7 +183,7 @@ def test_a_count_that_has_rotted_hides_no_other_message(tmp_path: Path, number: 
     for asked in range(31):
         if BASES[number] <= asked < BASES[number + 1]:
             behind = asked + 1 if number == 11 else BASES[number + 1]
-            with pytest.raises(StoreDamaged, match=rf"message {asked} of queue 0 of B is damaged.* is set to {behind}$"):
+            with pytest.raises(StoreDamaged, match=rf"message {asked} of queue 0 of B .* is set to {behind}$"):
                 store.get_message(*QUEUE, asked, 1, 1 << 20, EVERYTHING)
             continue
         result = store.get_message(*QUEUE, asked, 1, 1 << 20, EVERYTHING)
@@ -289,6 +290,53 @@ def test_units_that_are_lost_are_written_anew_as_they_were(tmp_path: Path, lost:
     assert bases(again) == EXPECTED
     assert again.append(batch(2), NOW + 99).queue_offset == 31
     assert units_of(root) == written
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_last_count_that_has_rotted_gives_no_number_twice(tmp_path: Path, *, is_killed: bool) -> None:
+    """Whoever had the first message of that number would never see the second."""
+    store = filled(tmp_path / "a")
+    root = crashed_copy(tmp_path / "a", tmp_path / "b") if is_killed else tmp_path / "a"
+    store.close()
+    (root / TABLE_NAME).unlink(missing_ok=True)
+    overwrite_unit(root, 11, 36, (1).to_bytes(2, "big"))
+    again = opened(root)
+    assert again.append(batch(2), NOW + 99).queue_offset == 31
+
+
+def test_a_count_beyond_what_its_record_has_leaves_the_queue_as_it_is(tmp_path: Path) -> None:
+    """It is the record that may have rotted; and a number that nobody gets does no harm."""
+    filled(tmp_path).close()
+    overwrite_unit(tmp_path, 11, 36, (7).to_bytes(2, "big"))
+    again = FileMessageStore(small_config(tmp_path, **SIZES), batch_topics=lambda: ["B"])
+    assert not again.open().notes
+    assert again.append(batch(2), NOW + 99).queue_offset == 36
+
+
+@pytest.mark.parametrize("offset", [(1 << 63) - 1, (1 << 63) - 4, (1 << 62) - 2])
+def test_a_record_that_says_more_than_any_queue_has_gets_no_unit_and_stops_none_behind_it(tmp_path: Path,
+                                                                                         offset: int) -> None:
+    """As a master's log may have it. No number would be left for what is sent here later."""
+    original = filled(tmp_path / "original")
+    lying = original.append(batch(5), NOW + 50)
+    original.append(a_message("OTHER"), NOW + 51)
+    log = bytearray(original.log_bytes(0, 1 << 20) or b"")
+    log[lying.start + layout.QUEUE_OFFSET:lying.start + layout.QUEUE_OFFSET + 8] = offset.to_bytes(8, "big")
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES), batch_topics=lambda: ["B"])
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    copy.copy.take(0, bytes(log))
+    dispatch(copy)
+    assert (copy.max_offset(*QUEUE), copy.max_offset("OTHER", 0)) == (31, 1)
+    copy.close()
+    for _ in range(2):
+        again = opened(tmp_path / "copy")
+        first = again.append(batch(2, 99), NOW + 60).queue_offset
+        dispatch(again)
+        assert 31 <= first < 100
+        assert again.max_offset(*QUEUE) == first + 2
+        assert (first, "U99") in bases(again)
+        again.close()
 
 
 def test_a_damaged_queue_is_built_anew_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
