@@ -23,9 +23,10 @@ from regulus.store.mapped_file import MappedFile
 
 NEAR = 4
 """So many units on each side of one are looked at. More records than that do not rot in a row."""
-_Found = TypeVar("_Found")
 NOBODY = ("", -1, -1, -1)
 """Owns what is no record."""
+
+_Found = TypeVar("_Found")
 
 
 class QueueCheck:
@@ -64,11 +65,11 @@ class QueueCheck:
                 owner = self._owner(unit.physical_offset) if not unit.is_filler else None
                 if owner not in (None, (queue.topic, queue.queue_id, unit.queue_offset, unit.size)):
                     return f"has a unit that is not its own: that of {unit.queue_offset}"
-        last = queue.last_unit()
+        newest = queue.last_unit()
         # Between others the next unit tells. What follows would get numbers that messages of this record have.
-        if last is not None and not last.is_filler \
-                and last.message_count < (self._looked(last.physical_offset, inner_count_in) or 0):
-            return f"has a unit of fewer messages than its record: that of {last.queue_offset}"
+        if newest is not None and not newest.is_filler \
+                and newest.message_count < (self._looked(newest.physical_offset, inner_count_in) or 0):
+            return f"has a unit of fewer messages than its record: that of {newest.queue_offset}"
         return ""
 
     @staticmethod

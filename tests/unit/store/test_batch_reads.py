@@ -339,6 +339,50 @@ def test_a_record_that_says_more_than_any_queue_has_gets_no_unit_and_stops_none_
         again.close()
 
 
+def test_units_that_are_lost_are_written_anew_where_no_table_knows_of_them(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.append(a_message("OTHER"), NOW + 99)      # its unit says that all before it have theirs
+    dispatch(store)
+    store.close()
+    (tmp_path / TABLE_NAME).unlink()
+    overwrite_unit(tmp_path, 9, 8, bytes(4))
+    assert bases(opened(tmp_path)) == EXPECTED
+
+
+def test_a_last_unit_of_a_file_that_is_not_its_record_s_has_the_queue_built_anew(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, BASES[3], 1)
+    store.close()
+    overwrite_unit(tmp_path, 3, 8, (unit.size - 1).to_bytes(4, "big"))
+    assert bases(opened(tmp_path)) == EXPECTED
+
+
+def test_a_copied_record_that_says_more_messages_than_a_unit_can_counts_as_one(tmp_path: Path) -> None:
+    original = filled(tmp_path / "original", (2, 1))
+    message = batch(2)
+    message.properties["INNER_NUM"] = "32768"
+    message.queue_offset, message.physical_offset = 3, original.commit_log_max_offset()
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES), batch_topics=lambda: ["B"])
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    copy.copy.take(0, bytes(original.log_bytes(0, 1 << 20) or b"") + message_record.encode(message))
+    dispatch(copy)
+    assert copy.max_offset(*QUEUE) == 4
+
+
+def test_a_folder_without_queues_does_not_tell_the_kind(tmp_path: Path) -> None:
+    """It is left where the last queue of a topic went before the topic did, which may be of the other kind now."""
+    store = filled(tmp_path)
+    store.delete_queue(*QUEUE)
+    store.delete_topic("B")
+    store.append(a_message("B", UNIQ_KEY="U0"), NOW)
+    dispatch(store)
+    store.close()
+    store = FileMessageStore(small_config(tmp_path, **SIZES))
+    assert not store.open().notes
+    assert bases(store) == [(0, "U0")]
+
+
 def test_a_damaged_queue_is_built_anew_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path).close()
     written = units_of(tmp_path)
