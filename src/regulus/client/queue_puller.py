@@ -9,7 +9,7 @@ from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
 from regulus.client.config import PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
-from regulus.client.core.inner_batches import from_offset, offset_behind
+from regulus.client.core.inner_batches import from_offset, offset_behind, tells_its_end
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.received import decode_to_the_first_bad, is_any_packed, prepare_what_fits, stand_in
 from regulus.client.core.routes import MASTER_ID
@@ -267,13 +267,21 @@ class QueuePuller:
         return await self._instance.packing(prepare_what_fits, *parts)
 
     async def _found_bad_record(self, body: bytes, header: PullMessageResponse, error: RecordError) -> int:
-        """What lies before the bad record is pulled once more, up to it. The bad one is pulled alone, so that the next
-        offset tells its own; when it stays bad, its bytes take its place."""
+        """What lies before the bad record is taken, up to it. The bad one is pulled alone, so that the next offset
+        tells its own; when it stays bad, its bytes take its place. A batch before it that does not tell where it ends
+        is pulled alone, too."""
         config = self._consumer.config
         good = decode_to_the_first_bad(body)
+        if good and not tells_its_end(good[-1]) and self._bad_pulls < BAD_PULLS_MAX:
+            behind = good.pop().queue_offset
+            if not good:
+                self._bad_pulls += 1
+                return 0
+        elif good:
+            behind = max(offset_behind(good[-1]), self._owned.next_offset + 1)
         if good:
             whole = sum(message.store_size for message in good)
-            header.next_begin_offset = offset_behind(good[-1])
+            header.next_begin_offset = behind
             return await self._found(body[:whole], header, 0)
         self._bad_pulls += 1
         if self._bad_pulls <= BAD_PULLS_MAX:

@@ -22,6 +22,8 @@ from regulus.store.mapped_file_queue import MappedFileQueue
 _UNIT = UNIT_SIZE
 _SCAN = 1424 * UNIT_SIZE
 _NOT_READ = -1, 0
+_OFFSET_MAX = 1 << 62
+"""No queue ever ends there, whatever the record of a copied log says: so there is room behind for what is sent."""
 
 
 class BatchConsumeQueue(ConsumeQueue):
@@ -57,6 +59,9 @@ class BatchConsumeQueue(ConsumeQueue):
         if request.physical_offset + request.size <= self.max_physical_offset:
             return False
         offset = request.queue_offset
+        if offset + request.message_count > _OFFSET_MAX:
+            self.has_gap = True
+            return False
         if offset < self._max_offset:
             if offset:
                 self.has_gap = self.has_gap or self.max_physical_offset >= 0
@@ -98,9 +103,23 @@ class BatchConsumeQueue(ConsumeQueue):
     def unit_at(self, position: int) -> BatchUnit | None:
         return next(batch_unit.decode_all(self.readable(position, _UNIT)), None)
 
-    def batch_units(self, queue_offset: int, size_max: int) -> Iterator[BatchUnit]:
-        """From the record that has the message on, as many as lie in one file and in so many bytes."""
-        return batch_unit.decode_all(self.readable(self._position_of(queue_offset), max(size_max // _UNIT, 1) * _UNIT))
+    def last_unit(self) -> BatchUnit | None:
+        """Read and not mapped; None where there is none that may be served."""
+        return self._read_unit(self.end - _UNIT)
+
+    def batch_units(self, queue_offset: int, size_max: int) -> Iterator[tuple[BatchUnit, int]]:
+        """From the record that has the message on, as many as lie in one file and in so many bytes; each with the
+        offset of the first message in the next record, or where that is none behind its own, with the queue's end."""
+        position = self._position_of(queue_offset)
+        units = batch_unit.decode_all(self.readable(position, max(size_max // _UNIT, 1) * _UNIT))
+        unit = next(units, None)
+        while unit is not None:
+            position += _UNIT
+            following = next(units, None)
+            behind = following if following is not None else self._unit_from(position, is_mapped=True)[1]
+            yield unit, behind.queue_offset if behind is not None and behind.queue_offset > unit.queue_offset \
+                else self._max_offset
+            unit = following
 
     def units(self, queue_offset: int, count_max: int) -> list[QueueUnit]:
         found: list[QueueUnit] = []
@@ -132,8 +151,12 @@ class BatchConsumeQueue(ConsumeQueue):
         return found.queue_offset if found is not None else self._max_offset
 
     def _position_of(self, queue_offset: int) -> int:
-        """Where the unit is whose record has the message, or the next one where none has; the end behind the last."""
-        return self._first_position(lambda unit: unit.next_offset > queue_offset)
+        """Where the unit is whose record has the message, or the next one where none has; the end behind the last.
+        Sought by what begins there: a count that has rotted hides no other record."""
+        behind, found = self._parted(lambda unit: unit.queue_offset > queue_offset)
+        last = self.unit_at(behind - _UNIT)
+        return behind - _UNIT if last is not None and queue_offset < max(last.next_offset, last.queue_offset + 1) \
+            else found
 
     def _first_position(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> int:
         """Of the first unit of which that is so, as it is of all behind it; the end when there is none."""

@@ -27,15 +27,16 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
     buffers: list[bytes | memoryview] = []
     count = size_sum = looked = 0
     values: list[str | None] = [None] * len(message_filter.names)
-    for unit in queue.batch_units(offset, max(scan_max, count_max * UNIT_SIZE)):
+    for unit, behind in queue.batch_units(offset, max(scan_max, count_max * UNIT_SIZE)):
         if status is GetStatus.OFFSET_FOUND_NULL:
             status = GetStatus.NO_MATCHED_MESSAGE
         # What no filter takes is not compared with its record, and still says where to go on.
-        if not offset < unit.next_offset <= high:
+        if not offset < unit.next_offset <= behind:
             if count:
                 break
             physical_offset = unit.physical_offset
-            raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, offset, offset + 1))
+            raise StoreDamaged(damage(log.find(physical_offset), physical_offset, queue, offset,
+                                      behind if behind < high else offset + 1))
         if not unit.is_filler and message_filter.takes(unit.tags_code):
             if count and (count + unit.message_count > count_max or size_sum + unit.size > bytes_max):
                 break

@@ -264,6 +264,9 @@ class ConsumeQueues:
         self.resting = expected or {}
         self.births = births or {}
         batch_topics, _ = disk.folders_and_files(self.batch_directory)
+        # One without queues is left of a topic that may have been made anew since, of the other kind.
+        batch_topics = [topic for topic in batch_topics
+                        if any(map(_is_id, disk.names(self.batch_directory / topic, directories=True)))]
         self.batch_topics.update(batch_topics)
         topics, self.strays = disk.folders_and_files(self.directory)
         if ANEW in topics:
@@ -275,7 +278,7 @@ class ConsumeQueues:
                 continue
             names, others = disk.folders_and_files(self.place_of(topic, 0).parent)
             for name in names:
-                if name.isascii() and name.isdigit() and str(int(name)) == name and is_storable(topic, int(name)):
+                if _is_id(name) and is_storable(topic, int(name)):
                     self.have(topic, int(name)).recover(self.log_bound)
                 else:
                     others.append(name)
@@ -372,3 +375,8 @@ class ConsumeQueues:
             disk.sync_directory(directory)
         # One that is made anew may be of either kind.
         self.batch_topics.discard(topic)
+
+
+def _is_id(name: str) -> bool:
+    """Whether a folder of that name may be a queue's."""
+    return name.isascii() and name.isdigit() and str(int(name)) == name

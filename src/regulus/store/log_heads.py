@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from regulus.model.message_properties import PROPERTIES_SIZE_MAX
+from regulus.model.message_properties import parse as parse_properties
+from regulus.model.sys_flag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX as TOPIC_SIZE_MAX
 from regulus.record import layout
+from regulus.record.dispatch_request import inner_count
 from regulus.record.layout import MAGIC_V1, MAGIC_V2
 from regulus.record.synced_mark import HEAD_SIZE
 from regulus.store import disk
@@ -77,8 +80,16 @@ def first_head(data: bytes, physical_offset: int) -> LogHead | None:
     return None
 
 
-def owner_in(file: MappedFile, physical_offset: int) -> tuple[str, int, int, int] | None:
-    """Topic, queue id, queue offset and size of a record of `file`; None when none begins there."""
+class _Named(NamedTuple):
+    size: int
+    data: bytes
+    """What lies before the body."""
+    flags: int
+    topic: bytes
+    topic_end: int
+
+
+def _named_in(file: MappedFile, physical_offset: int) -> _Named | None:
     position = physical_offset - file.start
     data = disk.read_at(file.path, position, HEAD_SIZE + 2 * _IPV6_MORE)
     head = head_at(data, 0, physical_offset)
@@ -90,5 +101,24 @@ def owner_in(file: MappedFile, physical_offset: int) -> tuple[str, int, int, int
     text = disk.read_at(file.path, position + topic_at, 2 + TOPIC_SIZE_MAX) if topic_at < head.size else b""
     length_size = 2 if int.from_bytes(data[4:8], "big") == _MAGICS[1] else 1
     topic = text[length_size:length_size + int.from_bytes(text[:length_size], "big")]
-    queue_id, queue_offset = _QUEUE.unpack_from(data, layout.QUEUE_ID)
-    return topic.decode("utf-8", "replace"), queue_id, queue_offset, head.size
+    return _Named(head.size, data, flags, topic, topic_at + length_size + len(topic))
+
+
+def owner_in(file: MappedFile, physical_offset: int) -> tuple[str, int, int, int] | None:
+    """Topic, queue id, queue offset and size of a record of `file`; None when none begins there."""
+    named = _named_in(file, physical_offset)
+    if named is None:
+        return None
+    queue_id, queue_offset = _QUEUE.unpack_from(named.data, layout.QUEUE_ID)
+    return named.topic.decode("utf-8", "replace"), queue_id, queue_offset, named.size
+
+
+def inner_count_in(file: MappedFile, physical_offset: int) -> int:
+    """How many messages a record of `file` says that it has; 1 where it does not, or none begins there."""
+    named = _named_in(file, physical_offset)
+    if named is None or not named.flags & INNER_BATCH:
+        return 1
+    begin = named.topic_end + layout.PROPERTIES_LENGTH_SIZE
+    size = min(named.size - begin, PROPERTIES_SIZE_MAX)
+    text = disk.read_at(file.path, physical_offset - file.start + begin, size) if size > 0 else b""
+    return inner_count(parse_properties(text.decode("utf-8", "replace")))

@@ -7,6 +7,9 @@ No checksum covers what a record says of its queue. So where one does not say wh
 tell which of the two is wrong: a file that is foreign or was overwritten has none nearby that fits.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from regulus.errors import StoreError
 from regulus.record.batch_unit import UNIT_SIZE as BATCH_UNIT_SIZE
 from regulus.record.batch_unit import decode_all as batch_units
@@ -15,13 +18,15 @@ from regulus.store import disk
 from regulus.store.batch_consume_queue import BatchConsumeQueue
 from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queue import ConsumeQueue
-from regulus.store.log_heads import owner_in
+from regulus.store.log_heads import inner_count_in, owner_in
 from regulus.store.mapped_file import MappedFile
 
 NEAR = 4
 """So many units on each side of one are looked at. More records than that do not rot in a row."""
 NOBODY = ("", -1, -1, -1)
 """Owns what is no record."""
+
+_Found = TypeVar("_Found")
 
 
 class QueueCheck:
@@ -60,6 +65,11 @@ class QueueCheck:
                 owner = self._owner(unit.physical_offset) if not unit.is_filler else None
                 if owner not in (None, (queue.topic, queue.queue_id, unit.queue_offset, unit.size)):
                     return f"has a unit that is not its own: that of {unit.queue_offset}"
+        newest = queue.last_unit()
+        # Between others the next unit tells. What follows would get numbers that messages of this record have.
+        if newest is not None and not newest.is_filler \
+                and newest.message_count < (self._looked(newest.physical_offset, inner_count_in) or 0):
+            return f"has a unit of fewer messages than its record: that of {newest.queue_offset}"
         return ""
 
     @staticmethod
@@ -90,11 +100,15 @@ class QueueCheck:
 
     def _owner(self, physical_offset: int) -> tuple[str, int, int, int] | None:
         """As the record there says, which may be none; None where the log has no such place any more."""
+        return self._looked(physical_offset, lambda log_file, place: owner_in(log_file, place) or NOBODY)
+
+    def _looked(self, physical_offset: int, look: Callable[[MappedFile, int], _Found]) -> _Found | None:
+        """What is seen in the log there; None where it has no such place any more."""
         log_file = self._log.files.find(physical_offset)
         if log_file is None or physical_offset >= self._log_end:
             return None
         try:
-            return owner_in(log_file, physical_offset) or NOBODY
+            return look(log_file, physical_offset)
         except StoreError:
             if self._log.files.find(physical_offset) is log_file:
                 raise

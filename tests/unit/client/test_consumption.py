@@ -16,8 +16,11 @@ from regulus.client.push_consumer import PushConsumer
 from regulus.client.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS
 from regulus.client.queue_puller import OFFSET_RESET
 from regulus.client.rebalancer import Rebalancer
+from regulus.model import sys_flag as flags
+from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
-from regulus.wire import fastjson, json_fields
+from regulus.record import message_record
+from regulus.wire import fastjson, json_fields, message_batch
 from regulus.wire.bodies import OffsetSerializeWrapper
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_group import (
@@ -561,6 +564,38 @@ async def test_behind_a_lost_connection_an_ordered_queue_goes_on_where_it_was(mo
         listener.end(9)
         await until(lambda: 8 in listener.ended)
     assert listener.seen == [1, 2, 3, 4, 4, 5, 6, 6, 7, 8]
+
+
+class BatchShelf(Shelf):
+    """A queue of batches of three that rest as one record each: of `messages`, three in a row are the same record."""
+
+    def put(self, body=b"x", **options):
+        super().put(message_batch.encode([Message("T", body)] * 3), sys_flag=flags.NEED_UNWRAP | flags.INNER_BATCH)
+        message = message_record.decode(self.messages.pop())
+        message.properties["INNER_NUM"] = "3"
+        self.messages += [message_record.encode(message)] * 3
+
+    async def _pull(self, command):
+        offset = int(command.ext["queueOffset"])
+        if offset >= len(self.messages):
+            return await super()._pull(command)
+        return self._placed(command, ResponseCode.SUCCESS, offset - offset % 3 + 3, self.messages[offset])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_behind_a_lost_connection_an_ordered_queue_goes_on_in_the_midst_of_a_batch(monkeypatch, count):
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = BatchShelf(count=3), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        listener.end(count)
+        await until(lambda: listener.seen[-1:] == [count])
+        shelf.committed = 0     # it has forgotten what it was told since
+        taking = consumer._consumption.owned[QUEUE]
+        await cut(consumer, broker, taking)
+        listener.end(9)
+        await until(lambda: 8 in listener.ended)
+    assert listener.seen == [*range(count + 1), *range(count, 9)]
 
 
 async def test_behind_a_lost_connection_a_topic_that_was_made_anew_begins_at_its_first_message(monkeypatch):

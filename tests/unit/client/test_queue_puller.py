@@ -199,6 +199,34 @@ async def test_a_batch_before_a_record_that_cannot_be_read_comes_once(pulling):
     assert [pull.ext["queueOffset"] for pull in run.pulls()[:2]] == ["0", "3"]
 
 
+@pytest.mark.parametrize("said", ["1", "9", "no number"])
+@pytest.mark.parametrize("before", [0, 2])
+async def test_a_batch_that_does_not_say_where_it_ends_comes_once_before_a_record_that_cannot_be_read(
+        pulling, said, before):
+    """No checksum covers what it says: by that the pulls went back to it, or past what lies behind. A broker knows."""
+    inner = message_batch.encode([Message("T", b"x", "A")] * 3)
+    records = [message_record.encode(MessageExt("T", b"x", {"TAGS": "A"}, queue_offset=number))
+               for number in range(before)]
+    records.append(message_record.encode(MessageExt("T", inner, {"INNER_NUM": said}, sys_flag=0xC0,
+                                                    queue_offset=before)))
+    bases = [*range(before), before, before + 3, before + 4]
+    records.append(b"\0\0\0\x64no record")
+
+    def script(command):
+        start = int(command.ext["queueOffset"])
+        if start == before + 4:
+            return None
+        first = max(number for number, base in enumerate(bases) if base <= start)
+        found = records[first:first + int(command.ext["maxMsgNums"])]
+        return placed(command, ResponseCode.SUCCESS, bases[first + len(found)], b"".join(found))
+    consumer = Consumer()
+    object.__setattr__(consumer.config, "pull_time_delay_when_exception", 1)
+    run = await pulling(script, consumer)
+    await until(lambda: run.owned.next_offset == before + 4)
+    assert [each.queue_offset for each in run.consumer.got] == [*range(before), before, before + 3]
+    assert run.consumer.unreadable.keys() == {before, before + 3}
+
+
 async def test_messages_with_other_tags_are_passed(pulling):
     run = await pulling(lambda command: found(command, 3, tags="C") if command.ext["queueOffset"] == "0" else None)
     await until(lambda: len(run.pulls()) == 2)

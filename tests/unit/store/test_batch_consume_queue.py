@@ -84,7 +84,7 @@ def test_messages_that_are_missing_leave_a_gap_that_reads_pass_over(tmp_path: Pa
     queue = filled(tmp_path, 2)
     assert queue.put_record(request(9, 10, 2))
     assert queue.has_gap
-    assert [unit.queue_offset for unit in queue.batch_units(7, 1000)] == [10]
+    assert [unit.queue_offset for unit, _ in queue.batch_units(7, 1000)] == [10]
     assert queue.unit(7) is None
     assert queue.max_offset == 12
     assert queue.put_record(request(10, 12, 1))
@@ -211,8 +211,8 @@ def test_behind_a_file_that_is_missing_the_next_one_is_served(tmp_path: Path) ->
     queue = reopened(tmp_path)
     assert (queue.min_offset, queue.max_offset) == (0, 44)
     for offset in (11, 12, 18, 19, 21):
-        assert [unit.queue_offset for unit in queue.batch_units(offset, 1000)] == [19, 22, 24, 26]
-    assert [unit.queue_offset for unit in queue.batch_units(4, 1000)] == [4, 6]
+        assert [unit.queue_offset for unit, _ in queue.batch_units(offset, 1000)] == [19, 22, 24, 26]
+    assert [unit.queue_offset for unit, _ in queue.batch_units(4, 1000)] == [4, 6]
     assert [queue.unit(offset) is None for offset in (10, 11, 18, 19)] == [False, True, True, False]
     assert [queue.first_from(physical_offset) for physical_offset in (300, 301, 800, 801, 1901)] == [6, 19, 19, 22, 44]
     assert [file.mapping is None for file in queue.files.files][-1]
@@ -248,7 +248,7 @@ def test_files_as_large_as_those_of_a_broker_are_taken_up(tmp_path: Path) -> Non
         assert queue.put_record(request(number, 2 * number, 2))
     queue.recover(1 << 40)
     assert (queue.end, queue.known_end, queue.max_offset) == (1600 * 46, 1600 * 46, 3200)
-    assert [unit.queue_offset for unit in queue.batch_units(3001, 92)] == [3000, 3002]
+    assert [unit.queue_offset for unit, _ in queue.batch_units(3001, 92)] == [3000, 3002]
 
 
 def test_looking_twice_finds_the_same(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_file_that_is_missing_is_passed_over_wherever_one_looks_from(tmp_path:
     there = [number for number in range(24) if number // 4 != missing]
     for offset in range(48):
         expected = next(number for number in there if 2 * number + 2 > offset)
-        assert next(queue.batch_units(offset, 46)).queue_offset == 2 * expected
+        assert next(queue.batch_units(offset, 46))[0].queue_offset == 2 * expected
         assert queue.first_from(100 * (offset // 2)) == 2 * expected
         assert queue.offset_by_time(1000 + offset // 4, upper=False) == 2 * next(
             (number for number in there if number // 2 >= offset // 4 and offset < 44), 23)
@@ -334,3 +334,11 @@ def test_one_that_was_built_elsewhere_is_taken_up(tmp_path: Path) -> None:
     queue = queues(tmp_path).have("B", 0)
     queue.take_up(built)
     assert (queue.max_offset, queue.next_offset, queue.end) == (40, 40, 5 * 46)
+
+
+def test_each_unit_is_read_with_the_begin_of_the_next_one_wherever_that_lies(tmp_path: Path) -> None:
+    queue = filled(tmp_path)
+    bases = [unit.queue_offset for unit in map(queue.unit_at, range(0, queue.end, 46)) if unit is not None]
+    for base, behind in zip(bases, [*bases[1:], queue.max_offset], strict=True):
+        unit, said = next(queue.batch_units(base, 46))
+        assert (unit.queue_offset, said) == (base, behind)

@@ -13,6 +13,7 @@ from regulus.record import layout, message_record
 from regulus.store import file_message_store, recovery
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.queue_rebuild import QueueRebuild
+from regulus.store.queue_table_file import NAME as TABLE_NAME
 from regulus.wire import message_batch
 from tests.stores import NOW, a_message, crashed_copy, dispatch, small_config
 
@@ -167,6 +168,37 @@ def test_a_unit_that_has_rotted_leads_nobody_past_other_messages(tmp_path: Path,
     assert (result.status, result.next_begin_offset) == (GetStatus.FOUND, 4)
 
 
+def overwrite_unit(root: Path, number: int, place: int, data: bytes) -> None:
+    with (root / "batchconsumequeue" / "B" / "0" / f"{number // 4 * 184:020d}").open("r+b") as file:
+        file.seek(number % 4 * 46 + place)
+        file.write(data)
+
+
+@pytest.mark.parametrize("more", [1, 4, 300])
+@pytest.mark.parametrize("number", [0, 2, 3, 10, 11])
+def test_a_count_that_has_rotted_hides_no_other_message(tmp_path: Path, number: int, more: int) -> None:
+    """Whoever asks for a message gets it or hears of the damage: also where the next unit lies in another file."""
+    store = filled(tmp_path)
+    overwrite_unit(tmp_path, number, 36, (COUNTS[number] + more).to_bytes(2, "big"))
+    for asked in range(31):
+        if BASES[number] <= asked < BASES[number + 1]:
+            behind = asked + 1 if number == 11 else BASES[number + 1]
+            with pytest.raises(StoreDamaged, match=rf"message {asked} of queue 0 of B .* is set to {behind}$"):
+                store.get_message(*QUEUE, asked, 1, 1 << 20, EVERYTHING)
+            continue
+        result = store.get_message(*QUEUE, asked, 1, 1 << 20, EVERYTHING)
+        base = max(base for base in BASES if base <= asked)
+        (message,) = message_record.decode_all(result.buffers[0])
+        assert (message.queue_offset, result.next_begin_offset) == (base, BASES[BASES.index(base) + 1])
+
+
+def test_a_count_of_none_is_told_to_whoever_asks_for_its_message(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    overwrite_unit(tmp_path, 2, 36, bytes(2))
+    with pytest.raises(StoreDamaged, match=r"message 4 of queue 0 of B is damaged.* is set to 6$"):
+        store.get_message(*QUEUE, 4, 32, 1 << 20, EVERYTHING)
+
+
 def test_a_record_that_is_known_to_be_rotten_is_refused(tmp_path: Path) -> None:
     store = filled(tmp_path)
     (unit,) = store.queue_units(*QUEUE, 4, 1)
@@ -258,6 +290,97 @@ def test_units_that_are_lost_are_written_anew_as_they_were(tmp_path: Path, lost:
     assert bases(again) == EXPECTED
     assert again.append(batch(2), NOW + 99).queue_offset == 31
     assert units_of(root) == written
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_last_count_that_has_rotted_gives_no_number_twice(tmp_path: Path, *, is_killed: bool) -> None:
+    """Whoever had the first message of that number would never see the second."""
+    store = filled(tmp_path / "a")
+    root = crashed_copy(tmp_path / "a", tmp_path / "b") if is_killed else tmp_path / "a"
+    store.close()
+    (root / TABLE_NAME).unlink(missing_ok=True)
+    overwrite_unit(root, 11, 36, (1).to_bytes(2, "big"))
+    again = opened(root)
+    assert again.append(batch(2), NOW + 99).queue_offset == 31
+
+
+def test_a_count_beyond_what_its_record_has_leaves_the_queue_as_it_is(tmp_path: Path) -> None:
+    """It is the record that may have rotted; and a number that nobody gets does no harm."""
+    filled(tmp_path).close()
+    overwrite_unit(tmp_path, 11, 36, (7).to_bytes(2, "big"))
+    again = FileMessageStore(small_config(tmp_path, **SIZES), batch_topics=lambda: ["B"])
+    assert not again.open().notes
+    assert again.append(batch(2), NOW + 99).queue_offset == 36
+
+
+@pytest.mark.parametrize("offset", [(1 << 63) - 1, (1 << 63) - 4, (1 << 62) - 2])
+def test_a_record_that_says_more_than_any_queue_has_gets_no_unit_and_stops_none_behind_it(tmp_path: Path,
+                                                                                         offset: int) -> None:
+    """As a master's log may have it. No number would be left for what is sent here later."""
+    original = filled(tmp_path / "original")
+    lying = original.append(batch(5), NOW + 50)
+    original.append(a_message("OTHER"), NOW + 51)
+    log = bytearray(original.log_bytes(0, 1 << 20) or b"")
+    log[lying.start + layout.QUEUE_OFFSET:lying.start + layout.QUEUE_OFFSET + 8] = offset.to_bytes(8, "big")
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES), batch_topics=lambda: ["B"])
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    copy.copy.take(0, bytes(log))
+    dispatch(copy)
+    assert (copy.max_offset(*QUEUE), copy.max_offset("OTHER", 0)) == (31, 1)
+    copy.close()
+    for _ in range(2):
+        again = opened(tmp_path / "copy")
+        first = again.append(batch(2, 99), NOW + 60).queue_offset
+        dispatch(again)
+        assert 31 <= first < 100
+        assert again.max_offset(*QUEUE) == first + 2
+        assert (first, "U99") in bases(again)
+        again.close()
+
+
+def test_units_that_are_lost_are_written_anew_where_no_table_knows_of_them(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.append(a_message("OTHER"), NOW + 99)      # its unit says that all before it have theirs
+    dispatch(store)
+    store.close()
+    (tmp_path / TABLE_NAME).unlink()
+    overwrite_unit(tmp_path, 9, 8, bytes(4))
+    assert bases(opened(tmp_path)) == EXPECTED
+
+
+def test_a_last_unit_of_a_file_that_is_not_its_record_s_has_the_queue_built_anew(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (unit,) = store.queue_units(*QUEUE, BASES[3], 1)
+    store.close()
+    overwrite_unit(tmp_path, 3, 8, (unit.size - 1).to_bytes(4, "big"))
+    assert bases(opened(tmp_path)) == EXPECTED
+
+
+def test_a_copied_record_that_says_more_messages_than_a_unit_can_counts_as_one(tmp_path: Path) -> None:
+    original = filled(tmp_path / "original", (2, 1))
+    message = batch(2)
+    message.properties["INNER_NUM"] = "32768"
+    message.queue_offset, message.physical_offset = 3, original.commit_log_max_offset()
+    copy = FileMessageStore(small_config(tmp_path / "copy", **SIZES), batch_topics=lambda: ["B"])
+    copy.be_copy("this broker is a slave", 10_000)
+    copy.open()
+    copy.copy.take(0, bytes(original.log_bytes(0, 1 << 20) or b"") + message_record.encode(message))
+    dispatch(copy)
+    assert copy.max_offset(*QUEUE) == 4
+
+
+def test_a_folder_without_queues_does_not_tell_the_kind(tmp_path: Path) -> None:
+    """It is left where the last queue of a topic went before the topic did, which may be of the other kind now."""
+    store = filled(tmp_path)
+    store.delete_queue(*QUEUE)
+    store.delete_topic("B")
+    store.append(a_message("B", UNIQ_KEY="U0"), NOW)
+    dispatch(store)
+    store.close()
+    store = FileMessageStore(small_config(tmp_path, **SIZES))
+    assert not store.open().notes
+    assert bases(store) == [(0, "U0")]
 
 
 def test_a_damaged_queue_is_built_anew_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,20 @@ def offset_behind(message: MessageExt) -> int:
     return message.queue_offset + (inner_count(message.properties) if is_inner_batch(message) else 1)
 
 
+def tells_its_end(message: MessageExt) -> bool:
+    """Whether `offset_behind` is surely right. No checksum covers what a record says of its messages; what is packed is
+    not looked at."""
+    if not is_inner_batch(message):
+        return True
+    if message.sys_flag & flags.COMPRESSED:
+        return False
+    try:
+        unwrap(message)
+    except MessageIllegal:
+        return False
+    return True
+
+
 def unwrap(message: MessageExt) -> list[MessageExt]:
     """The messages of an inner batch, whose body is not packed. Raises MessageIllegal for one that is not whole."""
     try:
