@@ -154,7 +154,8 @@ class PushConsumer(Started):
     async def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
         behind and may be tried again. Where each queue begins is known when it returns, so that what is sent from then
-        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on.
+        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on. Where it pops from
+        RocketMQ's brokers, the first pop decides.
 
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.

@@ -71,8 +71,11 @@ class SimpleConsumer(Started):
             self._receiver.subscriptions_changed()
 
     async def start(self) -> None:
-        """Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may
-        not."""
+        """Join the group. What is sent once it returned is received, unless a warning says which brokers did not
+        answer within 5 s, or they are RocketMQ's, where the first receive decides where a new group begins.
+
+        Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may not.
+        """
         async with self._changing:
             await self._ending.over()
             if self._receiver is None:
