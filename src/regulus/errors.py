@@ -278,6 +278,10 @@ class DataLoss(RegulusError):
     """Messages that the reader was to read are gone; the text names queue, range and cause."""
 
 
+class TaskOutOfMemory(RegulusError):
+    """A task of Spark's may not have the memory that its work needs; the text says what limits it."""
+
+
 class RowRefused(RegulusError):
     """A row that was to be sent cannot be a message; the text names task, row and cause."""
 

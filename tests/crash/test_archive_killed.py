@@ -161,6 +161,6 @@ def test_killed_with_spark_the_next_run_gives_the_same_bytes(tmp_path: Path) -> 
     archive = tmp_path / "killed"
     killed(WITH_SPARK, tmp_path / "store", archive, steps.index("manifest"), str(tmp_path / "java"))
     assert visible(archive) == []
-    assert any((archive / "data").rglob("*.parquet"))
+    assert any((archive / "messages").rglob("*.parquet"))
     archive_store(tmp_path / "store", archive, range_size=RANGE_SIZE)
     assert files_of(archive) == files_of(tmp_path / "undisturbed")

@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 BUILD = PROJECT / "build" / "interop"
 CLIENTS5 = HERE / "clients5"
+PARQUET_READERS = HERE / "parquet_readers"
 MAKE_TIMEOUT_S = 300        # of each tool
 COMPILE_TIMEOUT_S = 1200    # of Go and Rust, which compile all that a program needs, the first time: 250 crates
 
@@ -171,6 +172,14 @@ def workers_python() -> Path:
     requirements = HERE / "workers" / "requirements.txt"
 
     return _made("workers-python", [requirements], lambda directory: _environment(directory, requirements)) / \
+        "bin" / "python"
+
+
+def parquet_python() -> Path:
+    """A Python in an environment of its own that holds Polars, DuckDB, DataFusion and ClickHouse."""
+    requirements = PARQUET_READERS / "requirements.txt"
+
+    return _made("parquet-python", [requirements], lambda directory: _environment(directory, requirements)) / \
         "bin" / "python"
 
 

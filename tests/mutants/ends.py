@@ -62,4 +62,10 @@ MUTANTS = [
            old="    if instance not in instances:\n        raise elsewhere()\n", new="", tests=_LOOP_TESTS),
     Mutant(name="a gRPC session is used in another loop", path="regulus/client/grpc/session.py",
            old="            self._home.check()\n", new="            pass\n", tests=_LOOP_TESTS),
+    Mutant(name="a consumer does not know the loop in which it was started", path="regulus/client/tasks.py",
+           old="            self._home.check()\n", new="            pass\n",
+           tests=_LOOP_TESTS),
+    Mutant(name="a consumer belongs to its first loop for ever", path="regulus/client/tasks.py",
+           old="        self._home = self._task = None", new="        self._task = None",
+           tests=("tests/unit/client/test_sync.py", "tests/unit/client/test_other_loop.py")),
 ]

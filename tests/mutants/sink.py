@@ -10,6 +10,7 @@ _DIGEST = "regulus/wire/row_digest.py"
 _ROWS = "regulus/spark/sink/rows.py"
 _ROUTES = "regulus/spark/sink/routes.py"
 
+_TASK_TESTS = "tests/unit/spark/sink/test_task.py::"
 _MARK_TESTS = ("tests/unit/spark/sink/test_marks.py", "tests/unit/spark/sink/test_task.py")
 _TRANSACTION_TESTS = ("tests/unit/spark/sink/test_transactions.py",)
 _DIGEST_TESTS = ("tests/unit/wire/test_row_digest.py", "tests/unit/broker/test_sink_marks.py")
@@ -89,4 +90,14 @@ MUTANTS = [
     Mutant(name="a backslash before a separator is its escape", path="regulus/spark/sink/order.py",
            old="doubled = pc.replace_substring(texts, _ESCAPE, _ESCAPE * 2)", new="doubled = texts",
            tests=("tests/unit/spark/sink/test_order.py",)),
+    # --- what a message may be ---------------------------------------------------------------------------------------
+    Mutant(name="a large row is a batch of one", path=_TASK,
+           old="                if records.size(start, end) > REQUEST_SIZE_MAX:", new="                if False:",
+           tests=(_TASK_TESTS + "test_a_body_may_be_as_large_as_the_broker_says_and_an_error_names_its_own_size",)),
+    Mutant(name="a delay level that no broker has is taken for its last", path=_TASK,
+           old="        if run.delay_level > levels:", new="        if False:",
+           tests=(_TASK_TESTS + "test_a_delay_level_that_the_broker_does_not_have_is_refused_with_those_that_it_has",)),
+    Mutant(name="all brokers have eighteen delay levels", path=_TASK,
+           old="    return len(parse_ladder(settings.get(", new="    return 18 or len(parse_ladder(settings.get(",
+           tests=(_TASK_TESTS + "test_a_longer_ladder_of_a_broker_is_followed",)),
 ]

@@ -1,6 +1,7 @@
 """`regulus spark`: what the Spark table needs, and a look into a store's messages through it."""
 
 import os
+import re
 from collections.abc import Sequence
 
 import click
@@ -89,25 +90,36 @@ def read(context: click.Context, store_path: str | None, name_server: str | None
                "archivePath": archive_path, "subscribe": ",".join(topics),
                "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
     given = {key: value for key, value in options.items() if value}
-    _check_options(given)
+    shown = _check_options(given)
     with (spark_refusals(), Progress.on_stderr() as progress,
           command_session(f"local[{cores}]", progress=progress) as session):
         progress.say(f"reading {', '.join(topics)} from {' and '.join(filter(None, places))}")
-        table = session.read.format("rocketmq").options(**given).load()
+        read_columns = ",".join(dict.fromkeys((*shown, *_named_in(where or ""))))
+        table = session.read.format("rocketmq").options(**{**given, "columns": read_columns}).load()
         if where:
-            table = table.where(where)
+            table = table.where(where).select(*shown)
         lines = [str(table.count())] if count else [_line(row.asDict()) for row in table.limit(limit).collect()]
         progress.end()
     for line in lines:
         click.echo(line)
 
 
-def _check_options(given: dict[str, str]) -> None:
-    """What can be told without Spark, which takes seconds to start. Raises OptionError."""
+def _named_in(condition: str) -> list[str]:
+    """The columns of messages that a condition may speak of."""
+    from regulus.spark.table_schema import COLUMNS
+
+    words = set(re.findall(r"\w+", condition.lower()))
+    return [name for name in COLUMNS if name in words]
+
+
+def _check_options(given: dict[str, str]) -> tuple[str, ...]:
+    """The columns to show. What can be told without Spark, which takes seconds to start. Raises OptionError."""
     from regulus.spark.options import parse_options
     from regulus.spark.source import table_ddl
 
-    table_ddl(parse_options(given))
+    options = parse_options(given)
+    table_ddl(options)
+    return options.columns or ()
 
 
 def _line(values: dict[str, object]) -> str:

@@ -182,6 +182,7 @@ class PushConsumer(Started):
             if joining.cancelled():
                 raise ClientClosed(f"consumer {self.group} was shut down while it started")
             joining.result()
+            self._ending.started()
 
     async def _join(self) -> None:
         if self._pops:

@@ -83,6 +83,7 @@ class SimpleConsumer(Started):
                     raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
                 await self._made.start()
                 self._receiver = self._made
+                self._ending.started()
 
     async def shutdown(self) -> None:
         """Leave the group. What was received and not acknowledged is delivered again when its time is over. Who cancels

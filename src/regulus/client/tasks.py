@@ -172,22 +172,35 @@ async def in_thread(function: Callable[P, T], /, *arguments: P.args, **named: P.
 
 
 class Ending:
-    """The end of a client that waits for others: what was begun is carried out, whoever waits for it no longer."""
+    """The end of a client that waits for others: what was begun is carried out, whoever waits for it no longer, in the
+    event loop in which the client was started."""
 
     def __init__(self) -> None:
+        self._home: HomeLoop | None = None
         self._task: asyncio.Task[None] | None = None
+
+    def started(self) -> None:
+        """The client was started here, and has an end to come."""
+        self._home = HomeLoop()
 
     async def carry_out(self, end: Callable[[], Coroutine[object, object, None]], name: str) -> None:
         """Raises what the end raises; a caller that is cancelled leaves it to itself."""
         self._task = task = asyncio.get_running_loop().create_task(end(), name=name)
+        task.add_done_callback(self._carried_out)
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             task.add_done_callback(_log_end)
             raise
 
+    def _carried_out(self, task: asyncio.Task[None]) -> None:
+        self._home = self._task = None
+
     async def over(self) -> None:
-        """Until the one that was begun, if any, is carried out."""
+        """Until the one that was begun, if any, is carried out. Raises ClientError in another event loop than the
+        client was started in."""
+        if self._home is not None:
+            self._home.check()
         if self._task is not None:
             await asyncio.wait([self._task])
 

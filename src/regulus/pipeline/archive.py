@@ -29,7 +29,7 @@ from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.range_tasks import Tasks, check_shared
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import Manifest, Range, TopicQueue
-from regulus.spark.store_files import ConsumeQueueFiles
+from regulus.spark.store_files import ConsumeQueueFiles, is_in_use
 
 WAVE_TASKS = 8
 """How many ranges a core are archived between two commits."""
@@ -68,6 +68,8 @@ class ArchiveReport:
     log_end: int
     stop_reason: str = ""
     """Why the log ends where it does, when that is not simply its end."""
+    units_behind: int = 0
+    """Units of consume queues that point at or behind the log's end, so that what they were of is not archived."""
     lost_before: int = 0
     """Bytes that left the log before they could be archived."""
     swept: int = 0
@@ -82,8 +84,10 @@ class ArchiveReport:
     def __str__(self) -> str:
         text = (f"{self.broker_name}: log {self.start} to {self.end} archived, {self.rows} rows in {self.files} files, "
                 f"{self.bytes_written} bytes")
+        behind = f"units of consume queues point behind the log's end at {self.log_end}"
         for count, what in ((self.hidden, "hidden"), (self.rejected, "rejected"),
                             (self.lost_before, "bytes lost before the start"),
+                            (self.units_behind, behind),
                             (self.swept, "leftovers of a killed run removed")):
             text += f", {count} {what}" if count else ""
         return text + (f"; the log ends at {self.log_end}: {self.stop_reason}" if self.stop_reason else "")
@@ -142,13 +146,15 @@ class _Run:
         self._queue_ends = QueueEnds(manifests, 0 if begin == 0 else None)
         self.report = ArchiveReport(broker_name=config.broker_name, start=start, end=start, log_end=log_end,
                                     stop_reason=reason)
+        if gate is None:        # a broker at work writes its queues ahead of what it has surely on disk
+            self.report.units_behind = sum(queue.count_behind(log_end) for queue in self._queues.values())
         if manifests and start > manifests[-1].range.end:
             self.report.lost_before = start - manifests[-1].range.end
 
     def _log_end(self) -> log_ranges.LogEnd:
         if self._gate is not None:
             return log_ranges.LogEnd(self._gate.flushed_offset, "")
-        if log_ranges.is_in_use(self._config.store_path):
+        if is_in_use(self._config.store_path):
             raise OptionError(f"a broker is running on {self._config.store_path}: give its name server (--namesrv), so "
                               "that the archive knows how far the log is surely on disk")
         return log_ranges.recovered_end(self._config.store_path, self._log)

@@ -40,6 +40,10 @@ _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
 RULES = (
     Rule(name="messages_missing", table="holes", holds="false", on_break=OnBreak.FAIL,
          says="a queue numbers its messages without gaps"),
+    Rule(name="queue_ends_lost", table="ends", holds="NOT is_lost", on_break=OnBreak.FAIL,
+         says="no file of the store knows of messages behind the last one of a queue that can be read"),
+    Rule(name="queue_ends_ahead", table="ends", holds="is_lost OR missing_behind = 0",
+         says="log and queues of a store that its broker did not close end at the same message"),
     Rule(name="messages_without_effect", table="verdicts", holds=f"verdict NOT IN ('{NO_EFFECT}', '{STUCK}')",
          on_break=OnBreak.FAIL, says="each message has an effect or is a dead letter"),
     Rule(name="effects_repeated", table="repeated_effects", holds="false", on_break=OnBreak.FAIL,
@@ -54,7 +58,7 @@ RULES = (
          says="messages of one sharding key are applied in the order in which they are stored"),
     Rule(name="dead_letters", table="verdicts", holds=f"verdict <> '{DEAD}'", says="no message is a dead letter"),
 )
-_USED_AGAIN = ("holes", "verdicts")
+_USED_AGAIN = ("holes", "verdicts", "ends")
 _NEED_EFFECTS = {"messages_without_effect", "messages_without_key", "effects_repeated", "effects_out_of_order"}
 
 
@@ -91,8 +95,9 @@ class Audit:
 
     @property
     def missing(self) -> int:
-        """Messages, not holes."""
-        row = self.views["holes"].agg(F.sum("missing").alias("missing")).first()
+        """Messages, not holes, those included that are lost behind the end of a queue."""
+        lost = self.views["ends"].where("is_lost").select(F.col("missing_behind").alias("missing"))
+        row = self.views["holes"].select("missing").unionAll(lost).agg(F.sum("missing").alias("missing")).first()
         return 0 if row is None else int(row["missing"] or 0)
 
     def count(self, rule: str) -> int:
@@ -143,6 +148,7 @@ def _views(messages: DataFrame, own: DataFrame, bounds: DataFrame | None, reques
     views = {
         "messages": own,
         "holes": queue_holes(own, bounds),
+        "ends": request.source.ends(own.sparkSession, request.topics),
         "repeated_messages": duplicate_messages(own),
         "order": order_violations(own),
         "verdicts": key_verdicts(messages, Limits(now=now, late_ms=request.late_ms), effects=request.effects),

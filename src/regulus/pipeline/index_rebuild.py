@@ -40,8 +40,9 @@ from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.range_tasks import LocalTasks, Tasks, check_shared
 from regulus.record import index_entry
 from regulus.record.consume_queue_unit import UNIT_SIZE
+from regulus.spark import log_walk
 from regulus.spark.archive_manifest import TopicQueue
-from regulus.spark.store_files import CommitLogFiles
+from regulus.spark.store_files import CommitLogFiles, is_in_use
 from regulus.wire import fastjson
 
 Cut: TypeAlias = tuple[int, int]
@@ -113,7 +114,7 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig, say: Say = say_nothing) -
     output = Path(config.output)
     if output.exists() and any(output.iterdir()):
         raise OptionError(f"{output} is not empty: give a new directory, whose content moves into the store afterwards")
-    if log_ranges.is_in_use(config.store_path):
+    if is_in_use(config.store_path):
         raise OptionError(f"a broker is running on {config.store_path}: stop it first, or rebuild from a copy")
     log = log_ranges.open_log(config.store_path)
     with ExitStack() as undoing:
@@ -126,7 +127,7 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig, say: Say = say_nothing) -
 
 
 def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles, say: Say) -> RebuildReport:
-    say(f"writing the queues of {(log_ranges.filled_end(log) - log.start) >> 20:,} MiB of log")
+    say(f"writing the queues of {(log_walk.filled_end(log) - log.start) >> 20:,} MiB of log")
     cuts, facts, end = _units(tasks, config, log)
     log_ranges.refuse_newer(log, end.offset)
     report = RebuildReport(start=log.start, end=end.offset, stop_reason=end.reason)
@@ -173,7 +174,7 @@ def _units(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles) -> tuple[li
 
 def _cuts(config: RebuildConfig, log: CommitLogFiles, parallelism: int) -> list[Cut]:
     """The ranges, the last one up to the end of its file: how much of that has records, its task will see."""
-    end = log_ranges.filled_end(log)
+    end = log_walk.filled_end(log)
     cuts = log_ranges.cut(log, log.start, end, min(config.range_size, -(-(end - log.start) // parallelism) or 1))
     if cuts:
         start = cuts[-1][0]

@@ -10,33 +10,29 @@ begins and ends before the first record that is none, or whose checksum differs.
 Source: CommitLog.recoverNormally, CommitLog.recoverAbnormally.
 """
 
-import os
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from regulus.errors import DataLoss, OptionError, RecordError, StoreNewer
-from regulus.record import big_endian, store_checkpoint
+from regulus.record import store_checkpoint
 from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER
-from regulus.record.dispatch_request import request_at
-from regulus.record.layout import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET
+from regulus.record.layout import MAGIC_V1, MAGIC_V2
 from regulus.record.log_units import FIELDS, FLAWS, LogWalk
+from regulus.spark.log_walk import MAGIC_START, next_record, whole_record_size
 from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
 
 WALK_ROWS = 16_384
 """Records taken apart at a time."""
 HASHES_MAX = WALK_ROWS * 4 + 32_768
 """Room for the key hashes of that many records; one alone may have half as many as its properties have bytes."""
+
 RECOVERED_FILES = 3
 """Without queues that say more, recovery after a clean stop looks at this many files."""
 
-PROBE_SIZE = 1 << 16
-"""Where this many zeros lie the log is taken to end, if that is only an estimate."""
-
 _MAGICS = (MAGIC_V1, MAGIC_V2)
-_MAGIC_START = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
 
 Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -79,20 +75,6 @@ def queues_of(store_path: str) -> list[ConsumeQueueFiles]:
     return found
 
 
-def is_in_use(store_path: str) -> bool:
-    """Whether a running broker has the store locked, as far as this machine's kernel knows.
-
-    The lock file is not opened: closing it would drop the lock of a broker in this very process.
-    """
-    try:
-        state = (Path(store_path) / "lock").stat()
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return False
-    place = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
-    return any(place in line.split() for line in lines)
-
-
 # --- walking ---------------------------------------------------------------------------------------------------------
 
 
@@ -103,28 +85,6 @@ def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> Wa
     # A slice of a memoryview is not a copy; one of a mapped file is.
     rows = walk.walk(memoryview(data), data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
     return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
-
-
-def next_record(data: Any, start: int, limit: int, base: int) -> int:
-    """Where the first record at `start` or behind begins; `limit` when there is none.
-
-    A record tells its own place in the log, and so cannot be mistaken for bytes within a body, which do not.
-    """
-    while (found := data.find(_MAGIC_START, start + 4, limit)) >= 0:
-        position = int(found) - 4
-        tells_its_place = big_endian.int8(data, position + PHYSICAL_OFFSET) == base + position
-        if tells_its_place and _whole_record_size(data, position, limit, check_crc=False):
-            return position
-        start = position + 1
-    return limit
-
-
-def _whole_record_size(data: Any, position: int, limit: int, *, check_crc: bool) -> int:
-    """0 when there is no record, or not all of it before `limit`."""
-    try:
-        return int(request_at(data, position, limit, check_crc).size)
-    except RecordError:
-        return 0
 
 
 class Step(NamedTuple):
@@ -148,7 +108,7 @@ def step_over(walk: LogWalk, data: Any, limit: int, base: int) -> Step:
 
 def _end_beyond(walk: LogWalk, data: Any, limit: int) -> int:
     """Where the good record ends that is not whole before `limit` and so stopped the walk; 0 when there is none."""
-    end = walk.position + _whole_record_size(data, walk.position, len(data), check_crc=True)
+    end = walk.position + whole_record_size(data, walk.position, len(data), check_crc=True)
     return end if end > limit else 0
 
 
@@ -223,25 +183,9 @@ def refuse_newer(log: CommitLogFiles, end: int) -> None:
         position = end - piece.start
         magic = log.map(piece)[position + 4:position + 8]
         is_known = int.from_bytes(magic, "big", signed=True) in _MAGICS
-        if magic[:3] == _MAGIC_START and magic[3:] != b"\0" and not is_known:
+        if magic[:3] == MAGIC_START and magic[3:] != b"\0" and not is_known:
             raise StoreNewer(f"{piece.path} has a record of a later format (0x{magic.hex()}) at {position}: read the "
                              "store with the version of RocketMQ or Regulus that wrote it")
-
-
-def filled_end(log: CommitLogFiles) -> int:
-    """About where the records end, good enough to divide work by: found without a walk, by what is not zeros."""
-    for piece in reversed(log.pieces):
-        data = log.map(piece)
-        low, high = -PROBE_SIZE, piece.size
-        while high - low > PROBE_SIZE:
-            middle = max((low + high) // 2, 0)
-            if data[middle:middle + PROBE_SIZE].strip(b"\0"):
-                low = middle
-            else:
-                high = middle
-        if high > 0:
-            return piece.start + high
-    return log.start
 
 
 def recovery_start(store_path: str, log: CommitLogFiles) -> int:

@@ -1,6 +1,9 @@
 """The report page: one HTML file that needs nothing else, from the rows of the pipeline's small tables.
 
 A section stands there when its table has rows; so the page of a pipeline without effects or groups has fewer.
+
+Each number says whether it counts keys or copies: a key is what the application calls a message by, a copy is one
+message of it in a topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,9 +94,10 @@ def _verdict(tables: Tables) -> tuple[str, str, bool]:
     if totals is None:
         return "no ledger was made", "The pipeline has no table ledger_total yet.", False
     waiting = f", {number(totals['waiting'])} waiting" if totals["waiting"] else ""
-    again = f" (and {number(totals['dead_again'])} repetitions)" if totals["dead_again"] else ""
-    words = (f"{number(totals['sent'])} sent = {number(totals['applied'])} applied + "
-             f"{number(totals['dead_lettered'])} dead letters{again}{waiting}, {number(totals['lost'])} lost")
+    dead = totals["dead_lettered"] + totals["dead_again"]
+    copies = f" (in {number(dead)} copies)" if totals["dead_again"] else ""
+    words = (f"{number(totals['sent'])} keys sent = {number(totals['applied'])} applied + "
+             f"{number(totals['dead_lettered'])} dead-lettered{copies}{waiting}, {number(totals['lost'])} lost")
     doubts = []
     if totals["lost"]:
         doubts.append(f"{number(totals['lost'])} keys have neither an effect nor a dead letter")
@@ -101,14 +105,16 @@ def _verdict(tables: Tables) -> tuple[str, str, bool]:
         doubts.append(f"{number(totals['both'])} keys have an effect and a dead letter")
     missing = sum(row["missing"] for row in tables.get("queue_gaps", ()))
     if missing:
-        doubts.append(f"{number(missing)} messages are missing from their queues")
+        doubts.append(f"{number(missing)} copies are missing from their queues")
     rejected = _sum(tables.get("rejected_by_reason", ()), "rejected")
     if rejected:
         reasons = "; ".join(f"{number(row['rejected'])}: {row['reason']}" for row in tables["rejected_by_reason"])
-        doubts.append(f"{number(rejected)} messages were rejected ({reasons})")
+        doubts.append(f"{number(rejected)} copies were rejected ({reasons})")
     if not doubts:
-        ended = "has ended in one place or still waits" if waiting else "ended in exactly one place"
-        return words, f"The ledger balances: each key {ended}, and no queue has a hole.", True
+        behind = _sum(tables.get("group_lag", ()), "lag")
+        ended = "has ended in one place or still waits" if waiting or behind else "ended in exactly one place"
+        unread = f", {number(behind)} copies are not yet consumed" if behind else ""
+        return words, f"The ledger balances: each key {ended}{unread}, and no queue has a hole.", True
     return words, f"The ledger needs a look: {'; '.join(doubts)}.", False
 
 
@@ -120,10 +126,12 @@ def _head(main: Element, tables: Tables) -> None:
     totals = _first(tables, "ledger_total")
     if totals is None:
         return
+    SubElement(main, "p").text = ("A key is what the application calls a message by; a copy is one message of it in a "
+                                  "topic: sent again, retried, or dead.")
     figures = SubElement(main, "dl", {"class": "figures"})
-    for word, name in (("sent", "sent"), ("applied", "applied"), ("dead letters", "dead_lettered"), ("lost", "lost"),
-                       ("waiting", "waiting"),
-                       ("retried", "retried"), ("sent twice", "duplicates"), ("delivered again", "redelivered")):
+    for word, name in (("keys sent", "sent"), ("keys applied", "applied"), ("keys dead-lettered", "dead_lettered"),
+                       ("keys lost", "lost"), ("keys waiting", "waiting"), ("keys retried", "retried"),
+                       ("more copies sent", "duplicates"), ("copies delivered again", "redelivered")):
         if name == "waiting" and not totals[name]:
             continue
         box = SubElement(figures, "div")
@@ -154,7 +162,7 @@ def _throughput(tables: Tables, heading: Heading) -> Element | None:
     places = [first + step * place for place in range(count)] if count <= _STEPS_MAX else everything
     lines = [Line(name, colour, _until(last, merged([(at, values.get(at, 0.0)) for at in places])))
              for name, (colour, values) in kinds.items()]
-    section = _section("Throughput", "Messages a second by the broker's clock, and effects by the consumer's.")
+    section = _section("Throughput", "Copies a second by the broker's clock, and effects by the consumer's.")
     _legend(section, [(line.name, line.colour) for line in lines])
     section.append(line_chart("Throughput over time", lines, x_words=clock(last - first), y_words=_short,
                               x_ticks=time_ticks(first, places[-1]), marks=heading.marks, filled=True, height=320))
@@ -174,7 +182,7 @@ def _latency(tables: Tables) -> Element | None:
     for row in sorted(rows, key=lambda row: row["share"]):
         legs.setdefault(row["leg"], []).append((row["share"], row["ms"]))
     lines = [Line(_LEG_WORDS[leg], _LEG_COLOURS[leg], legs[leg]) for leg in _LEG_WORDS if leg in legs]
-    section = _section("Latency", "So many percent of the messages took at most so long.")
+    section = _section("Latency", "So many percent of the copies took at most so long.")
     _legend(section, [(line.name, line.colour) for line in lines])
     section.append(line_chart("Latency percentiles", lines, x_words=lambda share: f"{share:g} %", y_words=duration,
                               x_ticks=(0, 25, 50, 75, 100), logarithmic=True))
@@ -187,13 +195,14 @@ def _latency(tables: Tables) -> Element | None:
 
 
 def _ladder(tables: Tables) -> Element | None:
-    """What became of messages at each delivery: it ended there, or it failed and went on to the next."""
+    """What became of copies at each delivery: they ended there, or failed and went on to the next."""
     rows, totals = tables.get("retry_ladder", ()), _first(tables, "ledger_total")
     if not rows or totals is None:
         return None
     failed = sum(row["messages"] for row in rows)
-    rungs = [Bar("first delivery", [("applied", "applied", totals["applied"] - sum(row["applied"] for row in rows)),
-                                    ("failed and went on", "rest", failed)], number(totals["sent"]))]
+    sent = totals["sent"] + totals["duplicates"]
+    rungs = [Bar("first delivery", [("did not fail", "applied", max(0, sent - failed)),
+                                    ("failed and went on", "rest", failed)], number(max(sent, failed)))]
     for tries in range(max(row["tries"] for row in rows) + 1):
         here = [row for row in rows if row["tries"] == tries]
         onward = sum(row["messages"] for row in rows if row["tries"] > tries)
@@ -205,7 +214,8 @@ def _ladder(tables: Tables) -> Element | None:
             continue
         label = f"retry {tries}" if tries else "no retry wanted"
         rungs.append(Bar(label, parts, f"{number(sum(value for _, _, value in parts))}"))
-    section = _section("Retry ladder", f"{number(failed)} messages failed at least once: each delivery, and its end.")
+    section = _section("Retry ladder", f"{number(failed)} copies failed at least once: each delivery of them, and its "
+                       "end.")
     _legend(section, [("applied", "applied"), ("dead letter", "dead"), ("waiting", "retried"), ("went on", "rest")])
     section.append(bar_chart("Retry ladder", rungs, number))
     return section
@@ -217,8 +227,8 @@ def _causes(tables: Tables) -> Element | None:
         return None
     bars = [Bar(f"{row['cause']} · {row['consumer_group']}", [("dead letters", "dead", row["dead_letters"])])
             for row in rows[:8]]
-    section = _section("Dead letters by cause", f"{number(_sum(rows, 'dead_letters'))} messages died, by what a "
-                       "property says, or else by how they came there.")
+    section = _section("Dead letters by cause", f"{number(_sum(rows, 'dead_letters'))} copies died, by what a property "
+                       "says, or else by how they came there. A key may have several.")
     section.append(bar_chart("Dead letters by cause", bars, number))
     return section
 
@@ -230,9 +240,10 @@ def _by_tag(tables: Tables, tag_word: str) -> Element | None:
     rows = sorted(tables.get("ledger_by_tag", ()), key=lambda row: -row["sent"])
     if not rows:
         return None
-    section = _section(f"Ledger by {tag_word}", "", "wide")
-    columns = ((tag_word, "tags"), ("sent", "sent"), ("applied", "applied"), ("retried", "retried"),
-               ("dead letters", "dead_lettered"), ("lost", "lost"), ("sent twice", "duplicates"),
+    section = _section(f"Ledger by {tag_word}", "Numbers of keys, but for the copies that were sent beside the first "
+                       "of a key.", "wide")
+    columns = ((tag_word, "tags"), ("keys sent", "sent"), ("applied", "applied"), ("retried", "retried"),
+               ("dead-lettered", "dead_lettered"), ("lost", "lost"), ("more copies sent", "duplicates"),
                ("p50", "latency_p50_ms"), ("p99", "latency_p99_ms"))
     shares = [Bar(str(row["tags"] or "none"), [("applied", "applied", row["applied"]),
                                                 ("dead letters", "dead", row["dead_lettered"]),
@@ -253,7 +264,7 @@ def _latency_hours(tables: Tables) -> Element | None:
     section = _section("Latency by hour", "", "wide")
     shown = [{**row, "hour": f"{row['bucket_start']:%Y-%m-%d %H:%M}", "way": _LEG_WORDS[row["leg"]]}
              for row in rows[-ROWS_MAX:]]
-    section.append(_table((("hour", "hour"), ("topic", "topic"), ("", "way"), ("messages", "messages"),
+    section.append(_table((("hour", "hour"), ("topic", "topic"), ("", "way"), ("copies", "messages"),
                            ("p50", "p50_ms"), ("p95", "p95_ms"), ("p99", "p99_ms"), ("max", "max_ms")), shown))
     return section
 
@@ -263,9 +274,10 @@ def _lag(tables: Tables) -> Element | None:
     if not rows:
         return None
     behind = sum(row["lag"] for row in rows)
-    section = _section("Groups", f"{number(behind)} messages are not yet consumed." if behind else
-                       "All groups have consumed all that was stored.", "wide")
-    section.append(_table((("group", "consumer_group"), ("topic", "topic"), ("queues", "queues"), ("behind", "lag"),
+    section = _section("Groups", f"{number(behind)} copies are not yet consumed." if behind else
+                       "All groups have consumed all copies that were stored.", "wide")
+    section.append(_table((("group", "consumer_group"), ("topic", "topic"), ("queues", "queues"),
+                           ("copies behind", "lag"),
                            ("behind in time", "lag_ms")), rows))
     return section
 
@@ -274,9 +286,9 @@ def _gaps(tables: Tables) -> Element | None:
     rows = tables.get("queue_gaps", ())
     if not rows:
         return None
-    section = _section("Holes in queues", "A queue numbers its messages without gaps, so a hole is a loss.", "wide")
+    section = _section("Holes in queues", "A queue numbers its copies without gaps, so a hole is a loss.", "wide")
     section.append(_table((("topic", "topic"), ("broker", "broker_name"), ("queue", "queue_id"),
-                           ("from", "start_offset"), ("up to", "end_offset"), ("missing", "missing")), rows))
+                           ("from", "start_offset"), ("up to", "end_offset"), ("copies missing", "missing")), rows))
     return section
 
 
@@ -284,7 +296,7 @@ def _duplicates(tables: Tables) -> Element | None:
     rows = tables.get("duplicates", ())
     if not rows:
         return None
-    section = _section("Stored twice", f"{number(len(rows))} messages are in their topic more than once, as when a "
+    section = _section("Stored twice", f"{number(len(rows))} message ids have several copies in their topic, as when a "
                        "producer tries again after a timeout.", "wide")
     shown = [{**row, "where": ", ".join(row["places"])} for row in rows[:10]]
     section.append(_table((("key", "keys"), ("topic", "topic"), ("copies", "copies"), ("places", "where")), shown))

@@ -27,7 +27,8 @@ from zlib import crc32
 from regulus.errors import CorruptRecord
 from regulus.record.synced_mark import SyncedMark
 
-_NAME = "regulusQueues 1"
+FILE_NAME = "regulusQueues"
+_NAME = f"{FILE_NAME} 1"
 _END = "\nend\n"
 _HEAD_FIELDS = 6
 UNKNOWN_START = 0x7FFFFFFFFFFFFFFF

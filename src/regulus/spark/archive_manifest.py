@@ -1,12 +1,17 @@
 """The layout of an archive: what lies where, and which of it counts. This is its one description.
 
-    <archive>/data/topic=<T>/dt=<YYYY-MM-DD>/<broker>-<from>-<to>.parquet    rows of one broker, topic and UTC day
+    <archive>/messages/dt=<YYYY-MM-DD>/<from>-<to>@<broker>@<topic>.parquet  rows of one broker, topic and UTC day
     <archive>/_manifest/<broker>/<from>-<to>.json                            what the range consists of
     <archive>/_rejects/<broker>-<from>-<to>.jsonl                            records of the range that could not be rows
     <archive>/_staging/<run>/...                                             of a run at work, or one that was killed
     <archive>/_lock                                                          held by the one job that may write
 
-A range is [from, to) in bytes of the broker's commit log, written with 20 digits; topic and broker are percent-encoded.
+A range is [from, to) in bytes of the broker's commit log, written with 20 digits; topic and broker are percent-encoded,
+and where that is long, cut short behind a digest. Other programs read the folder `messages`: its one key, `dt`, is no
+column of the files, and a file's name begins with a digit, for they pass over those that begin with a dot or a line.
+Versions before had `data/topic=<T>/dt=<YYYY-MM-DD>/<broker>-<from>-<to>.parquet`, and such files count as well: what a
+manifest says of a path holds wherever that is.
+
 The same range gives the same names and the same bytes. A file counts when a manifest names it, and only then: a
 manifest is written last, whole and only where there is none. A manifest whose range lies within that of another one of
 the broker is superseded by it and does not count; so compaction replaces many by one in a single step.
@@ -28,6 +33,7 @@ A manifest is one line of JSON with sorted keys:
                  [first, next, rows, first store time, last store time]
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -38,12 +44,14 @@ from urllib.parse import quote, unquote
 from regulus.errors import OptionError, StoreDamaged, StoreNewer
 from regulus.model.local_path import address_fault
 
-DATA = "data"
+MESSAGES = "messages"
 MANIFESTS = "_manifest"
 REJECTS = "_rejects"
 STAGING = "_staging"
 LOCK = "_lock"
 VERSION = 1
+NAME_PART_MAX = 90
+"""Characters of a topic, and of a broker, in the name of a file."""
 
 TopicQueue: TypeAlias = tuple[str, int]
 """Topic and queue id of one broker."""
@@ -119,12 +127,16 @@ class Manifest:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def data_directory(topic: str, day: str) -> str:
-    return f"{DATA}/topic={quote(topic, safe='')}/dt={day}"
-
-
 def data_path(part: Range, topic: str, day: str) -> str:
-    return f"{data_directory(topic, day)}/{part.name}.parquet"
+    return f"{MESSAGES}/dt={day}/{part.text}@{_name_part(part.broker_name)}@{_name_part(topic)}.parquet"
+
+
+def _name_part(name: str) -> str:
+    """Of a file's name, which the system bounds."""
+    quoted = quote(name, safe="")
+    if len(quoted) <= NAME_PART_MAX:
+        return quoted
+    return f"{quoted[:NAME_PART_MAX - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def manifest_path(part: Range) -> str:

@@ -11,7 +11,7 @@ from regulus.spark.options import ReadOptions
 from regulus.spark.places import open_place, scan_part
 from regulus.spark.read_bounds import Part, batch_bounds
 from regulus.spark.read_plan import ReadRange
-from regulus.spark.worker_memory import keep_imports
+from regulus.spark.worker_memory import keep_imports, told_of_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ class BatchReader(DataSourceReader):
 
 
 def read_part(options: ReadOptions, columns: tuple[str, ...], part: Part) -> Iterator["pa.RecordBatch"]:
-    """The batches of one task, in a worker of Spark's. Raises DataLoss, OptionError, ClientError."""
+    """The batches of one task, in a worker of Spark's. Raises DataLoss, OptionError, ClientError, TaskOutOfMemory."""
     batches = scan_part(options, columns, part)
     keep_imports()
-    return batches
+    return told_of_memory(batches)

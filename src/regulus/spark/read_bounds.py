@@ -15,6 +15,7 @@ from regulus.spark.selection import queue_text
 if TYPE_CHECKING:
     from regulus.spark.archive_order import HistoryRange
     from regulus.spark.archive_plan import ArchiveRange
+    from regulus.spark.store_ends import Missing
 
 Part: TypeAlias = "ReadRange | ArchiveRange | HistoryRange"
 """What one task reads."""
@@ -32,6 +33,13 @@ class QueueState(NamedTuple):
     low: int
     high: int
     topic_epoch: int
+    missing: "Missing | None" = None
+    """What is lost behind `high`, where a store's files tell."""
+
+    def gap(self, queue: MessageQueue) -> Gap | None:
+        """What is lost behind the end."""
+        lost = self.missing
+        return None if lost is None else Gap(queue, self.high, max(self.high + 1, lost.next), f"because {lost.cause}")
 
 
 class Place(Protocol):
@@ -159,6 +167,8 @@ def _ending_offsets(options: ReadOptions, place: Place, queues: Sequence[Message
         if offset > state.high:
             gaps.append(Gap(queue, state.high, offset, f"the queue ends at {state.high}, before {offset}, where the "
                                                        "read was to end"))
+        elif ends[queue] == state.high and (lost := state.gap(queue)) is not None:
+            gaps.append(lost)
     return ends, to_report(gaps, options.on_data_loss)
 
 

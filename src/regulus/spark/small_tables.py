@@ -5,7 +5,7 @@ Each is read by one task. A row is a dict with all columns of its table.
 Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, TopicStatsTable, ConsumeStats.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeVar
@@ -21,6 +21,7 @@ from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.credentials import credentials_of
 from regulus.spark.expected_brokers import check_brokers
 from regulus.spark.options import ReadOptions
+from regulus.spark.store_ends import StoreEnds
 from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
 from regulus.spark.unit_tables import units_of
 from regulus.wire.bodies import ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper, TopicConfigSerializeWrapper
@@ -59,14 +60,20 @@ class _Store:
 
     def queues(self) -> Iterator[Row]:
         epochs = self._files.topic_epochs()
+        ends = StoreEnds(self._files)
         for topic in self._chosen():
-            for queue in self._queues(topic):
+            gone = {queue_id for queue_id in ends.queue_ids(topic) if ends.missing(self._files.queue(topic, queue_id))}
+            for queue in self._queues(topic, gone):
                 low, high = queue.bounds(self._files.log)
+                missing = ends.missing(queue)
                 yield {**self._place(queue), "min_offset": low, "max_offset": high, "message_count": high - low,
                        "first_store_time": self._store_time(queue, low, high),
                        "last_store_time": self._store_time(queue, high - 1, high),
                        "bytes": int(np.sum(units_of(queue, low, high)["size"], dtype=np.int64)),
-                       "topic_made_time": _time(epochs.get(topic, 0))}
+                       "topic_made_time": _time(epochs.get(topic, 0)),
+                       "missing_behind": missing.next - missing.first if missing is not None else 0,
+                       "missing_cause": missing.cause if missing is not None else None,
+                       "is_lost": missing is not None and missing.is_loss}
 
     def offsets(self) -> Iterator[Row]:
         chosen = set(self._chosen())
@@ -97,9 +104,11 @@ class _Store:
     def _chosen(self) -> list[str]:
         return self._options.selection.topics_of(self._files.topics())
 
-    def _queues(self, topic: str) -> list[ConsumeQueueFiles]:
-        there = {MessageQueue(topic, self._options.broker_name, queue.queue_id): queue
-                 for queue in self._files.queues(topic)}
+    def _queues(self, topic: str, others: Collection[int]) -> list[ConsumeQueueFiles]:
+        """The topic's queues, and the others, whose files may be gone."""
+        known = {queue.queue_id: queue for queue in self._files.queues(topic)}
+        known |= {queue_id: self._files.queue(topic, queue_id) for queue_id in others if queue_id not in known}
+        there = {MessageQueue(topic, self._options.broker_name, queue_id): queue for queue_id, queue in known.items()}
         return [there[queue] for queue in self._options.selection.queues_of(there)] if there else []
 
     def _place(self, queue: ConsumeQueueFiles) -> Row:
@@ -146,7 +155,8 @@ class _Brokers:
                                "message_count": offset.max_offset - offset.min_offset, "bytes": None,
                                "first_store_time": _time(first),
                                "last_store_time": _time(offset.last_update_timestamp),
-                               "topic_made_time": _time(made.get(queue.broker_name, 0))}
+                               "topic_made_time": _time(made.get(queue.broker_name, 0)),
+                               "missing_behind": None, "missing_cause": None, "is_lost": None}
 
     def offsets(self) -> Iterator[Row]:
         with self._admin() as admin:

@@ -10,21 +10,30 @@ lay in it is gone, and the rest can be read.
 Source: DefaultMessageStore, ConsumeQueue.
 """
 
+import errno
 import mmap
+import os
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from regulus.errors import DataLoss, HeaderError, OptionError, RecordError, StoreDamaged
-from regulus.record import consume_queue_unit, message_record
+from regulus.record import consume_queue_unit, layout, message_record
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, ConsumeQueueUnit
 from regulus.record.dispatch_request import DispatchRequest, request_at
 from regulus.spark.marks import Mark, mark_of
+from regulus.spark.worker_memory import not_mapped
 from regulus.wire import fastjson
 
 NAME_DIGITS = 20
+WINDOW_BYTES = 32 << 20
+"""How much of a file is mapped at a time, for the memory of Spark's workers may be limited. A larger record has a
+window of its own size."""
+_HEAD = Struct(">ii")
+_MAGICS = (layout.MAGIC_V1, layout.MAGIC_V2)
 
 UnitTest: TypeAlias = Callable[[ConsumeQueueUnit], bool]
 
@@ -37,8 +46,19 @@ class FilePiece(NamedTuple):
     path: Path
 
 
+class Window(NamedTuple):
+    """A mapped part of a file. `start` is the position of its first byte in the whole sequence."""
+
+    start: int
+    data: mmap.mmap
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+
 class MappedFiles:
-    """A sequence of files that together are one long string of bytes; each is mapped when it is first needed."""
+    """A sequence of files that together are one long string of bytes, of which small windows are mapped."""
 
     def __init__(self, directory: Path, *, with_holes: bool = False) -> None:
         """Raises StoreDamaged for files that overlap, and unless it is read `with_holes` for one that is missing."""
@@ -46,6 +66,8 @@ class MappedFiles:
         self.pieces = _pieces(directory, with_holes=with_holes)
         self._starts = [piece.start for piece in self.pieces]
         self._maps: dict[int, mmap.mmap] = {}
+        self._window: Window | None = None
+        """The last one."""
 
     @property
     def start(self) -> int:
@@ -60,8 +82,14 @@ class MappedFiles:
         """The file that holds byte `position`. Raises DataLoss when none does."""
         index = bisect_left(self._starts, position + 1) - 1
         if index < 0 or position >= self.pieces[index].start + self.pieces[index].size:
-            raise DataLoss(f"{self.directory} has no file with byte {position}, only from {self.start} to {self.end}")
+            raise DataLoss(f"{self.directory} has no file with byte {position}{self._around(index)}")
         return self.pieces[index]
+
+    def _around(self, index: int) -> str:
+        """What there is instead of what lies behind the file of that number, and before the next one."""
+        if not 0 <= index < len(self.pieces) - 1:
+            return f", only from {self.start} to {self.end}"
+        return f": none from {self.pieces[index].start + self.pieces[index].size} to {self._starts[index + 1]}"
 
     def next_start(self, position: int) -> int:
         """Where the file begins that is next behind `position`; the end where none is."""
@@ -79,16 +107,29 @@ class MappedFiles:
                 found.append((max(start, piece.start), min(end, piece.start + piece.size)))
         return found
 
+    def window(self, position: int, size: int = 1) -> Window:
+        """A window with `size` bytes from `position` on, or as many as the file has. Raises DataLoss when no file has
+        that position, TaskOutOfMemory."""
+        window = self._window
+        if window is not None and window.start <= position and position + size <= window.end:
+            return window
+        piece = self.piece_at(position)
+        within = position - piece.start
+        start = within - within % WINDOW_BYTES
+        if within + size > start + WINDOW_BYTES:
+            start = within - within % mmap.ALLOCATIONGRANULARITY
+        end = min(piece.size, max(start + WINDOW_BYTES, within + size))
+        # The old one first, so that there is room for the new.
+        self._window = window = None
+        self._window = Window(piece.start + start, _mapped(piece, start, end - start))
+        return self._window
+
     def map(self, piece: FilePiece) -> mmap.mmap:
-        """Raises DataLoss when the file is gone, because the broker's retention removed it."""
+        """All of a file. Raises DataLoss when it is gone, because the broker's retention removed it, and
+        TaskOutOfMemory."""
         mapped = self._maps.get(piece.start)
         if mapped is None:
-            try:
-                with piece.path.open("rb") as file:
-                    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            except FileNotFoundError as error:
-                raise DataLoss(f"{piece.path} was removed while it was to be read") from error
-            self._maps[piece.start] = mapped
+            mapped = self._maps[piece.start] = _mapped(piece, 0, piece.size)
         return mapped
 
     def release_before(self, start: int) -> None:
@@ -107,18 +148,18 @@ class ConsumeQueueFiles:
 
     def unit(self, queue_offset: int) -> ConsumeQueueUnit:
         position = queue_offset * UNIT_SIZE
-        piece = self._files.piece_at(position)
-        return consume_queue_unit.decode(memoryview(self._files.map(piece)), position - piece.start)
+        window = self._files.window(position, UNIT_SIZE)
+        return consume_queue_unit.decode(memoryview(window.data), position - window.start)
 
     def units(self, start: int, end: int) -> bytes:
         """The bytes of the units [start, end)."""
         pieces = []
         while start < end:
             position = start * UNIT_SIZE
-            piece = self._files.piece_at(position)
-            stop = min(end * UNIT_SIZE, piece.start + piece.size)
-            pieces.append(self._files.map(piece)[position - piece.start:stop - piece.start])
-            start = stop // UNIT_SIZE
+            window = self._files.window(position, UNIT_SIZE)
+            stop = min(end, window.end // UNIT_SIZE)
+            pieces.append(window.data[position - window.start:stop * UNIT_SIZE - window.start])
+            start = stop
         return b"".join(pieces)
 
     def spans(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -138,10 +179,25 @@ class ConsumeQueueFiles:
             raise OptionError(f"{log.directory} has no file of a log, and {self._files.directory} has {end - low} "
                               "units: option 'storePath' must be the root of a broker's store with its log, which the "
                               "setting storePathCommitLog may have put elsewhere")
+        end = self._first(low, end, lambda unit: unit.physical_offset >= log.end)
         while end > low and not self._is_in_log(end - 1, log):
             end -= 1
         start = self._first(low, end, lambda unit: unit.physical_offset >= log.start)
         return self._next_real(start, end)[0], end
+
+    def units_behind(self, end: int) -> Iterator[tuple[int, ConsumeQueueUnit]]:
+        """The units at `end` and behind, the last one first: of records that the log does not have, or leftovers."""
+        high = self._files.end // UNIT_SIZE
+        for low, behind in reversed(self.spans(end, self._bisect(end, high, lambda at: self._is_blank(at, high)))):
+            for offset in range(behind - 1, low - 1, -1):
+                if (unit := self.unit(offset)) != FILLER and unit.size > 0:
+                    yield offset, unit
+
+    def count_behind(self, physical_offset: int) -> int:
+        """How many units are of records that start there or behind."""
+        low, high = self._files.start // UNIT_SIZE, self._files.end // UNIT_SIZE
+        end = self._bisect(low, high, lambda at: self._is_blank(at, high))
+        return end - self._first(low, end, lambda unit: unit.physical_offset >= physical_offset)
 
     def first_at_or_behind(self, physical_offset: int, low: int, high: int) -> int:
         """The first of [low, high) whose record starts at or behind `physical_offset`."""
@@ -231,8 +287,8 @@ class CommitLogFiles(MappedFiles):
     def mark(self, physical_offset: int) -> Mark | None:
         """Of the record that starts there; None where none does."""
         try:
-            piece = self.piece_at(physical_offset)
-            return mark_of(message_record.decode(self.map(piece), physical_offset - piece.start, False))
+            window = self.record_window(physical_offset)
+            return mark_of(message_record.decode(window.data, physical_offset - window.start, False))
         except (RecordError, DataLoss):
             return None
 
@@ -247,10 +303,23 @@ class CommitLogFiles(MappedFiles):
         return (request.topic, request.queue_id, request.queue_offset, request.size) == (
             topic, queue_id, queue_offset, unit.size)
 
+    def tells_its_place(self, physical_offset: int) -> bool:
+        """Whether the record that starts there is none of another place's. Raises RecordError, DataLoss."""
+        return self._request(physical_offset).physical_offset == physical_offset
+
     def _request(self, physical_offset: int) -> DispatchRequest:
-        piece = self.piece_at(physical_offset)
-        mapped = self.map(piece)
-        return request_at(mapped, physical_offset - piece.start, len(mapped), False)
+        window = self.record_window(physical_offset)
+        return request_at(window.data, physical_offset - window.start, len(window.data), False)
+
+    def record_window(self, physical_offset: int) -> Window:
+        """One that has all of the record that starts there, if one does."""
+        window = self.window(physical_offset, layout.BODY_CRC)
+        within = physical_offset - window.start
+        size, magic = _HEAD.unpack(window.data[within:within + layout.BODY_CRC].ljust(layout.BODY_CRC, b"\0"))
+        if magic not in _MAGICS or physical_offset + size <= window.end:
+            return window
+        del window
+        return self.window(physical_offset, size)
 
 
 class StoreFiles:
@@ -276,9 +345,10 @@ class StoreFiles:
                        for path in folder.iterdir()
                        # A running broker builds queues anew in a folder whose name is no topic's.
                        if not path.name.startswith(".") and path.is_dir() and any(path.iterdir())}
-        return with_queues | self._configured_topics()
+        return with_queues | self.configured_topics()
 
-    def _configured_topics(self) -> set[str]:
+    def configured_topics(self) -> set[str]:
+        """Those that the broker knows. Raises StoreDamaged."""
         try:
             text = (self.path / "config" / "topics.json").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -315,6 +385,20 @@ class StoreFiles:
         return {topic: epoch for topic, epoch in (epochs or {}).items() if type(epoch) is int}
 
 
+def _mapped(piece: FilePiece, start: int, size: int) -> mmap.mmap:
+    try:
+        with piece.path.open("rb") as file:
+            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ, offset=start)
+    except FileNotFoundError as error:
+        raise DataLoss(f"{piece.path} was removed while it was to be read") from error
+    except ValueError as error:
+        raise DataLoss(f"{piece.path} was cut short while it was to be read") from error
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise not_mapped(piece.path, size) from error
+        raise
+
+
 def _pieces(directory: Path, *, with_holes: bool) -> list[FilePiece]:
     """The files of a sequence in order. Raises StoreDamaged when they do not join up."""
     if not directory.is_dir():
@@ -327,3 +411,17 @@ def _pieces(directory: Path, *, with_holes: bool) -> list[FilePiece]:
         if end > right.start or (end < right.start and not with_holes):
             raise StoreDamaged(f"{directory}: file {right.path.name} does not begin where {left.path.name} ends")
     return pieces
+
+
+def is_in_use(store_path: str) -> bool:
+    """Whether a running broker has the store locked, as far as this machine's kernel knows.
+
+    The lock file is not opened: closing it would drop the lock of a broker in this very process.
+    """
+    try:
+        state = (Path(store_path) / "lock").stat()
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    place = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
+    return any(place in line.split() for line in lines)

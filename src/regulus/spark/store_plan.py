@@ -4,8 +4,10 @@ A read is planned once and fixes the end of every queue, so that a store that is
 answer.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 
+from regulus.errors import DataLoss
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
@@ -21,9 +23,13 @@ from regulus.spark.read_plan import (
     split,
     task_bytes_max,
 )
+from regulus.spark.selection import queue_text
+from regulus.spark.store_ends import Left, StoreEnds, left
 from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
 
 _SAMPLES_MAX = 256
+
+_log = logging.getLogger(__name__)
 
 
 def plan(options: ReadOptions, cores: int) -> list[ReadRange]:
@@ -39,22 +45,60 @@ class StorePlace:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._store = StoreFiles(options.store_path)
+        self._ends: StoreEnds | None = None
+        self._ends_of: tuple[object, ...] = ()
+        self._told: set[str] = set()
 
     def close(self) -> None:
         """Nothing is held that the garbage collector does not let go."""
 
     def queues(self) -> list[MessageQueue]:
         selection, name = self._options.selection, self._options.broker_name
-        return selection.queues_of(MessageQueue(topic, name, queue.queue_id)
+        return selection.queues_of(MessageQueue(topic, name, queue_id)
                                    for topic in selection.topics_of(self._store.topics())
-                                   for queue in self._store.queues(topic))
+                                   for queue_id in self._queue_ids(topic))
+
+    def _queue_ids(self, topic: str) -> set[int]:
+        """Also those whose files are gone, if others say that they were there."""
+        there = {queue.queue_id for queue in self._store.queues(topic)}
+        ends = self._compared()
+        return there | {queue_id for queue_id in ends.queue_ids(topic) - there
+                        if (lost := ends.missing(self._store.queue(topic, queue_id))) is not None and lost.is_loss}
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
         # A store that is being written has more and other files than it had.
         self._store = StoreFiles(self._options.store_path)
         epochs = self._store.topic_epochs()
-        return {queue: QueueState(*self._files(queue).bounds(self._store.log), epochs.get(queue.topic, 0))
-                for queue in queues}
+        ends = self._compared()
+        states = {}
+        for queue in queues:
+            files = self._files(queue)
+            missing = ends.missing(files)
+            if missing is not None and not missing.is_loss:
+                may_be = ("they may be of a former topic of that name" if ends.left is Left.CLOSED else
+                          "the store was not closed by its broker, whose start may mend that")
+                self._tell(f"{queue_text(queue)}: messages {missing.first} to {missing.next - 1} cannot be read, "
+                           f"because {missing.cause}; {may_be}")
+                missing = None
+            states[queue] = QueueState(*files.bounds(self._store.log), epochs.get(queue.topic, 0), missing)
+        if (fault := ends.fault()) and not any(state.missing for state in states.values()):
+            if self._options.fail_on_data_loss:
+                raise DataLoss(f"{fault}; set failOnDataLoss to false to read what is there")
+            self._tell(fault)
+        return states
+
+    def _compared(self) -> StoreEnds:
+        """The store's files, compared again when they are others."""
+        found = _signature(self._store)
+        if self._ends is None or self._ends_of != found:
+            self._ends, self._ends_of = StoreEnds(self._store), found
+        return self._ends
+
+    def _tell(self, text: str) -> None:
+        """Once, in the log of the driver."""
+        if text not in self._told:
+            self._told.add(text)
+            _log.warning("%s", text)
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         found = {}
@@ -125,3 +169,12 @@ class StorePlace:
         return [Sample(unit.physical_offset, max(unit.physical_offset + 1, place), unit.size * (behind - offset))
                 for unit, place, offset, behind in zip(units, places[1:], chosen, [*chosen[1:], unit_range.end],
                                                        strict=True)]
+
+
+def _signature(store: StoreFiles) -> tuple[object, ...]:
+    """Changes when what `StoreEnds` looks at may have changed; what a broker at work writes does not count."""
+    how = left(store)
+    last = store.log.pieces[-1] if store.log.pieces else None
+    if how is not Left.CLOSED or last is None:
+        return how, last
+    return how, last, last.path.stat().st_mtime_ns if last.path.exists() else 0

@@ -41,6 +41,7 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Ite
             yield from losses.gone(piece)
         else:
             yield from good_batches(piece, column_options, losses)
+        del piece       # it keeps its window mapped, and the next one may be another
     losses.tell()
 
 
@@ -56,14 +57,14 @@ def _without_units(options: ReadOptions, store: StoreFiles, part: ReadRange) -> 
 
 
 def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterator[Records | Gap]:
-    """The records of a part in the order of the log, at most a batch at a time, each time of one log file."""
+    """The records of a part in the order of the log, at most a batch at a time, each time of one mapped window."""
     units = _unit_table(options, store, part)
+    ends = units.positions + units.sizes
     row = 0
     while row < len(units.positions):
         position = int(units.positions[row])
         try:
-            piece = store.log.piece_at(position)
-            data = store.log.map(piece)
+            window = store.log.record_window(position)
         except DataLoss as error:
             # All that lie there, up to where the log goes on.
             behind = store.log.next_start(position)
@@ -72,11 +73,15 @@ def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterato
             yield from gaps_of(units.take(slice(row, end)), options.broker_name, f"because {error}")
             row = end
             continue
-        store.log.release_before(piece.start)
-        end = row + int(np.searchsorted(units.positions[row:], piece.start + piece.size))
-        in_file = replace(units.take(slice(row, end)), data=data, base=piece.start,
-                          positions=units.positions[row:end] - piece.start)
-        yield from _batches(in_file, options.batch_rows)
+        # A record that is not whole in this window begins the next one; one that is whole in no window is damaged.
+        begin_there = row + int(np.searchsorted(units.positions[row:], window.end))
+        are_cut = np.flatnonzero(ends[row + 1:begin_there] > window.end)
+        end = row + 1 + int(are_cut[0]) if len(are_cut) else begin_there
+        in_window = replace(units.take(slice(row, end)), data=window.data, base=window.start,
+                            positions=units.positions[row:end] - window.start)
+        del window      # so that it can be unmapped before the next one is mapped
+        yield from _batches(in_window, options.batch_rows)
+        del in_window
         row = end
 
 

@@ -81,6 +81,7 @@ class StreamPlanner:
         self._record_sizes: dict[MessageQueue, float] = {}
         self._stood: dict[MessageQueue, tuple[int, int]] = {}
         """Offset and end of each queue when its mark was found where it was left."""
+        self._told_losses: dict[MessageQueue, Gap] = {}
         self._is_known = False
 
     # --- what Spark asks ---------------------------------------------------------------------------------------------
@@ -146,7 +147,8 @@ class StreamPlanner:
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Part]:
         """What each task of a batch reads. Raises DataLoss when it is to fail for what is gone."""
         first, last = StreamOffset.parse(start), StreamOffset.parse(end)
-        if first.is_initial and last.began is not None:
+        is_first = first.is_initial
+        if is_first and last.began is not None:
             first = last.began
         ranges, gaps = [], []
         states = self._states_of(list(last.positions))
@@ -165,6 +167,9 @@ class StreamPlanner:
             if state is not None and at < min(stop, state.low):
                 gaps += missing_before(queue, at, state._replace(low=min(stop, state.low)))
                 at = min(stop, state.low)
+            if (state is not None and stop == state.high and (at < stop or is_first)
+                    and (lost := state.gap(queue)) is not None):
+                gaps.append(lost)
             if at < stop:
                 ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
         reported = to_report(gaps, self._options.on_data_loss)
@@ -355,9 +360,20 @@ class StreamPlanner:
                 raise data_loss(missing_before(queue, at, state)[0])
             else:
                 offset.positions[queue] = at = state.high
+            self._meet_loss(queue, state)
             high = state.high if self._target is None else min(state.high, self._target.get(queue, at))
             waiting[queue] = Waiting(at, max(at, high), self._record_sizes.get(queue, 1.0))
         return waiting
+
+    def _meet_loss(self, queue: MessageQueue, state: QueueState) -> None:
+        """Raises DataLoss for what is lost behind the queue's end, when that is to fail."""
+        lost = state.gap(queue)
+        if lost is None or self._told_losses.get(queue) == lost:
+            return
+        if self._options.on_data_loss is OnDataLoss.FAIL:
+            raise data_loss(lost)
+        self._told_losses[queue] = lost
+        _log.warning("%s; the stream goes on without", lost)
 
     def _is_due(self, records: int) -> bool:
         """Whether enough is waiting, or it waited for long enough."""

@@ -18,7 +18,7 @@ from regulus.record.synced_mark import HEAD_SIZE, SyncedMark
 from regulus.store import disk
 from regulus.store.mapped_file_queue import MappedFileQueue
 
-NAME = "regulusQueues"
+NAME = queue_table.FILE_NAME
 SAVES_MAX = 3
 """So often a table is written at once because something was deleted meanwhile; then it is to be written soon."""
 

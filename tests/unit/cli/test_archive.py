@@ -35,7 +35,7 @@ def test_run_compact_and_status(store, tmp_path):
     assert (after["rows"], after["end"]) == (40, before["end"])
     assert after["ranges"] < before["ranges"]
     assert "broker-a" in call("status", "--archive", target, "--verify")
-    for path in (target / "data").rglob("*.parquet"):
+    for path in (target / "messages").rglob("*.parquet"):
         path.write_bytes(b"")
     result = CliRunner().invoke(archive, ["status", "--archive", str(target), "--verify"])
     assert result.exit_code == 1
@@ -60,7 +60,7 @@ def test_an_iceberg_table(store, tmp_path):
          "a.messages", *words)
     numbers, files = rows_and_files()
     assert numbers == list(range(40))
-    assert files == set((target / "data").rglob("*.parquet"))
+    assert files == set((target / "messages").rglob("*.parquet"))
     assert len(files) > 2
     call("compact", "--archive", target, "--cores", 0, "--iceberg-table", "a.messages", *words)
     numbers, compacted = rows_and_files()

@@ -65,4 +65,4 @@ def test_the_report_is_written_and_named(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([dict.fromkeys(names, 0)]), table / "part-0.parquet")
     result = CliRunner().invoke(pipeline, ["report", "--storage", str(tmp_path)])
     assert result.output == f"report: {tmp_path / 'report.html'}\n"
-    assert "0 sent = 0 applied" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "0 keys sent = 0 applied" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -60,6 +60,16 @@ def test_a_name_server_of_the_environment_is_read_where_no_other_place_is_named(
     assert "'127.0.0.1' is no address" in str(CliRunner().invoke(spark, ["read", "--topic", "S"]).exception)
 
 
+@pytest.mark.spark
+def test_a_condition_may_speak_of_columns_that_are_not_shown(session):
+    shown = CliRunner().invoke(spark, ["read", *READ, "--columns", "topic,queue_offset", "--where",
+                                       "KEYS IS NOT NULL AND queue_id >= 0"])
+    assert shown.exit_code == 0, shown.output
+    lines = [line for line in shown.stdout.splitlines() if line.startswith("topic=")]
+    assert lines
+    assert all(line.startswith("topic=SNormal  queue_offset=") and "keys=" not in line for line in lines)
+
+
 def test_read_wants_a_place(monkeypatch):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     result = CliRunner().invoke(spark, ["read", "--topic", "orders"])

@@ -67,7 +67,8 @@ def test_a_client_in_another_loop_says_so_in_one_sentence(address_of, protocol, 
     first.run(begin())
     if is_closed:
         first.close()
-    for call in [lambda: use(client)] * (use is not None) + [client.shutdown]:
+    calls = [lambda: use(client)] * (use is not None) + [client.start] * kind.endswith("consumer") + [client.shutdown]
+    for call in calls:
         async def elsewhere(call=call):
             async with asyncio.timeout(30):
                 with pytest.raises(ClientError, match=SAYS) as raised:
@@ -87,3 +88,14 @@ def test_a_producer_may_be_shut_down_and_started_in_one_loop_after_another(addre
             return await producer.send(Message("T", b"x"))
 
     assert len({asyncio.run(send()).message_id for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize("kind", ["simple consumer", "push consumer"])
+def test_a_consumer_may_be_shut_down_and_started_in_one_loop_after_another(address_of, kind):
+    consumer = CLIENTS[kind][0](address_of("rocketmq"))
+
+    async def live():
+        async with consumer:
+            return consumer.client_id
+
+    assert all(asyncio.run(live()) for _ in range(3))

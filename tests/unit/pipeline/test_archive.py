@@ -21,6 +21,7 @@ from regulus.pipeline.archive_task import archive_range
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import manifest_path, ranges
+from tests import store_ends as broken
 from tests.archives import archive_store, archived_rows, files_of, manifests_of, nothing
 from tests.stores import NOW, a_message, dispatch, fill, open_store
 
@@ -128,7 +129,7 @@ def test_a_message_at_midnight_is_of_the_next_day(tmp_path):
     dispatch(store)
     store.close()
     archive_store(tmp_path / "store", tmp_path / "archive")
-    days = sorted(path.name for path in (tmp_path / "archive/data/topic=TopicA").iterdir())
+    days = sorted(path.name for path in (tmp_path / "archive" / "messages").iterdir())
     assert days == ["dt=2023-11-13", "dt=2023-11-14", "dt=2023-11-15"]
 
 
@@ -413,3 +414,18 @@ def test_a_log_that_lost_its_end_and_went_on_is_refused(tmp_path, size):
 def test_a_brokers_name_that_no_folder_can_have_is_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="no folder can have"):
         archive_store(tmp_path / "store", tmp_path / "archive", broker_name=name)
+
+
+@pytest.mark.parametrize(("kind", "behind"), [("cut log", 20), ("zeroed tail", 20), ("queue folder gone", 0),
+                                              ("half unit", 0), ("rotten last record", 2)])
+def test_units_that_point_behind_the_end_of_the_log_are_told(tmp_path, kind, behind):
+    """What only the queues lost is archived nevertheless, for the log has it."""
+    opened = open_store(tmp_path / "store")
+    fill(opened, 40, topic=broken.TOPIC, queues=2)
+    opened.close()
+    broken.name_topics(tmp_path / "store", broken.TOPIC)
+    broken.damage(tmp_path / "store", kind, 40)
+    report = archive_store(tmp_path / "store", tmp_path / "archive")
+    assert (report.rows, report.units_behind) == (40 - behind, behind)
+    told = f"{behind} units of consume queues point behind the log's end at {report.log_end}"
+    assert (told in str(report)) == bool(behind)

@@ -7,12 +7,24 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import JobRefused
+from tests import store_ends as broken
 from tests.frames import small_table
+from tests.stores import fill, open_store
 
 from .shop import GROUP, TOPIC
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+@pytest.fixture
+def closed_store(tmp_path: Path) -> Path:
+    """Messages of two queues by turns."""
+    opened = open_store(tmp_path)
+    fill(opened, 40, topic=broken.TOPIC, queues=2)
+    opened.close()
+    broken.name_topics(tmp_path, broken.TOPIC)
+    return tmp_path
 
 
 def later() -> datetime:
@@ -113,3 +125,33 @@ def test_a_source_that_is_nowhere_is_refused():
 
     with pytest.raises(JobRefused, match="it is not said where the messages are"):
         LogSource({})
+
+
+@pytest.mark.parametrize("kind", broken.DAMAGES)
+def test_what_is_lost_at_the_end_of_a_queue_fails_the_audit(spark, closed_store, kind):
+    from regulus.pipeline.audit import AuditRequest, audit
+    from regulus.pipeline.log_source import LogSource
+
+    lost = broken.damage(closed_store, kind, 40)
+    found = audit(spark, AuditRequest(source=LogSource({"storePath": str(closed_store)}), topics=(broken.TOPIC,)),
+                  later())
+    assert not found.passed
+    assert found.missing == lost
+    assert f"{lost} missing" in found.sentence()
+    assert counts(found)["queue_ends_lost"] == len(
+        [row for row in spark.table("broken_queue_ends_lost").collect() if row["missing_behind"]])
+    found.close()
+
+
+def test_a_store_that_was_copied_from_a_running_broker_passes_the_audit_and_is_told_of(spark, closed_store):
+    from regulus.pipeline.audit import AuditRequest, audit
+    from regulus.pipeline.log_source import LogSource
+
+    (closed_store / "abort").touch()
+    broken.damage(closed_store, "cut log", 40)
+    found = audit(spark, AuditRequest(source=LogSource({"storePath": str(closed_store)}), topics=(broken.TOPIC,)),
+                  later())
+    assert found.passed
+    assert found.missing == 0
+    assert counts(found)["queue_ends_ahead"] == 2
+    found.close()

@@ -120,7 +120,7 @@ def test_the_ledger_runs_reads_only_what_is_new_and_is_reported(
 
     assert regulus(report) == f"report: {storage / 'report.html'}\n"
     page = (storage / "report.html").read_text(encoding="utf-8")
-    assert "9 sent = 5 applied + 1 dead letters, 2 waiting, 1 lost" in page
+    assert "9 keys sent = 5 applied + 1 dead-lettered, 2 waiting, 1 lost" in page
     reading = next(block for block in blocks("python") if "pyarrow" in block)
     names: dict[str, Any] = {}
     exec(reading.replace("/var/lib", str(tmp_path)), names)

@@ -13,6 +13,7 @@ from regulus.errors import DataLoss, StoreNewer
 from regulus.pipeline import log_ranges
 from regulus.record.dispatch_request import request_at
 from regulus.record.log_units import LogWalk
+from regulus.spark import log_walk, store_files
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, fill, open_store, small_config
@@ -91,8 +92,8 @@ def test_about_where_a_log_ends(tmp_path, filled):
     (tmp_path / "commitlog").mkdir()
     for number, data in enumerate(files):
         (tmp_path / "commitlog" / f"{number << 20:020d}").write_bytes(data)
-    end = log_ranges.filled_end(log_ranges.open_log(str(tmp_path))) - (1 << 20)
-    assert filled <= end <= min(filled + log_ranges.PROBE_SIZE, 1 << 20)
+    end = log_walk.filled_end(log_ranges.open_log(str(tmp_path))) - (1 << 20)
+    assert filled <= end <= min(filled + log_walk.PROBE_SIZE, 1 << 20)
 
 
 def test_a_longer_log_is_cut_alike(store):
@@ -111,7 +112,7 @@ def test_a_body_with_a_copy_of_a_record_is_no_place_to_cut(tmp_path):
     fill(store, 1, first=7)
     store.close()
     log = log_ranges.open_log(str(tmp_path / "store"))
-    assert log_ranges.next_record(log.map(log.pieces[0]), 300, 1 << 16, 0) == start
+    assert log_walk.next_record(log.map(log.pieces[0]), 300, 1 << 16, 0) == start
 
 
 def walked_to_the_end(log: log_ranges.CommitLogFiles, limit: int) -> list[tuple[int, int, str]]:
@@ -140,10 +141,10 @@ def test_a_walk_steps_over_a_flaw_a_blank_and_its_limit(store, change_log):
 
 def test_whether_a_broker_has_the_store(tmp_path):
     store = open_store(tmp_path / "store")
-    assert log_ranges.is_in_use(str(tmp_path / "store"))
+    assert store_files.is_in_use(str(tmp_path / "store"))
     store.close()
-    assert not log_ranges.is_in_use(str(tmp_path / "store"))
-    assert not log_ranges.is_in_use(str(tmp_path))
+    assert not store_files.is_in_use(str(tmp_path / "store"))
+    assert not store_files.is_in_use(str(tmp_path))
 
 
 def test_an_empty_store(tmp_path):

@@ -32,7 +32,7 @@ def test_tables_that_are_there_are_read(storage: Path) -> None:
 def test_the_page_is_written_where_it_shall_be(storage: Path, tmp_path: Path) -> None:
     output = tmp_path / "pages" / "report.html"
     write_report(storage, output, made_at=NOW, title="Sums", source="here")
-    assert "3 sent = 2 applied + 1 dead letters, 0 lost" in output.read_text(encoding="utf-8")
+    assert "3 keys sent = 2 applied + 1 dead-lettered, 0 lost" in output.read_text(encoding="utf-8")
 
 
 def test_a_directory_without_tables_says_what_to_run(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def read(**changes: list[dict[str, Any]]) -> Reader:
 def test_the_verdict_stands_on_top_in_words() -> None:
     texts = read().texts
     assert texts[1] == "Flights <2013>"
-    assert texts[2] == "✓ 1,000 sent = 990 applied + 10 dead letters, 0 lost"
+    assert texts[2] == "✓ 1,000 keys sent = 990 applied + 10 dead-lettered, 0 lost"
     assert texts[3].startswith("The ledger balances")
 
 
@@ -80,10 +80,10 @@ def test_the_verdict_stands_on_top_in_words() -> None:
     ({"ledger_total": [{**TOTAL, "applied": 988, "lost": 2}]}, "2 keys have neither an effect nor a dead letter"),
     ({"ledger_total": [{**TOTAL, "both": 1}]}, "1 keys have an effect and a dead letter"),
     ({"queue_gaps": [{"topic": "flights", "broker_name": "a", "queue_id": 1, "start_offset": 3, "end_offset": 10,
-                      "missing": 7}]}, "7 messages are missing from their queues"),
+                      "missing": 7}]}, "7 copies are missing from their queues"),
     ({"rejected_by_reason": [{"topic": "flights", "reason": "no key", "rejected": 5},
                              {"topic": "flights", "reason": "no body", "rejected": 2}]},
-     "7 messages were rejected (5: no key; 2: no body)"),
+     "7 copies were rejected (5: no key; 2: no body)"),
 ])
 def test_what_is_wrong_is_said_beside_the_verdict(changes: dict[str, list[dict[str, Any]]], words: str) -> None:
     texts = read(**changes).texts
@@ -93,12 +93,46 @@ def test_what_is_wrong_is_said_beside_the_verdict(changes: dict[str, list[dict[s
 
 def test_dead_letters_that_came_twice_are_counted_and_said() -> None:
     texts = read(ledger_total=[{**TOTAL, "dead_again": 3}]).texts
-    assert texts[2] == "✓ 1,000 sent = 990 applied + 10 dead letters (and 3 repetitions), 0 lost"
+    assert texts[2] == "✓ 1,000 keys sent = 990 applied + 10 dead-lettered (in 13 copies), 0 lost"
 
 
 def test_what_waits_is_neither_lost_nor_forgotten() -> None:
     texts = read(ledger_total=[{**TOTAL, "applied": 900, "waiting": 90}]).texts
-    assert texts[2] == "✓ 1,000 sent = 900 applied + 10 dead letters, 90 waiting, 0 lost"
+    assert texts[2] == "✓ 1,000 keys sent = 900 applied + 10 dead-lettered, 90 waiting, 0 lost"
+
+
+def test_the_headline_is_true_of_the_tables_below_it() -> None:
+    """A balanced ledger does not say that all has ended while a group has something to read."""
+    lag = [{"consumer_group": "board", "topic": "flights", "queues": 8, "lag": 1253, "lag_ms": 5}]
+    texts = read(group_lag=lag).texts
+    assert texts[3] == ("The ledger balances: each key has ended in one place or still waits, 1,253 copies are not yet "
+                        "consumed, and no queue has a hole.")
+    assert "1,253 copies are not yet consumed." in texts
+    assert "each key ended in exactly one place," in read().texts[3]
+
+
+def test_each_number_of_messages_is_one_of_keys_or_of_copies() -> None:
+    """The same word for the same thing on the tiles, in the charts and in the tables."""
+    total = {**TOTAL, "dead_lettered": 8, "applied": 992, "dead_again": 21}
+    causes = [{"consumer_group": "board", "topic": "flights", "cause": "x", "dead_letters": 29}]
+    texts = read(ledger_total=[total], dead_letters_by_cause=causes).texts
+    tiles = dict(zip(texts[5:19:2], texts[6:20:2], strict=True))
+    assert tiles["keys dead-lettered"] == "8"
+    assert all("keys" in word or "copies" in word for word in tiles), tiles
+    assert "8 dead-lettered (in 29 copies)" in texts[2]
+    assert any(text.startswith("29 copies died") for text in texts)
+    for unclear in (" messages died", " messages failed", "messages are", "sent twice"):
+        assert not any(unclear in text for text in texts), unclear
+
+
+def test_the_ladder_counts_copies_and_never_less_than_none() -> None:
+    """More copies failed than there are keys that were applied."""
+    rows = [{"consumer_group": "board", "topic": "flights", "tries": 1, "messages": 1500, "applied": 1500, "passed": 0,
+             "waiting": 0, "dead_letters": 0, "unknown": 0}]
+    text = page(tables(retry_ladder=rows), HEADING)
+    assert "1,500 copies failed at least once" in text
+    assert "-497" not in text
+    assert "-510" not in text
 
 
 def test_it_needs_nothing_from_elsewhere() -> None:
@@ -121,7 +155,7 @@ def test_every_section_has_its_figures() -> None:
     texts = " | ".join(read().texts)
     for words in ("Throughput", "broker killed", "born → applied", "1.0 min", "Retry ladder",
                   "first delivery", "retry 2", "no departure time · board", "Ledger by carrier",
-                  "All groups have consumed all that was stored."):
+                  "All groups have consumed all copies that were stored."):
         assert words in texts, words
 
 
@@ -129,7 +163,7 @@ def test_what_is_not_there_has_no_section() -> None:
     reader = Reader()
     reader.feed(page({"ledger_total": [TOTAL]}, HEADING))
     texts = " | ".join(reader.texts)
-    assert "1,000 sent" in texts
+    assert "1,000 keys sent" in texts
     for words in ("Throughput", "Latency", "Retry", "Dead letters by cause", "Groups", "Holes", "Stored twice"):
         assert words not in texts
     reader = Reader()
@@ -146,7 +180,7 @@ def test_texts_from_messages_cannot_become_markup() -> None:
 def test_many_rows_are_cut_and_counted() -> None:
     rows = [{"topic": "flights", "keys": f"k{at}", "copies": 2, "places": ["a/0/1", "a/0/2"]} for at in range(300)]
     texts = read(duplicates=rows).texts
-    assert any(text.startswith("300 messages are in their topic more than once") for text in texts)
+    assert any(text.startswith("300 message ids have several copies in their topic") for text in texts)
     tags = [{**tables()["ledger_by_tag"][0], "tags": f"T{at}"} for at in range(100)]
     assert "... and 60 more." in read(ledger_by_tag=tags).texts
 

@@ -408,7 +408,7 @@ async def test_a_name_server_that_is_away_is_told_once_and_then_rarely(engine, c
     def told():
         return [record.getMessage() for record in caplog.records if record.name == "regulus.reliability.relay_loop"]
 
-    relay = Relay(engine, "127.0.0.1:1")
+    relay = Relay(engine, "127.0.0.1:1", producer_config=ProducerConfig(send_msg_timeout=100))
     await relay._producer.start()
     try:
         for number in range(3):

@@ -39,8 +39,22 @@ def test_a_manifest_survives_its_bytes():
 def test_names_tell_broker_and_range_and_keep_what_paths_cannot():
     assert manifest_path(PART) == "_manifest/broker-a/00000000000000000000-00000000000000004096.json"
     path = data_path(PART._replace(broker_name="b/1"), "%RETRY%a|b", "2026-01-31")
-    assert path == ("data/topic=%25RETRY%25a%7Cb/dt=2026-01-31/"
-                    "b%2F1-00000000000000000000-00000000000000004096.parquet")
+    assert path == ("messages/dt=2026-01-31/00000000000000000000-00000000000000004096@b%2F1@%25RETRY%25a%7Cb.parquet")
+
+
+def test_long_names_are_cut_short_and_stay_apart():
+    """No file's name may have more than 255 bytes."""
+    part = PART._replace(broker_name="b" * 200)
+    paths = {data_path(part, "%" * 100 + last, "2026-01-31") for last in "ab"}
+    assert len(paths) == 2
+    assert max(len(path.rpartition("/")[2]) for path in paths) <= 255
+
+
+def test_names_of_two_topics_and_brokers_never_meet():
+    one, other = PART._replace(broker_name="eu-x"), PART._replace(broker_name="x")
+    assert data_path(one, "orders", "2026-01-31") != data_path(other, "orders-eu", "2026-01-31")
+    one, other = PART._replace(broker_name="a@b"), PART._replace(broker_name="a")
+    assert data_path(one, "c", "2026-01-31") != data_path(other, "b@c", "2026-01-31")
 
 
 def test_damage_and_later_versions_are_named():

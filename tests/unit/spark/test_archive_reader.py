@@ -26,7 +26,7 @@ def test_the_table_of_an_archive_is_that_of_the_store(spark, archive):
 
 
 def test_plain_parquet_readers_see_the_files(spark, archive):
-    written = spark.read.parquet(f"{archive}/data")
+    written = spark.read.parquet(f"{archive}/messages")
     assert written.where("topic = '%RETRY%CG_retry'").count() > 0
     assert {str(row.dt) for row in written.select("dt").distinct().collect()} == {"2026-11-20"}
 

@@ -102,7 +102,7 @@ def test_damage_in_a_file_is_told_and_never_read_as_other_rows(make_store, tmp_p
     """One bit at a time, all over the pages. Of the footer the manifest has the SHA-256 alone."""
     archive_store(make_store([order(number) for number in range(300)]), tmp_path / "archive")
     good = archived_rows(tmp_path / "archive", subscribe="orders")
-    path = max((tmp_path / "archive").glob("data/*/*/*.parquet"), key=lambda each: each.stat().st_size)
+    path = max((tmp_path / "archive").glob("messages/*/*.parquet"), key=lambda each: each.stat().st_size)
     data = path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     told = 0

@@ -86,7 +86,16 @@ def test_a_small_table_needs_no_topic():
 
 @pytest.mark.parametrize(("options", "text"), [
     ({"endpoints": "h:8081"}, "gRPC protocol is not served yet"), ({"group.id": "g"}, "give option 'consumerGroup'"),
-    ({"kafka.security.protocol": "x"}, "no Kafka client"),
+    ({"kafka.client.id": "x"}, "no Kafka client"),
+    ({"kafka.security.protocol": "x"}, "option 'credentials'"),
+    ({"kafka.sasl.jaas.config": "x"}, "option 'credentials'"),
+    ({"fetchOffset.numRetries": "3"}, "option 'fetchOffset.numRetries' cannot be set: give option 'retryTimeout'"),
+    ({"fetchOffset.retryIntervalMs": "10"}, "option 'retryTimeout' bounds them all"),
+    ({"kafkaConsumer.pollTimeoutMs": "512"}, "give option 'retryTimeout': how long a broker may not answer"),
+    ({"kafka.key.deserializer": "x"}, "cast them in the query"),
+    ({"kafka.value.deserializer": "x"}, "cast them in the query"),
+    ({"kafka.interceptor.classes": "x"}, "there are no interceptors"),
+    ({"kafka.auto.offset.reset": "x"}, "give option 'startingOffsets'"),
     ({"auto.offset.reset": "latest"}, "'startingOffsets'"), ({"sinkId": "s"}, "option of writes"),
 ])
 def test_an_option_of_others_is_refused_with_advice(options, text):

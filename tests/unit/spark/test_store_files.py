@@ -96,6 +96,8 @@ def test_a_gap_between_files_is_damage_unless_the_rest_is_wanted(tmp_path):
     files = MappedFiles(tmp_path, with_holes=True)
     assert files.spans(50, 350) == [(50, 100), (100, 200), (300, 350)]
     assert files.spans(200, 300) == files.spans(400, 500) == []
+    with pytest.raises(DataLoss, match=r"has no file with byte 250: none from 200 to 300$"):
+        files.piece_at(250)
     assert [files.next_start(position) for position in (0, 250, 350)] == [100, 300, 400]
     (tmp_path / f"{350:020}").write_bytes(bytes(100))
     with pytest.raises(StoreDamaged, match="00350 does not begin where"):
@@ -154,6 +156,8 @@ def test_a_file_that_vanishes_is_data_loss(tmp_path: Path):
     shutil.rmtree(tmp_path)
     with pytest.raises(DataLoss, match="was removed"):
         files.map(files.piece_at(0))
+    with pytest.raises(DataLoss, match="was removed"):
+        files.window(0)
 
 
 def test_broken_topics_are_damage(make_store):

@@ -1,5 +1,6 @@
 import base64
 import json
+import mmap
 import time
 import zlib
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from regulus.errors import DataLoss, OptionError
 from regulus.model import sys_flag
 from regulus.record.consume_queue_unit import FILLER, encode
-from regulus.spark import columns, store_scan
+from regulus.spark import columns, store_files, store_scan
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import ReadRange
 from regulus.spark.store_plan import plan
@@ -318,3 +319,26 @@ def test_a_unit_that_says_nothing_hides_no_message_but_its_own(make_store, place
         return      # there the queue begins later, or ends earlier
     with pytest.raises(DataLoss, match="message"):
         table(store, subscribe="orders")
+
+
+def test_records_are_read_over_the_borders_of_what_is_mapped(tmp_path, monkeypatch):
+    """Some lie across two windows, some are larger than one."""
+    store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(tmp_path), message_index_enable=False,
+                                                mapped_file_size_commit_log=1 << 17))
+    store.open(time.monotonic)
+    for number in range(60):
+        store.append(order(number, body=bytes(100 if number % 7 else 9000)), FIRST_STORE_TIME + number)
+    while store.dispatch_behind_bytes():
+        store.dispatch(100)
+    store.close()
+    options = parse_options({"storePath": str(tmp_path), "topic": "orders"})
+
+    def rows():
+        return [row for part in plan(options, 1) for batch in scan(options, ("physical_offset", "body"), part)
+                for row in batch.to_pylist()]
+
+    whole = rows()
+    assert [row["physical_offset"] for row in whole] == sorted({row["physical_offset"] for row in whole})
+    assert len(whole) == 60
+    monkeypatch.setattr(store_files, "WINDOW_BYTES", mmap.ALLOCATIONGRANULARITY)
+    assert rows() == whole

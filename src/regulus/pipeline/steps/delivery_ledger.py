@@ -45,9 +45,9 @@ class LedgerTotals:
 
     def verdict(self) -> str:
         waiting = f", {self.waiting} waiting" if self.waiting else ""
-        again = f" (and {self.dead_again} repetitions)" if self.dead_again else ""
-        return (f"{self.sent} sent = {self.applied} applied + {self.dead_lettered} dead letters{again}{waiting}, "
-                f"{self.lost} lost")
+        copies = f" (in {self.dead_lettered + self.dead_again} copies)" if self.dead_again else ""
+        return (f"{self.sent} keys sent = {self.applied} applied + {self.dead_lettered} dead-lettered{copies}"
+                f"{waiting}, {self.lost} lost")
 
 
 def delivery_ledger(messages: DataFrame, topics: Sequence[str], consumer_group: str, effects: DataFrame | None = None,

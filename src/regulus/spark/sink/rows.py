@@ -104,6 +104,10 @@ class Records:
         behind = int(self._ends.searchsorted(self._ends[start] + size_max, side="right")) - 1
         return max(start + 1, min(end, behind))
 
+    def size(self, start: int, end: int) -> int:
+        """Bytes of the request's body with these rows."""
+        return int(self._ends[end] - self._ends[start])
+
     def request(self, start: int, end: int) -> memoryview:
         """The body of the request with these rows."""
         return memoryview(self._batch.encode(start, end))

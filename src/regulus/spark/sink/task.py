@@ -13,8 +13,10 @@ from regulus.client import shared_loop, sync
 from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
 from regulus.client.config import ClientConfig
 from regulus.client.transaction_producer import HalfMessage
+from regulus.errors import RowRefused
 from regulus.model import message_properties as names
 from regulus.model import sys_flag
+from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.credentials import resolve
@@ -26,6 +28,7 @@ from regulus.spark.sink.order import in_key_order, with_key
 from regulus.spark.sink.routes import SinkRoutes, grew
 from regulus.spark.sink.rows import TRANSACTION_OF_SINK, Records, Rows, rows_of
 from regulus.spark.sink.transactions import answer_brokers, commit_batch, roll_back
+from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import SendMessageResponse
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -38,6 +41,7 @@ GROUP_ROWS = 1024
 GROUP_SIZE = 1 << 20
 """Requests are handed to the event loop's thread in groups of this many rows or bytes: a hand-over costs more than a
 message."""
+_DEFAULT_LEVELS = len(parse_ladder(DEFAULT_LADDER))
 RATE_STEPS = 10
 """With a rate limit, a second is divided into at least this many requests."""
 
@@ -272,6 +276,7 @@ class _Task:
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
         self._lanes = Lanes(partition=place.partition, batch=place.batch, topic=options.topic,
                             queues_of=self._queues_of)
+        self._levels: dict[str, int] = {}
         self._next_row = 0
         self._pace = _Pace(options.rate_limit)
         rate_rows = max(1, options.rate_limit // RATE_STEPS) if options.rate_limit else REQUEST_ROWS_MAX
@@ -310,11 +315,18 @@ class _Task:
         records = Records(rows)
         for run in runs:
             if run.delay_level:
-                yield from self._singles(rows, records, run)
+                self._check_delay(run)
+                for row in range(run.start, run.end):
+                    yield self._single(rows, records, run, row)
                 continue
             start = run.start
             while start < run.end:
                 end = records.fitting(start, min(run.end, start + self._request_rows_max), REQUEST_SIZE_MAX)
+                if records.size(start, end) > REQUEST_SIZE_MAX:
+                    # Of a batch the broker counts the lengths and properties as well, of a message its body alone.
+                    yield self._single(rows, records, run, start)
+                    start = end
+                    continue
                 yield self._batch(run.lane, records.request(start, end), end - start)
                 self._go_on(run.lane, records, start, end)
                 start = end
@@ -325,17 +337,30 @@ class _Task:
         lane.next_row += count
         return send
 
-    def _singles(self, rows: Rows, records: Records, run: Run) -> Iterator[BulkSend]:
-        """A delayed message cannot be in a batch."""
-        for row in range(run.start, run.end):
-            properties = names.parse(rows.properties[row].as_py().decode())
+    def _single(self, rows: Rows, records: Records, run: Run, row: int) -> BulkSend:
+        """Of a delayed message, which cannot be in a batch, and of a large one."""
+        properties = names.parse(rows.properties[row].as_py().decode())
+        if run.delay_level:
             properties[names.DELAY_TIME_LEVEL] = str(run.delay_level)
-            properties.update(self._marks(run.lane))
-            run.lane.next_row += 1
-            yield BulkSend(queue=run.lane.queue, body=rows.bodies[row].as_py(), flag=int(rows.flags[row]),
-                           lane=run.lane.queue, properties=properties,
-                           on_stored=partial(note_stored, run.lane, run.lane.next_row))
-            self._go_on(run.lane, records, row, row + 1)
+        properties.update(self._marks(run.lane))
+        run.lane.next_row += 1
+        send = BulkSend(queue=run.lane.queue, body=rows.bodies[row].as_py(), flag=int(rows.flags[row]),
+                        lane=run.lane.queue, properties=properties,
+                        on_stored=partial(note_stored, run.lane, run.lane.next_row))
+        self._go_on(run.lane, records, row, row + 1)
+        return send
+
+    def _check_delay(self, run: Run) -> None:
+        """Raises RowRefused for a level that the broker does not have, which it would take for its last one."""
+        queue = run.lane.queue
+        if run.delay_level <= _DEFAULT_LEVELS:
+            return
+        if queue.broker_name not in self._levels:
+            self._levels[queue.broker_name] = _levels_of(self._sender, queue)
+        levels = self._levels[queue.broker_name]
+        if run.delay_level > levels:
+            raise RowRefused(f"a row of {self._place} has delay_level {run.delay_level}, and broker "
+                             f"{queue.broker_name} has levels 1 to {levels}: see its setting messageDelayLevel")
 
     def _go_on(self, lane: Lane, records: Records, start: int, end: int) -> None:
         """These rows are no longer before the lane's next one, but of those behind which it comes."""
@@ -376,6 +401,16 @@ class _Task:
                     self.brokers[broker_name] = topic
             self._queues[topic] = queues
         return queues
+
+
+def _levels_of(sender: _Blocking, queue: MessageQueue) -> int:
+    """How many delay levels a broker has; RocketMQ's own number where it does not tell whoever sends."""
+    answer = sender.ask(queue.broker_name, queue.topic, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
+    if answer.code != ResponseCode.SUCCESS:
+        return _DEFAULT_LEVELS
+    lines = (line.partition("=") for line in answer.body.decode().splitlines())
+    settings = {name.strip(): value for name, _, value in lines}
+    return len(parse_ladder(settings.get("messageDelayLevel", DEFAULT_LADDER)))
 
 
 class _Pace:

@@ -68,7 +68,7 @@ def test_each_key_ends_in_an_effect_a_dead_letter_or_nowhere(spark: "SparkSessio
     total = totals(ledger)
     assert (total.sent, total.applied, total.dead_lettered, total.retried, total.lost) == (3, 1, 1, 1, 1)
     assert not total.balanced
-    assert total.verdict() == "3 sent = 1 applied + 1 dead letters, 1 lost"
+    assert total.verdict() == "3 keys sent = 1 applied + 1 dead-lettered, 1 lost"
 
 
 def test_what_waits_for_a_retry_or_for_the_group_is_not_lost(spark: "SparkSession") -> None:
@@ -78,7 +78,7 @@ def test_what_waits_for_a_retry_or_for_the_group_is_not_lost(spark: "SparkSessio
     ledger = delivery_ledger(log, ["t"], GROUP, effects(spark), progress(spark, t=3))
     assert fates(ledger) == {"parked": "waiting", "gone": "lost", "new": "waiting"}
     total = totals(ledger)
-    assert total.verdict() == "3 sent = 0 applied + 0 dead letters, 2 waiting, 1 lost"
+    assert total.verdict() == "3 keys sent = 0 applied + 0 dead-lettered, 2 waiting, 1 lost"
 
 
 def test_without_effects_a_key_is_applied_when_the_group_has_read_past_its_last_copy(spark: "SparkSession") -> None:
@@ -101,7 +101,7 @@ def test_repeated_sends_and_deliveries_are_counted_but_change_no_fate(spark: "Sp
     done = effects(spark, ("a", 1, 3), ("c", 1, None))
     total = totals(delivery_ledger(log, ["t", "u"], GROUP, done))
     assert (total.duplicates, total.redelivered, total.dead_lettered, total.dead_again) == (1, 2, 1, 1)
-    assert total.verdict() == "3 sent = 2 applied + 1 dead letters (and 1 repetitions), 0 lost"
+    assert total.verdict() == "3 keys sent = 2 applied + 1 dead-lettered (in 2 copies), 0 lost"
     assert total.balanced
 
 
@@ -118,7 +118,7 @@ def test_nothing_sent_is_a_ledger_of_zeros(spark: "SparkSession") -> None:
     from regulus.pipeline.steps.delivery_ledger import delivery_ledger
 
     total = totals(delivery_ledger(messages(spark, ("u", "a", "X")), ["t"], GROUP, effects(spark)))
-    assert total.verdict() == "0 sent = 0 applied + 0 dead letters, 0 lost"
+    assert total.verdict() == "0 keys sent = 0 applied + 0 dead-lettered, 0 lost"
 
 
 def test_the_ledger_by_tag_gives_a_row_a_tag_with_percentiles(spark: "SparkSession") -> None:

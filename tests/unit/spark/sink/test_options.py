@@ -36,7 +36,9 @@ def test_keys_come_in_any_case_and_sparks_own_are_passed_over():
 @pytest.mark.parametrize(("key", "hint"), [
     ("namesServer", "did you mean 'nameServer'"), ("deliverGuarantee", "did you mean 'deliveryGuarantee'"),
     ("inflight", "did you mean 'inFlightMax'"), ("nonsense-42", "known are nameServer"),
-    ("kafka.bootstrap.servers", "give option 'nameServer'"), ("kafka.acks", "there is no Kafka client here"),
+    ("kafka.bootstrap.servers", "give option 'nameServer'"), ("kafka.client.id", "there is no Kafka client here"),
+    ("kafka.acks", "give option 'deliveryGuarantee'"), ("kafka.value.serializer", "cast them in the query"),
+    ("kafka.max.request.size", "maxMessageSize bounds a body"), ("kafka.sasl.mechanism", "option 'credentials'"),
 ])
 def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
     with pytest.raises(OptionError, match=hint):

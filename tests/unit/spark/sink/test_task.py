@@ -76,7 +76,10 @@ async def test_large_rows_travel_alone():
     requests = []
 
     def sends(command):
-        requests.append([message.body[:1] for message in message_batch.decode(command.body)])
+        if len(command.body) == REQUEST_SIZE_MAX:       # not in a batch, of which the broker counts more than the body
+            requests.append([command.body[:1]])
+        else:
+            requests.append([message.body[:1] for message in message_batch.decode(command.body)])
         return stored(command)
 
     async with scripted_cluster(queue_count=1) as cluster:
@@ -384,3 +387,43 @@ def test_credentials_are_looked_for_where_the_task_runs(regulus_server):
         run_task([bodies(1)], once(regulus_server, credentials="env:NOWHERE"), PLACE, {})
     keys = {"KEYS": "accessKey: reader; secretKey: 12345678"}
     assert run_task([bodies(1)], once(regulus_server, credentials="env:KEYS"), PLACE, keys).stored == 1
+
+
+@pytest.mark.parametrize("guarantee", ["atLeastOnce", "exactlyOnce"])
+def test_a_body_may_be_as_large_as_the_broker_says_and_an_error_names_its_own_size(regulus_server, guarantee):
+    """Of a batch the broker counts more than the body; one message of this size is none."""
+    limit = BrokerConfig().max_message_size
+    sizes = [limit - 64, limit - 63, limit, 10]
+    batch = pa.RecordBatch.from_pydict({"body": [bytes([65 + number]) * size for number, size in enumerate(sizes)],
+                                        "keys": ["a", "b", "c", "d"]})
+    sink = options(regulus_server, topic="large", deliveryGuarantee=guarantee)
+    assert run_task([batch], sink, PLACE, {}).stored == len(sizes)
+    assert sorted(len(message.body) for message in messages_of(regulus_server, "large")) == sorted(sizes)
+    again = run_task([batch], sink, PLACE, {})
+    assert again.duplicates == (len(sizes) if guarantee == "exactlyOnce" else 0)
+    larger = pa.RecordBatch.from_pydict({"body": [b"x" * (limit + 1)]})
+    with pytest.raises(BrokerRefused, match=f"its body has {limit + 1} bytes"):
+        run_task([larger], sink, replace(PLACE, batch=1), {})
+
+
+def test_a_delay_level_that_the_broker_does_not_have_is_refused_with_those_that_it_has(regulus_server):
+    def delayed(level: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"body": [b"x"], "delay_level": [level]})
+
+    sink = options(regulus_server, topic="orders")
+    assert run_task([delayed(18)], sink, PLACE, {}).stored == 1
+    with pytest.raises(RowRefused, match="has delay_level 19, and broker broker-a has levels 1 to 18: see its setting "
+                                         "messageDelayLevel"):
+        run_task([delayed(19)], sink, PLACE, {})
+
+
+def test_a_longer_ladder_of_a_broker_is_followed(tmp_path):
+    config = BrokerConfig(listen_port=0, message_delay_level=" ".join(f"{number}s" for number in range(1, 21)))
+
+    def delayed(level: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"body": [b"x"], "delay_level": [level]})
+
+    with ServerThread(tmp_path / "store", config) as server:
+        assert run_task([delayed(20)], options(server, topic="orders"), PLACE, {}).stored == 1
+        with pytest.raises(RowRefused, match="has levels 1 to 20"):
+            run_task([delayed(21)], options(server, topic="orders"), PLACE, {})
