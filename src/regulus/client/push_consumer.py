@@ -160,12 +160,14 @@ class PushConsumer(Started):
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
         """
+        self._ending.check()
         async with self._changing:
             await self._ending.over()
             if self._instance is not None or self._popped is not None:
                 return
             if not self._subscriptions:
                 raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
+            self._ending.begins()
             # A task of its own, which `shutdown` can end without cancelling whoever called us.
             self._joining = joining = asyncio.get_running_loop().create_task(self._join(), name=f"start {self.group}")
             try:
@@ -179,10 +181,11 @@ class PushConsumer(Started):
                 raise
             finally:
                 self._joining = None
+                if joining.done() and self._instance is None and self._popped is None:
+                    self._ending.came_to_nothing()
             if joining.cancelled():
                 raise ClientClosed(f"consumer {self.group} was shut down while it started")
             joining.result()
-            self._ending.started()
 
     async def _join(self) -> None:
         if self._pops:
@@ -242,6 +245,7 @@ class PushConsumer(Started):
         if self._instance is not None and self._instance.is_left_behind:
             self._leave_behind()
             return
+        self._ending.check()
         if self._joining is not None:
             self._joining.cancel()
         async with self._changing:
