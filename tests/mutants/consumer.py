@@ -18,6 +18,7 @@ _PUSH_CONSUMER = "regulus/client/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
 _LOCKS = "regulus/client/queue_locks.py"
 _RECEIVED = "regulus/client/core/received.py"
+_RECEIVER = "regulus/client/remoting_receiver.py"
 _POPPED = "regulus/client/popped_consumption.py"
 
 _OWNED_TESTS = ("tests/unit/client/core/test_owned_queue.py",)
@@ -26,6 +27,7 @@ _PROPERTY_TESTS = ("tests/property/test_owned_queues.py",)
 _CALLS_TESTS = ("tests/unit/client/test_calls.py",)
 _CONSUMPTION_TESTS = ("tests/unit/client/test_consumption.py",)
 _LIFE_TESTS = ("tests/unit/client/test_consumer_life.py",)
+_POPPED_START_TESTS = ("tests/unit/client/test_popped_start.py",)
 _OFFSET_TESTS = ("tests/unit/client/test_offset_store.py",)
 _PULLER_TESTS = ("tests/unit/client/test_queue_puller.py",)
 _TASKS_TESTS = ("tests/unit/client/test_tasks.py",)
@@ -365,7 +367,8 @@ MUTANTS = [
     Mutant(name="a start returns before it is known where queues begin", path=_CONSUMER_START,
            old="            await consumption.first_tries()\n", new="", tests=_LIFE_TESTS),
     Mutant(name="a start waits as long as a broker keeps silent", path=_CONSUMER_START,
-           old="async with asyncio.timeout(ENDS_WAIT_MS / 1000):", new="if True:", tests=_LIFE_TESTS),
+           old="async with asyncio.timeout(ENDS_WAIT_MS / 1000):\n            await rebalancer",
+           new="if True:\n            await rebalancer", tests=_LIFE_TESTS),
     Mutant(name="a start says nothing of queues whose begin is not known", path=_CONSUMER_START,
            old="[*rebalancer.unknown, *consumption.untaken]", new="[*rebalancer.unknown]",
            tests=_LIFE_TESTS),
@@ -374,6 +377,22 @@ MUTANTS = [
            tests=_LIFE_TESTS),
     Mutant(name="a start warns of topics that nobody has yet", path=_REBALANCER,
            old=" if not isinstance(why, NoRoute)]", new="]", tests=_LIFE_TESTS),
+    Mutant(name="a start returns before a group of pops has its places", path=_RECEIVER,
+           old="await consumer_start.begin_at_ends(instance, self._member.group, list(subscriptions))",
+           new="pass", tests=_POPPED_START_TESTS),
+    Mutant(name="a group of pops that begins at the first message is let begin at the end", path=_RECEIVER,
+           old="            if self._init_mode == consumer_start.INIT_MAX:\n", new="            if True:\n",
+           tests=_LIFE_TESTS),
+    Mutant(name="a start waits for a broker that lets no group of pops begin", path=_CONSUMER_START,
+           old="        async with asyncio.timeout(ENDS_WAIT_MS / 1000):\n            await asyncio.gather(",
+           new="        if True:\n            await asyncio.gather(", tests=_LIFE_TESTS),
+    Mutant(name="a start says nothing of brokers that let no group of pops begin", path=_CONSUMER_START,
+           old="    _tell_unknown(group, list(unknown))\n", new="", tests=_LIFE_TESTS),
+    Mutant(name="a start says nothing of a broker that refuses to let a group of pops begin", path=_CONSUMER_START,
+           old="                continue\n        del unknown", new="                pass\n        del unknown",
+           tests=_LIFE_TESTS),
+    Mutant(name="a start warns of brokers that let no group begin before its first pop", path=_CONSUMER_START,
+           old="error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED", new="False", tests=_LIFE_TESTS),
     # --- how it ends -------------------------------------------------------------------------------------------------
     Mutant(name="calls go on where the end of a consumer that pops was cut off", path=_POPPED,
            old="        if not self._is_finished:\n            await self.workers.close(0)", new="        pass",

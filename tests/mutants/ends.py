@@ -68,4 +68,44 @@ MUTANTS = [
     Mutant(name="a consumer belongs to its first loop for ever", path="regulus/client/tasks.py",
            old="        self._home = self._task = None", new="        self._task = None",
            tests=("tests/unit/client/test_sync.py", "tests/unit/client/test_other_loop.py")),
+    Mutant(name="a start waits for one in a loop that rests, of a consumer that pushes",
+           path="regulus/client/push_consumer.py",
+           old="        self._ending.check()\n        async with self._changing:\n"
+               "            await self._ending.over()\n"
+               "            if self._instance is not None or",
+           new="        async with self._changing:\n            await self._ending.over()\n"
+               "            if self._instance is not None or",
+           tests=_LOOP_TESTS),
+    Mutant(name="a consumer belongs to the loop in which its start failed, one that pushes",
+           path="regulus/client/push_consumer.py", old="self._ending.came_to_nothing()", new="pass",
+           tests=_LOOP_TESTS),
+    Mutant(name="a start that is under way is of no loop, of a consumer that pushes",
+           path="regulus/client/push_consumer.py", old="self._ending.begins()", new="pass", tests=_LOOP_TESTS),
+    Mutant(name="a start waits for one in a loop that rests, of a consumer that is asked",
+           path="regulus/client/simple_consumer.py",
+           old="        self._ending.check()\n        async with self._changing:\n"
+               "            await self._ending.over()\n"
+               "            if self._receiver is None:",
+           new="        async with self._changing:\n            await self._ending.over()\n"
+               "            if self._receiver is None:",
+           tests=_LOOP_TESTS),
+    Mutant(name="a consumer belongs to the loop in which its start failed, one that is asked",
+           path="regulus/client/simple_consumer.py", old="self._ending.came_to_nothing()", new="pass",
+           tests=_LOOP_TESTS),
+    Mutant(name="a start that is under way is of no loop, of a consumer that is asked",
+           path="regulus/client/simple_consumer.py", old="self._ending.begins()", new="pass", tests=_LOOP_TESTS),
+    Mutant(name="a shutdown waits for a start in a loop that rests, of a consumer that pushes",
+           path="regulus/client/push_consumer.py",
+           old="        self._ending.check()\n        if self._joining", new="        if self._joining",
+           tests=_LOOP_TESTS),
+    Mutant(name="a shutdown waits for a start in a loop that rests, of a consumer that is asked",
+           path="regulus/client/simple_consumer.py",
+           old="        self._ending.check()\n        async with self._changing:\n"
+               "            await self._ending.over()\n"
+               "            receiver, self",
+           new="        async with self._changing:\n            await self._ending.over()\n            receiver, self",
+           tests=_LOOP_TESTS),
+    Mutant(name="an end that was begun in another loop is waited for", path="regulus/client/tasks.py",
+           old="        self._home = HomeLoop()\n        self._task = task", new="        self._task = task",
+           tests=("tests/unit/client/test_tasks.py",)),
 ]

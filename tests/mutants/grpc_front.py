@@ -26,6 +26,8 @@ _SIZES = "regulus/proxy/request_sizes.py"
 _OF_SIZES = ("tests/unit/proxy/test_request_sizes.py",)
 _CATALOG = "regulus/proxy/catalog.py"
 _OF_CATALOG = ("tests/unit/proxy/test_catalog.py",)
+_GROUP_PLACES = "regulus/proxy/group_places.py"
+_OF_PLACES = ("tests/unit/proxy/test_group_places.py",)
 _CLUSTER = "regulus/proxy/cluster_brokers.py"
 _OF_CLUSTER = ("tests/unit/proxy/test_cluster_brokers.py",)
 _OF_SERVICE = ("tests/unit/proxy/test_service.py",)
@@ -387,4 +389,26 @@ MUTANTS = (
            new="[each.handle for each in left]", tests=_OF_RECEIVE),
     Mutant(name="what was said on a stream outlives it", path="regulus/proxy/telemetry_streams.py",
            old="            self._joined.pop(stream, None)\n", new="", tests=_OF_TELEMETRY),
+    Mutant(name="settings are answered before the group has its places", path="regulus/proxy/telemetry.py",
+           old="            await self._begin(group, consumed, stream)\n", new="            pass\n",
+           tests=("tests/unit/client/test_popped_start.py",)),
+    Mutant(name="a group is let begin for who does not pop", path="regulus/proxy/telemetry.py",
+           old="        if told.client_type in settings.CONSUMERS:\n            await self._begin",
+           new="        if True:\n            await self._begin", tests=_OF_PLACES),
+    Mutant(name="a group is let begin with all settings that are told again", path="regulus/proxy/telemetry.py",
+           old="if (group, topic) not in known]", new="]", tests=_OF_PLACES),
+    Mutant(name="what a stream begins is kept for ever", path="regulus/proxy/telemetry.py",
+           old="        stream.begun = known |", new="        stream.begun |=", tests=_OF_PLACES),
+    Mutant(name="settings wait for brokers as long as these keep silent", path=_GROUP_PLACES,
+           old="async with asyncio.timeout(PLACES_S_MAX):", new="if True:", tests=_OF_PLACES),
+    Mutant(name="a group passes for begun where no broker answered", path=_GROUP_PLACES,
+           old="if brokers is not None and not brokers}", new="}", tests=_OF_PLACES),
+    Mutant(name="a group passes for begun where no name server answered", path=_GROUP_PLACES,
+           old="if brokers is not None and not brokers}", new="if not brokers}", tests=_OF_PLACES),
+    Mutant(name="brokers are asked again and again for what they do not know", path=_GROUP_PLACES,
+           old="answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED", new="True", tests=_OF_PLACES),
+    Mutant(name="a group passes for begun where its broker refused", path=_GROUP_PLACES,
+           old="                    checked(answer)\n", new="                    pass\n", tests=_OF_PLACES),
+    Mutant(name="a topic that is not there is waited for", path=_GROUP_PLACES,
+           old="if error.code != Code.TOPIC_NOT_FOUND:", new="if True:", tests=_OF_PLACES),
 )

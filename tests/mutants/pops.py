@@ -10,7 +10,9 @@ _POP = "regulus/broker/handlers/pop_message.py"
 _ACK = "regulus/broker/handlers/ack_message.py"
 _OFFSETS = "regulus/broker/consumer_offsets.py"
 _RECORD = "regulus/record/pop_record.py"
+_NOTIFICATION = "regulus/broker/handlers/notification.py"
 _TESTS = ("tests/unit/broker/test_pops.py",)
+_NOTIFICATION_TESTS = ("tests/unit/broker/handlers/test_notification.py",)
 _REVIVAL_TESTS = ("tests/unit/broker/test_pop_revival.py",)
 _PLACES_TESTS = ("tests/unit/broker/test_pop_places.py",)
 _GIVEN_BACK_TESTS = ("tests/unit/broker/test_pops_given_back.py",)
@@ -438,4 +440,23 @@ MUTANTS = (
                "        except StoreDamaged:\n            return True\n",
            new="            message = self._store.look_message(units[0].physical_offset) if units else None\n"
                "        except StoreDamaged:\n            return True\n", tests=_GIVEN_BACK_TESTS),
+    Mutant(name="a group of pops is not let begin before its first pop", path=_NOTIFICATION,
+           old="_begin(header, topic, broker, now_ms)\n\n    def", new="pass\n\n    def", tests=_NOTIFICATION_TESTS),
+    Mutant(name="a group that begins at the first message is let begin at the end", path=_NOTIFICATION,
+           old="        if header.init_mode != INIT_MIN:\n", new="        if True:\n", tests=_NOTIFICATION_TESTS),
+    Mutant(name="a group is let begin by whoever asks what there is", path=_NOTIFICATION,
+           old="    if header.init_mode is not None:\n", new="    if True:\n", tests=_NOTIFICATION_TESTS),
+    Mutant(name="a group that is let begin loses the place that it has", path=_NOTIFICATION,
+           old="        if broker.consumer_offsets.query(group, header.topic, queue_id) == NOT_FOUND:\n",
+           new="        if True:\n", tests=_NOTIFICATION_TESTS),
+    Mutant(name="a group of pulls is let begin where nothing is popped", path=_NOTIFICATION,
+           old="        if keeps_batches(topic.attributes):\n", new="        if False:\n", tests=_NOTIFICATION_TESTS),
+    Mutant(name="a group is let begin where pops are forbidden", path=_NOTIFICATION,
+           old="        if not broker.config.timer_wheel_enable:\n", new="        if False:\n",
+           tests=_NOTIFICATION_TESTS),
+    Mutant(name="a slave lets a group begin", path="regulus/broker/request_table.py",
+           old="in MASTER_ONLY or _lets_begin(request):", new="in MASTER_ONLY:", tests=_NOTIFICATION_TESTS),
+    Mutant(name="a slave tells nobody what there is to pop", path="regulus/broker/request_table.py",
+           old=" == RequestCode.NOTIFICATION and \"initMode\" in request.ext", new=" == RequestCode.NOTIFICATION",
+           tests=_NOTIFICATION_TESTS),
 )

@@ -163,9 +163,14 @@ WITHOUT_LOG = frozenset((
 """What a slave answers whose log parted from its master's: nothing of it comes from the log, or changes it."""
 
 
+def _lets_begin(request: RemotingCommand) -> bool:
+    """Whether it gives a group places, which a slave has from its master."""
+    return request.code == RequestCode.NOTIFICATION and "initMode" in request.ext
+
+
 def handle_as_slave(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """The same by a slave."""
-    if request.code in MASTER_ONLY:
+    if request.code in MASTER_ONLY or _lets_begin(request):
         refusal = refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE,
                          f"this is a slave of {broker.config.broker_name}, which takes no messages and settings: ask "
                          "its master")

@@ -1,21 +1,25 @@
-"""What a push consumer finds out and announces before it joins its group. Source: DefaultMQPushConsumerImpl.start."""
+"""What a consumer finds out and announces before its start returns. Source: DefaultMQPushConsumerImpl.start."""
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from regulus.client.client_instance import ClientInstance, steady_ms
+from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
 from regulus.client.consumption import Consumption
 from regulus.client.core.resend import REFUSED_FIRST_MS, REFUSED_MAX_MS, REFUSED_MULTIPLIER
 from regulus.client.rebalancer import Rebalancer
 from regulus.errors import BrokerRefused, ClientError, NoNameServer, NoRoute, WrongNameServer
 from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
-from regulus.wire.codes import RequestCode
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import NotificationRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
 TAG = "TAG"
+ANY_QUEUE = -1
+INIT_MIN, INIT_MAX = 0, 1
+"""Where a new group of pops begins: at the first message, or at the end."""
 
 ENDS_WAIT_MS = 5_000
 """How long a start waits for brokers that do not say where a queue begins: it goes on without them."""
@@ -74,8 +78,52 @@ async def find_ends(group: str, rebalancer: Rebalancer, consumption: Consumption
             await rebalancer.first_look()
             await consumption.first_tries()
     except TimeoutError:
-        _log.warning("consumer %s starts before all brokers answered, within %d ms", group, ENDS_WAIT_MS)
-    unknown = [*rebalancer.unknown, *consumption.untaken]
+        _tell_late(group)
+    _tell_unknown(group, [*rebalancer.unknown, *consumption.untaken])
+
+
+async def begin_at_ends(instance: ClientInstance, group: str, topics: Iterable[str]) -> None:
+    """Until each broker was asked once to let a new group of pops begin at the ends of its queues, which the first pop
+    does else: what is sent from then on is not passed over. RocketMQ's brokers do nothing of the kind."""
+    asked: dict[str, list[str]] = {}
+    for topic in topics:
+        route = instance.known_route(topic)
+        for address in () if route is None else route.masters():
+            asked.setdefault(address, []).append(topic)
+    unknown = {_place(topic, address): None for address, of_broker in asked.items() for topic in of_broker}
+    try:
+        async with asyncio.timeout(ENDS_WAIT_MS / 1000):
+            await asyncio.gather(*(_begin_at(instance, group, address, of_broker, unknown)
+                                   for address, of_broker in asked.items()))
+    except TimeoutError:
+        _tell_late(group)
+    _tell_unknown(group, list(unknown))
+
+
+async def _begin_at(instance: ClientInstance, group: str, address: str, topics: Sequence[str],
+                    unknown: dict[str, None]) -> None:
+    """Beside other brokers: one that keeps silent holds up none of them."""
+    for topic in topics:
+        header = NotificationRequest(consumer_group=group, topic=topic, queue_id=ANY_QUEUE, poll_time=0,
+                                     born_time=now_ms(), init_mode=INIT_MAX)
+        try:
+            await instance.request(address, RemotingCommand.request(RequestCode.NOTIFICATION, header.ext()))
+        except ClientError as error:
+            if not (isinstance(error, BrokerRefused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+                _log.info("group %s does not begin yet in %s: %s", group, _place(topic, address), error)
+                continue
+        del unknown[_place(topic, address)]
+
+
+def _place(topic: str, address: str) -> str:
+    return f"topic {topic} at {address}"
+
+
+def _tell_late(group: str) -> None:
+    _log.warning("consumer %s starts before all brokers answered, within %d ms", group, ENDS_WAIT_MS)
+
+
+def _tell_unknown(group: str, unknown: Sequence[str]) -> None:
     if unknown:
         _log.warning("consumer %s has started, and it is not known yet where it begins in %d places; what is sent "
                      "there until it is may be passed over: %s", group, len(unknown), "; ".join(unknown[:TOLD_MAX]))

@@ -154,17 +154,20 @@ class PushConsumer(Started):
     async def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
         behind and may be tried again. Where each queue begins is known when it returns, so that what is sent from then
-        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on.
+        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on. Where it pops from
+        RocketMQ's brokers, the first pop decides.
 
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
         """
+        self._ending.check()
         async with self._changing:
             await self._ending.over()
             if self._instance is not None or self._popped is not None:
                 return
             if not self._subscriptions:
                 raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
+            self._ending.begins()
             # A task of its own, which `shutdown` can end without cancelling whoever called us.
             self._joining = joining = asyncio.get_running_loop().create_task(self._join(), name=f"start {self.group}")
             try:
@@ -178,10 +181,11 @@ class PushConsumer(Started):
                 raise
             finally:
                 self._joining = None
+                if joining.done() and self._instance is None and self._popped is None:
+                    self._ending.came_to_nothing()
             if joining.cancelled():
                 raise ClientClosed(f"consumer {self.group} was shut down while it started")
             joining.result()
-            self._ending.started()
 
     async def _join(self) -> None:
         if self._pops:
@@ -241,6 +245,7 @@ class PushConsumer(Started):
         if self._instance is not None and self._instance.is_left_behind:
             self._leave_behind()
             return
+        self._ending.check()
         if self._joining is not None:
             self._joining.cancel()
         async with self._changing:

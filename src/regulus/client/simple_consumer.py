@@ -71,20 +71,29 @@ class SimpleConsumer(Started):
             self._receiver.subscriptions_changed()
 
     async def start(self) -> None:
-        """Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may
-        not."""
+        """Join the group. What is sent once it returned is received, unless a warning says which brokers did not
+        answer within 5 s, or they are RocketMQ's, where the first receive decides where a new group begins.
+
+        Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may not.
+        """
+        self._ending.check()
         async with self._changing:
             await self._ending.over()
             if self._receiver is None:
                 if not self._subscriptions:
                     raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
-                await self._made.start()
-                self._receiver = self._made
-                self._ending.started()
+                self._ending.begins()
+                try:
+                    await self._made.start()
+                    self._receiver = self._made
+                finally:
+                    if self._receiver is None:
+                        self._ending.came_to_nothing()
 
     async def shutdown(self) -> None:
         """Leave the group. What was received and not acknowledged is delivered again when its time is over. Who cancels
         this does not wait; the consumer leaves nevertheless, and a second shutdown waits until it has left."""
+        self._ending.check()
         async with self._changing:
             await self._ending.over()
             receiver, self._receiver = self._receiver, None

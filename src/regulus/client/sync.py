@@ -210,7 +210,8 @@ class PushConsumer(shared_loop.Blocking):
     def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
         behind and may be tried again. Where each queue begins is known when it returns, so that what is sent from then
-        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on.
+        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on. Where it pops from
+        RocketMQ's brokers, the first pop decides.
 
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
@@ -285,8 +286,10 @@ class SimpleConsumer(shared_loop.Blocking):
         self._client = shared_loop.made(lambda: AsyncioSimpleConsumer(address, group, subscriptions, config))
 
     def start(self) -> None:
-        """Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may
-        not.
+        """Join the group. What is sent once it returned is received, unless a warning says which brokers did not
+        answer within 5 s, or they are RocketMQ's, where the first receive decides where a new group begins.
+
+        Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may not.
         """
         shared_loop.run(self._client.start())
 

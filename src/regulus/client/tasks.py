@@ -179,12 +179,23 @@ class Ending:
         self._home: HomeLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def started(self) -> None:
-        """The client was started here, and has an end to come."""
+    def begins(self) -> None:
+        """The client starts here, and has an end to come."""
         self._home = HomeLoop()
+
+    def came_to_nothing(self) -> None:
+        """The start failed, and left nothing to end."""
+        self._home = None
+
+    def check(self) -> None:
+        """Raises ClientError in another event loop than the client was started in, or is being. Ask before any lock:
+        who has it may be in a loop that does not run."""
+        if self._home is not None:
+            self._home.check()
 
     async def carry_out(self, end: Callable[[], Coroutine[object, object, None]], name: str) -> None:
         """Raises what the end raises; a caller that is cancelled leaves it to itself."""
+        self._home = HomeLoop()
         self._task = task = asyncio.get_running_loop().create_task(end(), name=name)
         task.add_done_callback(self._carried_out)
         try:
@@ -197,10 +208,8 @@ class Ending:
         self._home = self._task = None
 
     async def over(self) -> None:
-        """Until the one that was begun, if any, is carried out. Raises ClientError in another event loop than the
-        client was started in."""
-        if self._home is not None:
-            self._home.check()
+        """Until the one that was begun, if any, is carried out. Raises ClientError as `check`."""
+        self.check()
         if self._task is not None:
             await asyncio.wait([self._task])
 

@@ -30,7 +30,8 @@ GAVE_WAY = "clients gave way to those of users who have fewer, for no more can b
 
 
 class Stream:
-    """One telemetry stream, with what waits to leave on it. `repeated` is a command that will be told again."""
+    """One telemetry stream, with what waits to leave on it. `repeated` is a command that will be told again; `begun`
+    are the topics of its settings in which the group of its client has its places."""
 
     def __init__(self) -> None:
         self._commands: asyncio.Queue[Any] = asyncio.Queue(COMMANDS_MAX + 1)     # and the word that it is finished
@@ -39,6 +40,7 @@ class Stream:
         self.refusal: CallRefused | None = None
         self.repeated: Any = None
         self.has_repeats = False
+        self.begun: set[tuple[str, str]] = set()        # by group and topic
 
     @property
     def is_open(self) -> bool:

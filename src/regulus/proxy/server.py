@@ -16,6 +16,7 @@ from regulus.proxy.calls import Calls
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
+from regulus.proxy.group_places import GroupPlaces
 from regulus.proxy.health import Health
 from regulus.proxy.receive_call import ReceiveCall
 from regulus.proxy.reflection import Reflection
@@ -65,7 +66,7 @@ class ProxyServer:
         self._renewing = Renewing(brokers, config, now_ms, self._clients.knows)
         self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
-        self._telemetry = Telemetry(catalog, self._clients, config, access)
+        self._telemetry = Telemetry(catalog, GroupPlaces(brokers, catalog), self._clients, config, access)
         self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config, now_ms,
                                 self._let_go)
         self._health = Health(brokers.is_ready)

@@ -14,6 +14,7 @@ from regulus.proxy.caller import Caller
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import TOPICS_OF_CLIENT_MAX, Clients, Stream
 from regulus.proxy.config import ProxyConfig
+from regulus.proxy.group_places import GroupPlaces
 from regulus.proxy.names import full_name, group_name, topic_name
 from regulus.proxy.received import to_message
 from regulus.proxy.status import status
@@ -36,10 +37,11 @@ NODE_JS_REPEATS_S = (1.0, 3.0)
 class Telemetry:
     """`access` is None where everybody may do everything."""
 
-    def __init__(self, catalog: Catalog, clients: Clients, config: ProxyConfig,
+    def __init__(self, catalog: Catalog, places: GroupPlaces, clients: Clients, config: ProxyConfig,
                  access: CallAccess | None = None) -> None:
         self._access = access
         self._catalog = catalog
+        self._places = places
         self._clients = clients
         self._config = config
 
@@ -51,6 +53,8 @@ class Telemetry:
 
     async def _take_settings(self, told: Any, caller: Caller, stream: Stream) -> None:
         kind = told.WhichOneof("pub_sub")
+        group = ""
+        consumed: list[str] = []
         if told.client_type in settings.LITE_CONSUMERS:
             self._clients.heard(caller).client_type = told.client_type      # for routes: it asks for one again
             raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
@@ -60,7 +64,7 @@ class Telemetry:
         elif kind == "subscription":
             group = group_name(full_name(told.subscription.group, caller.namespace))
             topics = []     # it sends to none
-            _topics([entry.topic for entry in told.subscription.subscriptions], caller)
+            consumed = _topics([entry.topic for entry in told.subscription.subscriptions], caller)
             merged = settings.merged(told, self._config, await self._group(group))
             self._clients.heard(caller).group = group
         else:
@@ -69,6 +73,8 @@ class Telemetry:
         client.client_type, client.language = told.client_type, told.user_agent.language
         self._clients.opened(caller, stream)
         await self._sends_to(topics, caller)
+        if told.client_type in settings.CONSUMERS:
+            await self._begin(group, consumed, stream)
         answer = messages.TelemetryCommand(status=status(Code.OK), settings=merged)
         stream.send(answer)
         if client.language == Language.NODE_JS:
@@ -85,6 +91,13 @@ class Telemetry:
         except TimeoutError:
             _log.warning("client %s may not be asked for transactions of all its topics yet: their routes are not told "
                          "within %s s", caller.client_id, ROUTES_S_MAX)
+
+    async def _begin(self, group: str, topics: Collection[str], stream: Stream) -> None:
+        """In those where it did not yet: clients tell their settings again and again."""
+        known = {(group, topic) for topic in topics} & stream.begun
+        asked = [topic for topic in dict.fromkeys(topics) if (group, topic) not in known]
+        begun = await self._places.begin(group, asked) if asked else ()
+        stream.begun = known | {(group, topic) for topic in begun}
 
     async def _is_there(self, topic: str) -> bool:
         try:

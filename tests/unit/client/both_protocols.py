@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,11 @@ class BothProtocols:
 
 @asynccontextmanager
 async def both_protocols(directory: Path, proxy: dict[str, Any] | None = None, tls: dict[str, Any] | None = None,
-                         **settings: Any) -> AsyncIterator[BothProtocols]:
+                         log_file_size: int = 16 << 20, **settings: Any) -> AsyncIterator[BothProtocols]:
     transport = TransportConfig(bind_address=HOST, **(tls or {}))
     guarded = {name: settings[name] for name in ("acl_enable", "rocketmq_home") if name in settings}
-    regulus = Regulus(BrokerConfig(listen_port=0, **settings), small_store(directory),
+    store = replace(small_store(directory), mapped_file_size_commit_log=log_file_size)
+    regulus = Regulus(BrokerConfig(listen_port=0, **settings), store,
                       NamesrvConfig(listen_port=0, bind_address=HOST, **guarded), transport_config=transport)
     front = ProxyConfig(grpc_server_port=0, bind_address=HOST, **{**PROXY, **(proxy or {})})
     server = RegulusWithFront(regulus, front, transport)

@@ -8,7 +8,13 @@ from copy import copy
 import pytest
 
 from regulus.client import client_instance, consumer_start, listener_workers, push_consumer, rebalancer
-from regulus.client.config import ConsumeFromWhere, MessageModel, MessageRequestMode, PushConsumerConfig
+from regulus.client.config import (
+    ConsumeFromWhere,
+    MessageModel,
+    MessageRequestMode,
+    PushConsumerConfig,
+    SimpleConsumerConfig,
+)
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.simple_consumer import SimpleConsumer
 from regulus.errors import ClientClosed, ClientError, NoNameServer
@@ -160,6 +166,52 @@ async def test_a_start_goes_on_with_a_warning_where_a_broker_does_not_say_where_
         shelf.put()
         await until(lambda: listener.seen == [5])
         listener.end()
+
+
+class Pops(Shelf):
+    """Its broker lets no group begin where `says` is None, and refuses with it else."""
+
+    def __init__(self, says):
+        super().__init__()
+        self.says = says
+
+    def __call__(self, command):
+        if command.code == RequestCode.POP_MESSAGE:
+            return None
+        if command.code == RequestCode.NOTIFICATION:
+            return None if self.says is None else refused(command, self.says)
+        return super().__call__(command)
+
+
+@pytest.mark.parametrize("says", [None, ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED],
+                         ids=["silence", "a refusal", "not supported"])
+async def test_a_start_goes_on_where_a_broker_does_not_let_a_group_of_pops_begin(says, caplog, monkeypatch):
+    """A broker that does not know the request does nothing of the kind, and there is nothing to wait for."""
+    monkeypatch.setattr(consumer_start, "ENDS_WAIT_MS", 50)
+    async with scripted_cluster(1) as cluster:
+        silent = await cluster.add_broker("a", others=Pops(says))
+        other = await cluster.add_broker("b", others=Pops(ResponseCode.SUCCESS))
+        consumer = SimpleConsumer(cluster.name_server.address, "SG", {"T": "*"})
+        async with asyncio.timeout(10):
+            await consumer.start()
+        for broker in (silent, other):
+            [asked] = broker.requests_of(RequestCode.NOTIFICATION)
+            assert (asked.ext["topic"], asked.ext["consumerGroup"], asked.ext["queueId"], asked.ext["pollTime"],
+                    asked.ext["initMode"]) == ("T", "SG", "-1", "0", "1")
+        is_known = says == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert ("where it begins in 1 places" in caplog.text) is not is_known
+        assert (f"topic T at {silent.address}" in caplog.text) is not is_known
+        assert f"topic T at {other.address}" not in caplog.text
+        assert ("starts before all brokers answered" in caplog.text) is (says is None)
+        await consumer.shutdown()
+
+
+async def test_a_group_of_pops_that_begins_at_the_first_message_is_not_let_begin_at_the_end():
+    async with scripted_cluster(1) as cluster:
+        broker = await cluster.add_broker("a", others=Pops(ResponseCode.SUCCESS))
+        config = SimpleConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        async with SimpleConsumer(cluster.name_server.address, "SG", {"T": "*"}, config):
+            assert broker.requests_of(RequestCode.NOTIFICATION) == []
 
 
 async def test_a_start_that_waits_for_ends_says_which_topics_nobody_tells_of(caplog, monkeypatch):

@@ -1,6 +1,7 @@
 """An asyncio client in another event loop than the one it was started in: one sentence says what to do."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -10,7 +11,7 @@ from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.simple_consumer import SimpleConsumer
 from regulus.client.transaction_producer import TransactionProducer
-from regulus.errors import ClientError
+from regulus.errors import ClientError, NoNameServer
 from regulus.model.message import Message
 from regulus.testing.running_server import ServerProcess, free_ports
 
@@ -99,3 +100,41 @@ def test_a_consumer_may_be_shut_down_and_started_in_one_loop_after_another(addre
             return consumer.client_id
 
     assert all(asyncio.run(live()) for _ in range(3))
+
+
+@pytest.mark.parametrize("kind", ["simple consumer", "push consumer"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_consumer_whose_start_is_under_way_in_another_loop_says_so(kind, protocol):
+    """Who waited for it would wait for ever: that loop rests."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = CLIENTS[kind][0](f"{protocol}://127.0.0.1:{silent.getsockname()[1]}")
+        starts = []
+
+        async def begin():
+            starts.append(asyncio.create_task(client.start()))
+            await asyncio.sleep(0.1)
+
+        async def elsewhere(call):
+            async with asyncio.timeout(30):
+                with pytest.raises(ClientError, match=SAYS):
+                    await call()
+
+        async def give_up():
+            starts[0].cancel()
+            await asyncio.wait(starts)
+
+        with asyncio.Runner() as first:
+            first.run(begin())
+            for call in (client.start, client.shutdown):
+                asyncio.run(elsewhere(call))
+            assert not starts[0].done()
+            first.run(give_up())
+        asyncio.run(client.shutdown())      # it has no home any more
+
+
+def test_a_consumer_whose_start_failed_belongs_to_no_loop():
+    for kind in ("simple consumer", "push consumer"):
+        consumer = CLIENTS[kind][0]("rocketmq://127.0.0.1:1")
+        for _ in range(2):
+            with pytest.raises(NoNameServer):
+                asyncio.run(consumer.start())

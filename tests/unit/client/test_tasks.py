@@ -4,7 +4,7 @@ import pytest
 
 from regulus.client import tasks as tasks_module
 from regulus.client.tasks import Ending, SharedTasks, TaskGroup
-from regulus.errors import ClientClosed
+from regulus.errors import ClientClosed, ClientError
 
 
 async def test_a_task_that_fails_is_logged(caplog):
@@ -181,6 +181,27 @@ async def test_an_end_is_carried_out_though_who_asked_for_it_waits_no_longer(cap
     await waiting
     assert has_ended == [True]
     assert [record.getMessage() for record in caplog.records] == ["end of it failed"]
+
+
+def test_an_end_that_was_begun_in_another_loop_is_not_waited_for():
+    """Though its client was never started: that of a start that failed."""
+    ending = Ending()
+
+    async def begin():
+        asking = asyncio.create_task(ending.carry_out(asyncio.Event().wait, "end of it"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    async def wait():
+        async with asyncio.timeout(10):
+            with pytest.raises(ClientError, match="another event loop"):
+                await ending.over()
+
+    with asyncio.Runner() as first:
+        first.run(begin())
+        asyncio.run(wait())
+    asyncio.run(ending.over())      # it was cancelled with its loop
 
 
 async def test_who_waits_for_an_end_hears_what_it_raises(caplog):

@@ -1,10 +1,22 @@
-"""What is there to pop, without popping: NOTIFICATION, PEEK_MESSAGE, POLLING_INFO.
+"""What is there to pop, without popping: NOTIFICATION, PEEK_MESSAGE, POLLING_INFO. A NOTIFICATION with `initMode` also
+lets a new group begin.
 
 Source: NotificationProcessor, PeekMessageProcessor, PollingInfoProcessor.
 """
 
+from collections.abc import Sequence
+
+from regulus.broker.attributes import keeps_batches
 from regulus.broker.consumer_offsets import NOT_FOUND
-from regulus.broker.handlers.pop_message import ANSWER_SIZE_MAX, MESSAGES_MAX, retry_topics
+from regulus.broker.handlers.pop_message import (
+    ANSWER_SIZE_MAX,
+    INIT_MIN,
+    MESSAGES_MAX,
+    begin_at_end,
+    no_pops,
+    no_pops_of,
+    retry_topics,
+)
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.outcome import HOLD, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
@@ -33,6 +45,13 @@ def handle_notification(request: RemotingCommand, peer: Peer, broker: BrokerStat
     topic = _topic(request, header, broker, now_ms)
     if isinstance(topic, Reply):
         return topic
+    if header.init_mode is not None:
+        if not broker.config.timer_wheel_enable:
+            return refuse(request, ResponseCode.SYSTEM_ERROR, no_pops(broker))
+        if keeps_batches(topic.attributes):
+            return refuse(request, ResponseCode.NO_PERMISSION, no_pops_of(topic))
+        if header.init_mode != INIT_MIN:
+            _begin(header, topic, broker, now_ms)
 
     def told(has_message: bool, *, is_full: bool = False) -> RemotingCommand:
         ext = NotificationResponse(has_msg=has_message, polling_full=is_full).ext()
@@ -51,10 +70,22 @@ def handle_notification(request: RemotingCommand, peer: Peer, broker: BrokerStat
     return HOLD
 
 
+def _queues(header: NotificationRequest | PeekMessageRequest, topic: TopicConfig) -> Sequence[int]:
+    return range(topic.read_queue_nums) if header.queue_id < 0 else (header.queue_id,)
+
+
+def _begin(header: NotificationRequest, topic: TopicConfig, broker: BrokerState, now_ms: int) -> None:
+    """Where the group has no place yet it gets the one that its first pop would give it: what is sent from now on is
+    not passed over."""
+    group = header.consumer_group
+    for queue_id in _queues(header, topic):
+        if broker.consumer_offsets.query(group, header.topic, queue_id) == NOT_FOUND:
+            begin_at_end(group, header.topic, queue_id, broker, now_ms)
+
+
 def _has_message(header: NotificationRequest, topic: TopicConfig, broker: BrokerState, now_ms: int) -> bool:
     group = header.consumer_group
-    queues = range(topic.read_queue_nums) if header.queue_id < 0 else (header.queue_id,)
-    for queue_id in queues:
+    for queue_id in _queues(header, topic):
         is_blocked = header.order and broker.pop_orders.is_blocked(header.topic, group, queue_id, header.attempt_id,
                                                                    now_ms)
         if not is_blocked and _rest(header.topic, group, queue_id, broker):
@@ -85,7 +116,7 @@ def handle_peek_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     buffers: list[bytes | memoryview] = []
     count = rest = 0
     room, size_left = header.max_msg_nums, ANSWER_SIZE_MAX
-    for queue_id in range(topic.read_queue_nums) if header.queue_id < 0 else (header.queue_id,):
+    for queue_id in _queues(header, topic):
         offset = _offset(header.topic, header.consumer_group, queue_id, broker)
         if room > 0:
             size_max = min(size_left, broker.config.max_transfer_bytes_on_message_in_memory)

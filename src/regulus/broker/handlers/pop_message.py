@@ -93,8 +93,7 @@ def _check(request: RemotingCommand, header: PopMessageRequest, broker: BrokerSt
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"the attempt id has {len(header.attempt_id or '')} characters, more than {ATTEMPT_ID_SIZE_MAX}")
     if not config.timer_wheel_enable:
-        return refuse(request, ResponseCode.SYSTEM_ERROR,
-                      f"the broker[{config.broker_name}] pop message is forbidden because timerWheelEnable is false")
+        return refuse(request, ResponseCode.SYSTEM_ERROR, no_pops(broker))
     topic = broker.topics.get(header.topic)
     if topic is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
@@ -102,13 +101,20 @@ def _check(request: RemotingCommand, header: PopMessageRequest, broker: BrokerSt
         return refuse(request, ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden")
     if keeps_batches(topic.attributes):
         # A receipt is for a record, and clients acknowledge messages; RocketMQ's hand on the whole batch as one.
-        return refuse(request, ResponseCode.NO_PERMISSION,
-                      f"the topic[{header.topic}] has queue.type=BatchCQ, and cannot be popped: consume it by pulls")
+        return refuse(request, ResponseCode.NO_PERMISSION, no_pops_of(topic))
     if header.queue_id >= topic.read_queue_nums:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                       f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
     return _check_group(request, header, topic, broker, now_ms)
+
+
+def no_pops(broker: BrokerState) -> str:
+    return f"the broker[{broker.config.broker_name}] pop message is forbidden because timerWheelEnable is false"
+
+
+def no_pops_of(topic: TopicConfig) -> str:
+    return f"the topic[{topic.topic_name}] has queue.type=BatchCQ, and cannot be popped: consume it by pulls"
 
 
 def _check_group(request: RemotingCommand, header: PopMessageRequest, topic: TopicConfig, broker: BrokerState,
@@ -181,6 +187,15 @@ def retry_topics(topic: str, group: str, broker: BrokerState) -> list[str]:
     if broker.config.enable_retry_topic_v2:
         found.append(receipt_handle.retry_topic_v2(topic, group))
     return found
+
+
+def begin_at_end(group: str, topic: str, queue_id: int, broker: BrokerState, now_ms: int) -> int:
+    """Give a group that is new in a queue its place there. A young queue still has all: what came since the consumer
+    started, and before it first asked, is in it. Of others RocketMQ hands out the last one."""
+    first = broker.store.min_offset(topic, queue_id)
+    offset = 0 if first <= 0 else max(0, broker.store.max_offset(topic, queue_id) - 1)
+    broker.consumer_offsets.commit(group, topic, queue_id, offset, now_ms)
+    return offset
 
 
 class _Pop:
@@ -348,14 +363,9 @@ class _Pop:
         offset = broker.consumer_offsets.query(group, topic, queue_id)
         if offset != NOT_FOUND:
             return offset
-        first = broker.store.min_offset(topic, queue_id)
         if is_retry or self._header.init_mode == INIT_MIN:
-            return first
-        # A young queue still has all: what came since the consumer started, and before it first asked, is in it. Of
-        # others RocketMQ hands out the last one.
-        offset = 0 if first <= 0 else max(0, broker.store.max_offset(topic, queue_id) - 1)
-        broker.consumer_offsets.commit(group, topic, queue_id, offset, self._now_ms)
-        return offset
+            return broker.store.min_offset(topic, queue_id)
+        return begin_at_end(group, topic, queue_id, broker, self._now_ms)
 
     def _read(self, topic: str, queue_id: int, offset: int) -> GetResult:
         broker = self._broker

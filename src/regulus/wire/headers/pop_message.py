@@ -84,6 +84,9 @@ class ChangeMessageInvisibletimeResponse(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationRequest(Header):
+    """`init_mode` as of a pop: a group that is new has its place in each queue from then on, as if it had popped.
+    RocketMQ does not know it, and passes it over."""
+
     consumer_group: str
     topic: str
     queue_id: int
@@ -91,6 +94,7 @@ class NotificationRequest(Header):
     born_time: Long
     order: bool | None = None
     attempt_id: str | None = None
+    init_mode: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

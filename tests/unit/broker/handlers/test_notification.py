@@ -1,5 +1,7 @@
 """Who asks whether there is something to pop is told what a pop would find, and takes nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from regulus.broker import request_table
@@ -78,6 +80,72 @@ def test_what_is_gone_with_old_files_is_nothing_to_pop():
     rig = Rig(Emptied())
     rig.send("a")
     assert told(rig, poll=0) == THERE_IS_NONE
+
+
+def aged(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queues have lost their first message."""
+    monkeypatch.setattr(rig.store, "min_offset", lambda topic, queue_id: 1)
+
+
+def test_a_group_that_is_let_begin_gets_what_is_sent_from_then_on(monkeypatch):
+    rig = Rig()
+    rig.send("a", "b", "c")
+    rig.send("x", "y", queue_id=1)
+    aged(rig, monkeypatch)
+    assert told(rig, poll=0, init_mode=1) == THERE_IS
+    assert rig.broker.consumer_offsets.queues("G", "T") == {0: 2, 1: 1}
+    rig.send("d", "e")
+    rig.send("z", queue_id=1)
+    assert sorted(bodies(rig.pop())) == ["c", "d", "e", "y", "z"]
+
+
+def test_it_has_the_place_that_a_pop_would_give_it(monkeypatch):
+    rig = Rig()
+    rig.send("a", "b", "c")
+    assert told(rig, poll=0, init_mode=1, queue_id=0) == THERE_IS
+    assert rig.broker.consumer_offsets.queues("G", "T") == {0: 0}       # a young queue, whose first message is there
+    aged(rig, monkeypatch)
+    assert told(rig, poll=0, init_mode=1) == THERE_IS
+    assert rig.broker.consumer_offsets.queues("G", "T") == {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize("fields", [{}, {"init_mode": 0}], ids=["asked as RocketMQ's do", "from the first message"])
+def test_a_group_that_is_not_let_begin_at_the_end_gets_no_place(fields, monkeypatch):
+    """It may begin at the first message yet."""
+    rig = Rig()
+    rig.send("a", "b")
+    aged(rig, monkeypatch)
+    told(rig, poll=0, **fields)
+    assert rig.broker.consumer_offsets.queues("G", "T") == {}
+
+
+def test_a_group_has_no_place_where_nothing_is_popped():
+    """It may pull there, and begins as it says itself then."""
+    def refusal(rig: Rig) -> RemotingCommand:
+        answer = rig.ask(Code.NOTIFICATION, NotificationRequest(
+            consumer_group="G", topic="T", queue_id=-1, poll_time=0, born_time=NOW, init_mode=1).ext())
+        assert rig.broker.consumer_offsets.queues("G", "T") == {}
+        return answer
+
+    rig = Rig()
+    rig.broker.topics.put(TopicConfig(topic_name="T", attributes={"queue.type": "BatchCQ"}), NOW)
+    assert refusal(rig).code == ResponseCode.NO_PERMISSION
+    rig = Rig()
+    rig.broker.config = replace(rig.broker.config, timer_wheel_enable=False)
+    assert refusal(rig).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_slave_lets_no_group_begin(monkeypatch):
+    """Its places are its master's."""
+    rig = Rig()
+    rig.send("a")
+    for fields, code in (({}, ResponseCode.SUCCESS), ({"init_mode": 1}, ResponseCode.SERVICE_NOT_AVAILABLE)):
+        header = NotificationRequest(consumer_group="G", topic="T", queue_id=-1, poll_time=0, born_time=NOW, **fields)
+        request = RemotingCommand.request(int(Code.NOTIFICATION), header.ext())
+        outcome = request_table.handle_as_slave(request, PEER, rig.broker, NOW)
+        assert isinstance(outcome, Reply)
+        assert outcome.answer.code == code
+        assert rig.broker.consumer_offsets.queues("G", "T") == {}
 
 
 REQUESTS = [(Code.NOTIFICATION, NotificationRequest, {"poll_time": 10_000, "born_time": NOW}),

@@ -1,0 +1,83 @@
+"""Lets a group that is new begin before its first pop: with the settings of a consumer. What is sent once these were
+answered is not passed over then. RocketMQ's brokers do nothing of the kind, and answer all the same."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from regulus.errors import CallRefused
+from regulus.proxy import receiving, routing
+from regulus.proxy.brokers import Brokers
+from regulus.proxy.catalog import Catalog
+from regulus.proxy.popping import TIMEOUT_MS
+from regulus.proxy.status import checked
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.grpc.codes import Code
+from regulus.wire.headers import NotificationRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+PLACES_S_MAX = 1.0
+"""How long the answer to settings may wait for brokers: clients give up after two or three."""
+TOLD_MAX = 8
+"""Topics that one warning names."""
+_ANY_QUEUE = -1
+
+
+class GroupPlaces:
+    def __init__(self, brokers: Brokers, catalog: Catalog) -> None:
+        self._brokers = brokers
+        self._catalog = catalog
+
+    async def begin(self, group: str, topics: Collection[str]) -> set[str]:
+        """Have the brokers of each topic give the group its places there. Those topics of which all did."""
+        waits: dict[str, set[str] | None] = dict.fromkeys(topics)       # for its brokers; None: for its route
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PLACES_S_MAX):
+                of_broker = await self._brokers_of(waits)
+                await asyncio.gather(*(self._begin_at(broker, group, asked, waits)
+                                       for broker, asked in of_broker.items()))
+        begun = {topic for topic, brokers in waits.items() if brokers is not None and not brokers}
+        left = [topic for topic in waits if topic not in begun]
+        if left:
+            _log.warning("it is not known yet where group %s begins in %d topics; what is sent there until then may be "
+                         "passed over: %s", group, len(left), ", ".join(left[:TOLD_MAX]))
+        return begun
+
+    async def _brokers_of(self, waits: dict[str, set[str] | None]) -> dict[str, list[str]]:
+        """The topics of each broker. One that is not there is not waited for: it will have its first message still."""
+        of_broker: dict[str, list[str]] = {}
+        for topic in list(waits):
+            try:
+                names = routing.readable_brokers(await self._catalog.route(topic))
+            except CallRefused as error:
+                if error.code != Code.TOPIC_NOT_FOUND:
+                    continue
+                names = []
+            if not names:
+                del waits[topic]
+                continue
+            waits[topic] = set(names)
+            for name in names:
+                of_broker.setdefault(name, []).append(topic)
+        return of_broker
+
+    async def _begin_at(self, broker: str, group: str, topics: Sequence[str],
+                        waits: dict[str, set[str] | None]) -> None:
+        """Beside other brokers: one that keeps silent holds up none of them."""
+        for topic in topics:
+            header = NotificationRequest(consumer_group=group, topic=topic, queue_id=_ANY_QUEUE, poll_time=0,
+                                         born_time=0, init_mode=receiving.START_AT_END)
+            command = RemotingCommand.request(RequestCode.NOTIFICATION, header.ext())
+            try:
+                answer = await self._brokers.ask(broker, command, TIMEOUT_MS)
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    checked(answer)
+            except CallRefused as error:
+                _log.info("group %s does not begin yet in topic %s at broker %s: %s", group, topic, broker, error)
+            else:
+                brokers = waits[topic]
+                assert brokers is not None
+                brokers.discard(broker)
