@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.core.ordered_queue import Place
 from regulus.client.offset_store import OffsetStore
 from regulus.errors import ClientError, HeaderError, RecordError
 from regulus.model import sys_flag
@@ -54,11 +55,11 @@ class StartOffsets:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None
 
-    async def has(self, queue: MessageQueue, offset: int, physical_offset: int) -> bool:
+    async def has(self, queue: MessageQueue, place: Place) -> bool:
         """Whether the queue has that very message there; not, when its broker does not tell."""
         header = PullMessageRequest(
-            self._group, queue.topic, queue.queue_id, offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0, "TAG",
-            broker_name=queue.broker_name)
+            self._group, queue.topic, queue.queue_id, place.queue_offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0,
+            "TAG", broker_name=queue.broker_name)
         try:
             route = await self._instance.route(queue.topic)
             address = route.any_address(queue.broker_name)
@@ -70,7 +71,7 @@ class StartOffsets:
         except (ClientError, HeaderError, RecordError) as error:
             _log.info("whether %s is as it was is not known: %s", queue, error)
             return False
-        return bool(found) and (found[0].queue_offset, found[0].physical_offset) == (offset, physical_offset)
+        return bool(found) and Place.of(found[0]) == place
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Where a group begins that has no offset. Retry topics begin at 0, so that no retry is skipped."""
