@@ -425,11 +425,19 @@ MUTANTS = [
            old="message.store_timestamp, message.message_id)", new="0, \"\")",
            tests=_CONSUMPTION_TESTS),
     Mutant(name="behind a lost lock a reset that comes meanwhile is told to who does not listen", path=_CONSUMPTION,
-           old="        is_as_it_was = before is not None and before.last_done is not None and await "
-               "self._starts.has(\n            queue, before.last_done)\n"
+           old="        is_as_it_was = None\n"
+               "        if before is not None and before.last_done is not None:\n"
+               "            is_as_it_was = await self._starts.has(queue, before.last_done)\n"
+               "            if is_as_it_was is False:       # and what it was told is told to no other pull\n"
+               "                self._lost.pop(queue, None)\n"
+               "                before = None\n"
                "        start = await self._starts.of(queue)\n",
-           new="        start = await self._starts.of(queue)\n        is_as_it_was = before is not None and "
-               "before.last_done is not None and await self._starts.has(\n            queue, before.last_done)\n",
+           new="        start = await self._starts.of(queue)\n"
+               "        is_as_it_was = before is not None and before.last_done is not None and await (\n"
+               "            self._starts.has(queue, before.last_done))\n",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="behind a lost lock a reset is forgotten where its offset is asked for once more", path=_CONSUMPTION,
+           old="                before = None\n", new="                pass\n",
            tests=_CONSUMPTION_TESTS),
     Mutant(name="behind a lost lock a topic that was made anew is passed over", path=_CONSUMPTION,
            old="        if is_as_it_was and further", new="        if further", tests=_CONSUMPTION_TESTS),

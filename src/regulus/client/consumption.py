@@ -281,8 +281,12 @@ class Consumption:
         """Behind a lost lock where the taking before was, if nobody else had the queue meanwhile."""
         before = self._lost.get(queue)
         # Before the offset is asked for: a reset is told to the first pull behind it, and that may be this one.
-        is_as_it_was = before is not None and before.last_done is not None and await self._starts.has(
-            queue, before.last_done)
+        is_as_it_was = None
+        if before is not None and before.last_done is not None:
+            is_as_it_was = await self._starts.has(queue, before.last_done)
+            if is_as_it_was is False:       # and what it was told is told to no other pull
+                self._lost.pop(queue, None)
+                before = None
         start = await self._starts.of(queue)
         if start is None or before is None:
             return start

@@ -7,7 +7,7 @@ from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.core.ordered_queue import Place
 from regulus.client.offset_store import OffsetStore
-from regulus.errors import ClientError, HeaderError, RecordError
+from regulus.errors import BrokerRefused, ClientError, HeaderError, RecordError
 from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_retry_topic
@@ -55,8 +55,8 @@ class StartOffsets:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None
 
-    async def has(self, queue: MessageQueue, place: Place) -> bool:
-        """Whether the queue has that very message there; not, when its broker does not tell."""
+    async def has(self, queue: MessageQueue, place: Place) -> bool | None:
+        """Whether the queue has that very message there; None when its broker does not tell."""
         header = PullMessageRequest(
             self._group, queue.topic, queue.queue_id, place.queue_offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0,
             "TAG", broker_name=queue.broker_name)
@@ -64,13 +64,16 @@ class StartOffsets:
             route = await self._instance.route(queue.topic)
             address = route.any_address(queue.broker_name)
             if address is None:
-                return False
+                return None
             answer = await self._instance.request(
                 address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header.ext()))
             found = message_record.decode_all(answer.body)
+        except BrokerRefused as error:
+            _log.info("%s is not as it was: %s", queue, error)
+            return False
         except (ClientError, HeaderError, RecordError) as error:
             _log.info("whether %s is as it was is not known: %s", queue, error)
-            return False
+            return None
         return bool(found) and Place.of(found[0]) == place
 
     async def _first_offset(self, queue: MessageQueue) -> int:

@@ -614,16 +614,25 @@ async def test_behind_a_lost_connection_another_message_at_the_place_of_the_last
     assert listener.seen == [0, 1, 2, 3, 0, 1, 2, 3, 4]
 
 
-async def test_behind_a_lost_connection_a_reset_that_comes_while_the_queue_is_taken_counts(monkeypatch):
-    """The broker tells it to the next pull, and to no other."""
+@pytest.mark.parametrize("refused_queries", [0, 1])
+@pytest.mark.parametrize("offset", [2, 4])
+async def test_behind_a_lost_connection_a_reset_that_comes_while_the_queue_is_taken_counts(
+        offset, refused_queries, monkeypatch):
+    """The broker tells it to the next pull, and to no other; also where it is one that the member has stored."""
     monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
     resets = []
 
     class Reset(Shelf):
+        refuses = 0
+
         def __call__(self, command):
             if command.code == RequestCode.PULL_MESSAGE and command.ext["topic"] == "T" and resets:
                 self.committed = resets.pop()
+                self.refuses = refused_queries
                 return self._placed(command, ResponseCode.PULL_OFFSET_MOVED, self.committed)
+            if command.code == RequestCode.QUERY_CONSUMER_OFFSET and self.refuses:
+                self.refuses -= 1
+                return refused(command, ResponseCode.SYSTEM_ERROR)
             return super().__call__(command)
 
     shelf, listener = Reset(count=9, committed=4), Held()
@@ -631,12 +640,12 @@ async def test_behind_a_lost_connection_a_reset_that_comes_while_the_queue_is_ta
                          persist_consumer_offset_interval=3_600_000) as (consumer, broker):
         listener.end(2)
         await until(lambda: listener.seen[-1:] == [6])
-        resets.append(2)
+        resets.append(offset)
         taking = consumer._consumption.owned[QUEUE]
         await cut(consumer, broker, taking)
         listener.end()
         await until(lambda: len(listener.seen) == 4)
-    assert listener.seen == [4, 5, 6, 2]
+    assert listener.seen == [4, 5, 6, offset]
 
 
 async def test_behind_a_lapsed_lock_an_ordered_queue_goes_on_where_it_was(monkeypatch):
