@@ -189,7 +189,8 @@ class Producer(Started):
     async def _end(self) -> None:
         try:
             self._accepted.close()
-            await self._accepted.ended(0)
+            if not self._accepted.are_cut_off:      # as one that is cancelled would have done
+                await self._accepted.ended(0)
             if pending := self._tasks.all():
                 await asyncio.wait(pending)
         finally:

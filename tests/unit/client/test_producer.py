@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from regulus.client import client_instance
+from regulus.client import accepted_sends, client_instance
 from regulus.client.admin import Admin
 from regulus.client.config import CompressType, IsolationStrategy, ProducerConfig
 from regulus.client.core.queue_selector import RoundRobin
@@ -912,6 +912,34 @@ async def test_a_shutdown_that_is_cancelled_keeps_what_it_cuts_off_and_ends_the_
         assert (await asyncio.gather(leaving, return_exceptions=True))[0].__class__ is asyncio.CancelledError
         async with producer:
             assert kept.status.waiting == 3
+
+
+async def test_a_shutdown_waits_once_for_what_is_done_with_sends_that_it_cut_off(monkeypatch):
+    waits = []
+
+    async def ended(accepted, wait_ms):
+        waits.append(wait_ms)
+        return await ends_within(accepted, wait_ms)
+
+    ends_within = accepted_sends.AcceptedSends._ends_within
+    monkeypatch.setattr(accepted_sends, "HAND_OVER_MAX_MS", 20)
+    monkeypatch.setattr(accepted_sends.AcceptedSends, "_ends_within", ended)
+    may_end = asyncio.Event()
+
+    async def slow(failed):
+        await may_end.wait()
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = Producer(cluster.name_server.address, "PG", ProducerConfig(
+            await_termination_millis_when_shutdown=10), on_send_failed=slow)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        await producer.shutdown()
+        assert waits == [10, 20]
+        may_end.set()
+        await asyncio.gather(sending, return_exceptions=True)
 
 
 async def test_a_second_shutdown_waits_for_one_that_was_cancelled(monkeypatch):
