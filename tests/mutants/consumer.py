@@ -430,15 +430,14 @@ MUTANTS = [
                "            is_as_it_was = await self._starts.has(queue, before.last_done)\n"
                "            if is_as_it_was is False:       # and what it was told is told to no other pull\n"
                "                self._lost.pop(queue, None)\n"
-               "                before = None\n"
                "        start = await self._starts.of(queue)\n",
            new="        start = await self._starts.of(queue)\n"
                "        is_as_it_was = before is not None and before.last_done is not None and await (\n"
                "            self._starts.has(queue, before.last_done))\n",
            tests=_CONSUMPTION_TESTS),
     Mutant(name="behind a lost lock a reset is forgotten where its offset is asked for once more", path=_CONSUMPTION,
-           old="                before = None\n", new="                pass\n",
-           tests=_CONSUMPTION_TESTS),
+           old="                self._lost.pop(queue, None)\n", new="                pass\n",
+           tests=(f"{_CONSUMPTION_TESTS[0]}::test_behind_a_lost_connection_a_reset_that_comes_while_the_queue_is_taken_counts",)),
     Mutant(name="behind a lost lock a topic that was made anew is passed over", path=_CONSUMPTION,
            old="        if is_as_it_was and further", new="        if further", tests=_CONSUMPTION_TESTS),
     Mutant(name="a store that nobody answered is another one's", path=_ORDERED,

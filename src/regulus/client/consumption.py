@@ -286,7 +286,6 @@ class Consumption:
             is_as_it_was = await self._starts.has(queue, before.last_done)
             if is_as_it_was is False:       # and what it was told is told to no other pull
                 self._lost.pop(queue, None)
-                before = None
         start = await self._starts.of(queue)
         if start is None or before is None:
             return start
