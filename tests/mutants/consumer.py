@@ -435,9 +435,30 @@ MUTANTS = [
     Mutant(name="behind a lapsed lock all comes again since the last store", path=_CONSUMPTION,
            old="                self._lost[queue] = owned\n", new="", tests=_CONSUMPTION_TESTS),
     Mutant(name="behind a lost lock an offset of another one counts for nothing", path=_ORDERED,
-           old=" and stored in self._ours else None", new=" else None", tests=_ORDERED_TESTS),
+           old="        if self.last_done is None or stored not in self._ours:",
+           new="        if self.last_done is None:", tests=_ORDERED_TESTS),
+    Mutant(name="behind a lost lock what the broker passed over is passed over again", path=_ORDERED,
+           old="        further = self.last_done.queue_offset + 1\n", new="        further = self.commit_offset\n",
+           tests=_ORDERED_TESTS),
+    Mutant(name="behind a lost lock another message in the place of the last one is taken for it", path=_ORDERED,
+           old="message.store_timestamp, message.message_id)", new="0, \"\")",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="behind a lost lock a reset that comes meanwhile is told to who does not listen", path=_CONSUMPTION,
+           old="        is_as_it_was = None\n"
+               "        if before is not None and before.last_done is not None:\n"
+               "            is_as_it_was = await self._starts.has(queue, before.last_done)\n"
+               "            if is_as_it_was is False:       # and what it was told is told to no other pull\n"
+               "                self._lost.pop(queue, None)\n"
+               "        start = await self._starts.of(queue)\n",
+           new="        start = await self._starts.of(queue)\n"
+               "        is_as_it_was = before is not None and before.last_done is not None and await (\n"
+               "            self._starts.has(queue, before.last_done))\n",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="behind a lost lock a reset is forgotten where its offset is asked for once more", path=_CONSUMPTION,
+           old="                self._lost.pop(queue, None)\n", new="                pass\n",
+           tests=(f"{_CONSUMPTION_TESTS[0]}::test_behind_a_lost_connection_a_reset_that_comes_while_the_queue_is_taken_counts",)),
     Mutant(name="behind a lost lock a topic that was made anew is passed over", path=_CONSUMPTION,
-           old=" and await self._starts.has(queue, *before.last_done):", new=":", tests=_CONSUMPTION_TESTS),
+           old="        if is_as_it_was and further", new="        if further", tests=_CONSUMPTION_TESTS),
     Mutant(name="a store that nobody answered is another one's", path=_ORDERED,
            old="            self._ours.append(offset)\n", new="            pass\n", tests=_ORDERED_TESTS),
     Mutant(name="of two lost locks the second forgets what was stored before", path=_CONSUMPTION,

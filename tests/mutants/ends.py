@@ -11,6 +11,7 @@ _THREADS_TESTS = ("tests/unit/client/test_real_threads.py",)
 _STORES_ALL = (_PRODUCER_TESTS + "test_shutdown_stores_all_that_was_accepted",)
 _CUTS_OFF = (_PRODUCER_TESTS + "test_shutdown_cuts_off_the_thousands_that_are_left_and_tells_their_number",)
 _KEEPS = (_PRODUCER_TESTS + "test_what_shutdown_cuts_off_goes_to_whoever_keeps_failed_sends",)
+_CANCELLED = (_PRODUCER_TESTS + "test_a_shutdown_that_is_cancelled_keeps_what_it_cuts_off_and_ends_the_keeper",)
 
 MUTANTS = [
     Mutant(name="shutdown cuts off at once what was accepted", path=_ACCEPTED,
@@ -29,6 +30,18 @@ MUTANTS = [
            tests=(_PRODUCER_TESTS + "test_a_send_that_the_program_cancels_while_it_is_cut_off_is_cancelled",)),
     Mutant(name="what is cut off is not kept", path="regulus/client/core/kept_rules.py",
            old=" and not isinstance(error, SendCutOff)", new="", tests=_KEEPS),
+    Mutant(name="a shutdown that is cancelled keeps nothing of what it cuts off", path="regulus/client/producer.py",
+           old="                await self._accepted.ended(0)\n", new="                pass\n", tests=_CANCELLED),
+    Mutant(name="a shutdown that is cancelled leaves its keeper at work", path="regulus/client/producer.py",
+           old="                    await self._on_send_failed.shutdown()\n", new="                    pass\n",
+           tests=_CANCELLED),
+    Mutant(name="a shutdown waits twice for what is done with sends that it cut off", path="regulus/client/producer.py",
+           old="            if not self._accepted.are_cut_off:", new="            if True:",
+           tests=(_PRODUCER_TESTS + "test_a_shutdown_waits_once_for_what_is_done_with_sends_that_it_cut_off",)),
+    Mutant(name="a second shutdown does not wait for one that was cancelled", path="regulus/client/producer.py",
+           old="        await self._ending.over()\n        if self._instance is None and",
+           new="        if self._instance is None and",
+           tests=(_PRODUCER_TESTS + "test_a_second_shutdown_waits_for_one_that_was_cancelled",)),
     Mutant(name="a producer takes more while it is shut down", path=_ACCEPTED,
            old="        if self._is_closing:\n            raise", new="        if False:\n            raise",
            tests=(_PRODUCER_TESTS + "test_while_it_is_shut_down_a_producer_takes_no_more",)),

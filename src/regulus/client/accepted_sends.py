@@ -80,6 +80,11 @@ class AcceptedSends:
         error.__cause__ = course.failure
         return error
 
+    @property
+    def are_cut_off(self) -> bool:
+        """What had not ended in time was cut off, and had its time to be handed over."""
+        return self._is_over
+
     def may_last_ms(self, wait_ms: int) -> int:
         """How long `ended` may take; 0 when nothing is left."""
         return wait_ms + HAND_OVER_MAX_MS if self._count else 0

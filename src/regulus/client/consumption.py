@@ -279,12 +279,18 @@ class Consumption:
 
     async def _start_of(self, queue: MessageQueue) -> Start | None:
         """Behind a lost lock where the taking before was, if nobody else had the queue meanwhile."""
-        start = await self._starts.of(queue)
         before = self._lost.get(queue)
+        # Before the offset is asked for: a reset is told to the first pull behind it, and that may be this one.
+        is_as_it_was = None
+        if before is not None and before.last_done is not None:
+            is_as_it_was = await self._starts.has(queue, before.last_done)
+            if is_as_it_was is False:       # and what it was told is told to no other pull
+                self._lost.pop(queue, None)
+        start = await self._starts.of(queue)
         if start is None or before is None:
             return start
         further = before.goes_on_at(start.offset)
-        if further is not None and before.last_done is not None and await self._starts.has(queue, *before.last_done):
+        if is_as_it_was and further is not None:
             return Start(further, is_first=True)
         self._lost.pop(queue, None)
         return start

@@ -41,7 +41,7 @@ from regulus.client.send_queues import SendQueues
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.client.send_turns import SendTurns
 from regulus.client.started import Started
-from regulus.client.tasks import HomeLoop, TaskGroup
+from regulus.client.tasks import Ending, HomeLoop, TaskGroup
 from regulus.client.turns import Room
 from regulus.errors import (
     AnswerUnreadable,
@@ -117,6 +117,7 @@ class Producer(Started):
         self._retry_codes = frozenset[int]() if same_broker else RETRY_CODES if codes is None else codes
         self._tasks = TaskGroup()
         self._accepted = AcceptedSends(group)
+        self._ending = Ending()
         self._gathered = GatheredSends(self.config, self._send_together, self._tasks)
         self._thread_size = max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch)
 
@@ -125,6 +126,7 @@ class Producer(Started):
     async def start(self) -> None:
         """Over rocketmq:// it needs no network; over grpc:// it waits until a server has told its settings. Raises
         ConfigError for a malformed address, MissingExtra, KeptFileUnusable; ConnectFailed, BrokerRefused."""
+        await self._ending.over()
         if self._instance is not None or self._grpc is not None:
             self._accepted.check_loop()
             return
@@ -160,15 +162,18 @@ class Producer(Started):
         """Send what was accepted, unregister, and close connections that nobody else uses.
 
         What is not sent within `await_termination_millis_when_shutdown` raises SendCutOff, unless it is kept; new sends
-        raise ClientClosed from the start.
+        raise ClientClosed from the start. Who cancels this does not wait for them: they are cut off at once, and a
+        second shutdown waits until all is done.
         """
         instance = self._instance
-        if instance is None and self._grpc is None:
-            return
         if instance is not None and instance.is_left_behind:     # in a forked child: what is under way is the parent's
             self._instance = None
             self._tasks = TaskGroup()
             self._accepted = AcceptedSends(self.group)
+            self._ending = Ending()
+            return
+        await self._ending.over()
+        if self._instance is None and self._grpc is None:
             return
         self._accepted.check_loop()
         try:
@@ -176,13 +181,25 @@ class Producer(Started):
             self._accepted.close()
             self._gathered.send_all()
             await self._accepted.ended(self.config.await_termination_millis_when_shutdown)
+        finally:
+            await self._ending.over()       # another call may have come first
+            if self._instance is not None or self._grpc is not None:
+                await self._ending.carry_out(self._end, f"end of producer {self.group}")
+
+    async def _end(self) -> None:
+        try:
+            self._accepted.close()
+            if not self._accepted.are_cut_off:      # as one that is cancelled would have done
+                await self._accepted.ended(0)
             if pending := self._tasks.all():
                 await asyncio.wait(pending)
-            if isinstance(self._on_send_failed, SendKeeper):
-                await self._on_send_failed.shutdown()
         finally:
-            self._was_shut_down = True
-            await self._disconnect()
+            try:
+                if isinstance(self._on_send_failed, SendKeeper):
+                    await self._on_send_failed.shutdown()
+            finally:
+                self._was_shut_down = True
+                await self._disconnect()
 
     @property
     def client_id(self) -> str:

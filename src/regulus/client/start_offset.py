@@ -5,9 +5,13 @@ from typing import NamedTuple
 
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+<<<<<<< HEAD
 from regulus.client.core.inner_batches import offset_behind
+=======
+from regulus.client.core.ordered_queue import Place
+>>>>>>> attack36
 from regulus.client.offset_store import OffsetStore
-from regulus.errors import ClientError, HeaderError, RecordError
+from regulus.errors import BrokerRefused, ClientError, HeaderError, RecordError
 from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_retry_topic
@@ -55,24 +59,37 @@ class StartOffsets:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None
 
+<<<<<<< HEAD
     async def has(self, queue: MessageQueue, offset: int, physical_offset: int) -> bool:
         """Whether the queue has that very message there, alone or in a batch; not, when its broker does not tell."""
+=======
+    async def has(self, queue: MessageQueue, place: Place) -> bool | None:
+        """Whether the queue has that very message there; None when its broker does not tell."""
+>>>>>>> attack36
         header = PullMessageRequest(
-            self._group, queue.topic, queue.queue_id, offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0, "TAG",
-            broker_name=queue.broker_name)
+            self._group, queue.topic, queue.queue_id, place.queue_offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0,
+            "TAG", broker_name=queue.broker_name)
         try:
             route = await self._instance.route(queue.topic)
             address = route.any_address(queue.broker_name)
             if address is None:
-                return False
+                return None
             answer = await self._instance.request(
                 address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header.ext()))
             found = message_record.decode_all(answer.body)
+        except BrokerRefused as error:
+            _log.info("%s is not as it was: %s", queue, error)
+            return False
         except (ClientError, HeaderError, RecordError) as error:
             _log.info("whether %s is as it was is not known: %s", queue, error)
+<<<<<<< HEAD
             return False
         return bool(found) and found[0].physical_offset == physical_offset \
             and found[0].queue_offset <= offset < offset_behind(found[0])
+=======
+            return None
+        return bool(found) and Place.of(found[0]) == place
+>>>>>>> attack36
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Where a group begins that has no offset. Retry topics begin at 0, so that no retry is skipped."""

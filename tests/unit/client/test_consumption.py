@@ -631,6 +631,58 @@ async def test_behind_a_lost_connection_a_reset_counts(monkeypatch):
     assert listener.seen == [4, 5, 6, 2]
 
 
+async def test_behind_a_lost_connection_another_message_at_the_place_of_the_last_one_is_not_passed_over(monkeypatch):
+    """Where the lost end of a log began its next message lies, as at a slave that became the master."""
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = Shelf(count=4), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        listener.end(4)
+        await until(lambda: 3 in listener.ended)
+        shelf.messages.pop()
+        shelf.put(physical_offset=1003, store_timestamp=5)
+        shelf.put()
+        taking = consumer._consumption.owned[QUEUE]
+        await cut(consumer, broker, taking)
+        listener.end(9)
+        await until(lambda: 4 in listener.ended)
+    assert listener.seen == [0, 1, 2, 3, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("refused_queries", [0, 1])
+@pytest.mark.parametrize("offset", [2, 4])
+async def test_behind_a_lost_connection_a_reset_that_comes_while_the_queue_is_taken_counts(
+        offset, refused_queries, monkeypatch):
+    """The broker tells it to the next pull, and to no other; also where it is one that the member has stored."""
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    resets = []
+
+    class Reset(Shelf):
+        refuses = 0
+
+        def __call__(self, command):
+            if command.code == RequestCode.PULL_MESSAGE and command.ext["topic"] == "T" and resets:
+                self.committed = resets.pop()
+                self.refuses = refused_queries
+                return self._placed(command, ResponseCode.PULL_OFFSET_MOVED, self.committed)
+            if command.code == RequestCode.QUERY_CONSUMER_OFFSET and self.refuses:
+                self.refuses -= 1
+                return refused(command, ResponseCode.SYSTEM_ERROR)
+            return super().__call__(command)
+
+    shelf, listener = Reset(count=9, committed=4), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        listener.end(2)
+        await until(lambda: listener.seen[-1:] == [6])
+        resets.append(offset)
+        taking = consumer._consumption.owned[QUEUE]
+        await cut(consumer, broker, taking)
+        listener.end()
+        await until(lambda: len(listener.seen) == 4)
+    assert listener.seen == [4, 5, 6, offset]
+
+
 async def test_behind_a_lapsed_lock_an_ordered_queue_goes_on_where_it_was(monkeypatch):
     monkeypatch.setattr(consumption, "RENEW_INTERVAL_MS", 20)
     shelf, listener = Shelf(count=5, committed=1), Held()

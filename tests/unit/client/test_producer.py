@@ -5,10 +5,12 @@ from unittest import mock
 
 import pytest
 
+from regulus.client import accepted_sends, client_instance
 from regulus.client.admin import Admin
 from regulus.client.config import CompressType, IsolationStrategy, ProducerConfig
 from regulus.client.core.queue_selector import RoundRobin
 from regulus.client.core.resend import RETRY_CODES_4_9
+from regulus.client.kept_sends import KeptSends
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.errors import (
@@ -888,6 +890,82 @@ async def test_a_shutdown_that_is_cancelled_gives_the_instance_back():
         await asyncio.wait([leaving])
         assert instance.users == 0
         sending.cancel()
+
+
+async def test_a_shutdown_that_is_cancelled_keeps_what_it_cuts_off_and_ends_the_keeper(tmp_path):
+    """Its sends raised ClientClosed, unkept, and the keeper worked on with its file, so that no start could follow."""
+    kept = KeptSends(tmp_path / "kept.db")
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = Producer(cluster.name_server.address, "PG", ProducerConfig(send_msg_timeout=60_000),
+                            on_send_failed=kept)
+        await producer.start()
+        sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(3)]
+        await until(broker.sends)
+        leaving = asyncio.ensure_future(producer.shutdown())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not leaving.done()
+        leaving.cancel()
+        await producer.shutdown()
+        assert {type(outcome) for outcome in await asyncio.gather(*sends, return_exceptions=True)} == {SendKept}
+        assert (await asyncio.gather(leaving, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+        async with producer:
+            assert kept.status.waiting == 3
+
+
+async def test_a_shutdown_waits_once_for_what_is_done_with_sends_that_it_cut_off(monkeypatch):
+    waits = []
+
+    async def ended(accepted, wait_ms):
+        waits.append(wait_ms)
+        return await ends_within(accepted, wait_ms)
+
+    ends_within = accepted_sends.AcceptedSends._ends_within
+    monkeypatch.setattr(accepted_sends, "HAND_OVER_MAX_MS", 20)
+    monkeypatch.setattr(accepted_sends.AcceptedSends, "_ends_within", ended)
+    may_end = asyncio.Event()
+
+    async def slow(failed):
+        await may_end.wait()
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = Producer(cluster.name_server.address, "PG", ProducerConfig(
+            await_termination_millis_when_shutdown=10), on_send_failed=slow)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        await producer.shutdown()
+        assert waits == [10, 20]
+        may_end.set()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_a_second_shutdown_waits_for_one_that_was_cancelled(monkeypatch):
+    may_release, release = asyncio.Event(), client_instance.release
+
+    async def slow(instance, user):
+        await may_release.wait()
+        await release(instance, user)
+
+    async with scripted_cluster() as cluster:
+        producer = producer_of(cluster)
+        await producer.start()
+        instance = producer._running()
+        monkeypatch.setattr(client_instance, "release", slow)
+        leaving = asyncio.ensure_future(producer.shutdown())
+        while producer._instance is not None:
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        again = asyncio.ensure_future(producer.shutdown())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not again.done()
+        may_release.set()
+        await again
+        assert instance.users == 0
 
 
 @pytest.mark.parametrize("is_connecting", [True, False], ids=["connecting", "asking for the route"])

@@ -49,12 +49,12 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
                       f"queueId {header.queue_id} is illegal: it must lie between 0 and {QUEUE_NUMS_MAX - 1}")
     if broker.consumer_offsets.pending_reset(header.consumer_group, header.topic, header.queue_id) is not None:
         return Reply(request.response(ResponseCode.SUCCESS, "Offset has been previously reset"))
-    if ahead is not None:
-        broker.consumer_offsets.catch_up(ahead, now_ms)
-        return succeed(request)
     if header.consumer_group == REVIVE_GROUP:
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the offsets of {REVIVE_GROUP} are the broker's own: they say which pops are done")
+    if ahead is not None:
+        broker.consumer_offsets.catch_up(ahead, now_ms)
+        return succeed(request)
     broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, now_ms)
     return succeed(request)
 

@@ -32,6 +32,19 @@ NEEDS_NO_LOCK = 1 << 62
 """`locked_until_ms` where nobody else consumes the queue: broadcasting."""
 
 
+class Place(NamedTuple):
+    """Where a message lies, and which one it is: another one may lie there by now, behind a log that lost its end."""
+
+    queue_offset: int
+    physical_offset: int
+    store_timestamp: int
+    message_id: str
+
+    @classmethod
+    def of(cls, message: MessageExt) -> "Place":
+        return cls(message.queue_offset, message.physical_offset, message.store_timestamp, message.message_id)
+
+
 class Call(NamedTuple):
     """Call the listener with these, and tell `call_ended`."""
 
@@ -76,7 +89,7 @@ class OrderRules:
 
 class OrderedQueue(OwnedQueue):
     """`is_busy`: a call runs, or its messages are being made dead letters. `tries`: failures of the current batch.
-    `last_done`: where the last message that succeeded lies, by its queue offset and its physical one."""
+    `last_done`: the last message that succeeded."""
 
     __slots__ = ("_after", "_blocked_since_ms", "_current", "_ours", "_rules", "_suspended_until_ms", "_tell_at",
                  "_unreadable", "_waiting", "is_busy", "last_done", "locked_until_ms", "tries")
@@ -91,7 +104,7 @@ class OrderedQueue(OwnedQueue):
         self.tries = 0
         self.locked_until_ms = locked_until_ms
         self._ours = deque((start_offset,), OURS_MAX)
-        self.last_done: tuple[int, int] | None = None
+        self.last_done: Place | None = None
         self._rules = rules
         self._after = after.unfinished() if after is not None else None
         self._current: list[MessageExt] = []
@@ -138,8 +151,7 @@ class OrderedQueue(OwnedQueue):
         if self.is_given_up or not self._current:
             return None
         if is_success:
-            last = self._current[-1]
-            self.last_done = last.queue_offset, last.physical_offset
+            self.last_done = Place.of(self._current[-1])
             self.finished(self._current)
             self._current = []
             if self.tries:
@@ -175,8 +187,12 @@ class OrderedQueue(OwnedQueue):
         """Where a taking behind this one, whose lock was lost, begins when its broker has that offset: behind what was
         done here, if the offset is one of ours, for then nobody else consumed or reset the queue meanwhile. A broker
         that was killed has forgotten the last ones. None when that is not so, or nothing more was done. To be asked as
-        well is whether the queue has `last_done` still: a topic that was made anew begins at an offset of ours, too."""
-        return self.commit_offset if stored < self.commit_offset and stored in self._ours else None
+        well is whether the queue has `last_done` still: a topic that was made anew begins at an offset of ours, too.
+        What the broker passed over behind it, for its tags, is looked at anew: others may lie there by now."""
+        if self.last_done is None or stored not in self._ours:
+            return None
+        further = self.last_done.queue_offset + 1
+        return further if stored < further else None
 
     def follow(self, before: "OrderedQueue") -> None:
         """This taking goes on where that one was: the broker may forget what that one stored, too."""

@@ -1,5 +1,7 @@
 """Queries and commits of consumer offsets."""
 
+from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.record.pop_record import REVIVE_GROUP
 from regulus.wire.codes import ResponseCode
 
 
@@ -65,3 +67,12 @@ def test_a_slave_that_has_not_heard_of_a_deletion_brings_no_group_back(rig):
     rig.broker.forget_group("CG", 0)
     assert rig.commit(7, set_backs=0).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert "CG" not in rig.broker.subscription_groups
+
+
+def test_how_far_pops_are_done_is_the_brokers_own_whoever_says_that_it_was_told_by_a_slave(rig):
+    """A commit further on would have all pops before it forgotten, and their messages never come again."""
+    rig.send()
+    rig.broker.subscription_groups.find(REVIVE_GROUP, 0)
+    for set_backs in (None, 0):
+        assert rig.commit(7, group=REVIVE_GROUP, set_backs=set_backs).code == ResponseCode.NO_PERMISSION
+    assert rig.broker.consumer_offsets.query(REVIVE_GROUP, "TopicA", 0) == NOT_FOUND

@@ -9,6 +9,7 @@ from regulus.client.core.ordered_queue import (
     DeadLetter,
     OrderedQueue,
     OrderRules,
+    Place,
     WakeAt,
     suspend_ms,
 )
@@ -126,13 +127,36 @@ def test_the_last_message_that_succeeded_is_known_by_its_place():
     owned.call_ended(True, -1, 0)
     call(owned)
     owned.call_ended(False, -1, 0)
-    assert owned.last_done == (1, messages(1)[0].physical_offset)
+    assert owned.last_done == Place.of(messages(1)[0])
+
+
+@pytest.mark.parametrize("other", [{"queue_offset": 2}, {"physical_offset": 8}, {"store_timestamp": 9},
+                                   {"properties": {"UNIQ_KEY": "V"}}])
+def test_a_message_that_lies_where_another_one_lay_is_another_one(other):
+    there = {"queue_offset": 1, "physical_offset": 7, "store_timestamp": 8, "properties": {"UNIQ_KEY": "U"}}
+    assert Place.of(MessageExt("T", b"x", **there)) == Place.of(MessageExt("T", b"y", **there))
+    assert Place.of(MessageExt("T", b"x", **there)) != Place.of(MessageExt("T", b"x", **(there | other)))
+
+
+def test_behind_a_lost_lock_what_the_broker_passed_over_is_looked_at_anew():
+    owned = done_up_to(11, start=5)
+    call(owned)
+    owned.call_ended(True, -1, 0)
+    owned.pulled([], 30)
+    assert owned.commit_offset == 30
+    assert owned.goes_on_at(5) == 12
+    assert owned.to_store(0) == 30
+    assert owned.goes_on_at(30) is None
 
 
 def test_a_taking_that_goes_on_knows_what_the_one_before_it_stored():
     before = done_up_to(10, stores=(7, 9))
-    owned = done_up_to(12, start=10)
+    owned = with_messages(10, 11, 12, start=10)
     owned.follow(before)
+    assert [owned.goes_on_at(stored) for stored in (5, 10)] == [10, None]
+    for _ in range(2):
+        call(owned)
+        owned.call_ended(True, -1, 0)
     assert [owned.goes_on_at(stored) for stored in (5, 7, 8, 9, 10)] == [12, 12, None, 12, 12]
 
 
