@@ -5,14 +5,12 @@ from typing import NamedTuple
 
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
-<<<<<<< HEAD
-from regulus.client.core.inner_batches import offset_behind
-=======
+from regulus.client.core.inner_batches import is_inner_batch, offset_behind
 from regulus.client.core.ordered_queue import Place
->>>>>>> attack36
 from regulus.client.offset_store import OffsetStore
 from regulus.errors import BrokerRefused, ClientError, HeaderError, RecordError
 from regulus.model import sys_flag
+from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_retry_topic
 from regulus.record import message_record
@@ -59,13 +57,8 @@ class StartOffsets:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None
 
-<<<<<<< HEAD
-    async def has(self, queue: MessageQueue, offset: int, physical_offset: int) -> bool:
-        """Whether the queue has that very message there, alone or in a batch; not, when its broker does not tell."""
-=======
     async def has(self, queue: MessageQueue, place: Place) -> bool | None:
-        """Whether the queue has that very message there; None when its broker does not tell."""
->>>>>>> attack36
+        """Whether the queue has that very message there, alone or in a batch; None when its broker does not tell."""
         header = PullMessageRequest(
             self._group, queue.topic, queue.queue_id, place.queue_offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0,
             "TAG", broker_name=queue.broker_name)
@@ -82,14 +75,8 @@ class StartOffsets:
             return False
         except (ClientError, HeaderError, RecordError) as error:
             _log.info("whether %s is as it was is not known: %s", queue, error)
-<<<<<<< HEAD
-            return False
-        return bool(found) and found[0].physical_offset == physical_offset \
-            and found[0].queue_offset <= offset < offset_behind(found[0])
-=======
             return None
-        return bool(found) and Place.of(found[0]) == place
->>>>>>> attack36
+        return bool(found) and _is_at(found[0], place)
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Where a group begins that has no offset. Retry topics begin at 0, so that no retry is skipped."""
@@ -113,3 +100,11 @@ class StartOffsets:
         answer = await self._instance.request(
             address, RemotingCommand.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search.ext()))
         return SearchOffsetByTimestampResponse.decode(answer).offset
+
+
+def _is_at(found: MessageExt, place: Place) -> bool:
+    """A batch is known by its record: the ids of its messages are within."""
+    if not is_inner_batch(found):
+        return Place.of(found) == place
+    return ((found.physical_offset, found.store_timestamp) == (place.physical_offset, place.store_timestamp)
+            and found.queue_offset <= place.queue_offset < offset_behind(found))

@@ -82,7 +82,8 @@ class Producer(shared_loop.Blocking):
         """Send what was accepted, unregister, and close connections that nobody else uses.
 
         What is not sent within `await_termination_millis_when_shutdown` raises SendCutOff, unless it is kept; new sends
-        raise ClientClosed from the start.
+        raise ClientClosed from the start. Who cancels this does not wait for them: they are cut off at once, and a
+        second shutdown waits until all is done.
         """
         shared_loop.run(self._client.shutdown())
 
