@@ -9,7 +9,7 @@ from regulus.record import store_checkpoint
 from regulus.spark.store_files import StoreFiles
 
 TOPIC = "orders"
-DAMAGES = ("cut log", "zeroed tail", "queue folder gone", "half unit", "rotten last record")
+DAMAGES = ("cut log", "zeroed tail", "queue folder gone", "half unit", "last unit gone", "rotten last record")
 """Those by which messages are lost that some file still knows of."""
 
 
@@ -50,8 +50,13 @@ def damage(root: Path, kind: str, messages: int) -> int:
         with last.open("r+b") as file:
             file.truncate(kept * 20 + 10)
         return len(by_queue[1]) - first - kept
+    if kind == "last unit gone":
+        last = max((root / "consumequeue" / TOPIC / "1").iterdir())
+        with last.open("r+b") as file:
+            file.truncate((len(by_queue[1]) - 1) * 20 - int(last.name))
+        return 1
     assert kind == "rotten last record"
-    _write(root, by_queue[0][-1] + 4, b"\xff\xff\xff\xff")
+    write(root, by_queue[0][-1] + 4, b"\xff\xff\xff\xff")
     return 1
 
 
@@ -82,7 +87,7 @@ def _cut(root: Path, place: int, *, is_zeroed: bool) -> None:
                 file.truncate(size)
 
 
-def _write(root: Path, place: int, data: bytes) -> None:
+def write(root: Path, place: int, data: bytes) -> None:
     path = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= place)
     with path.open("r+b") as file:
         file.seek(place - int(path.name))

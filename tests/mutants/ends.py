@@ -8,6 +8,7 @@ _PRODUCER_TESTS = "tests/unit/client/test_producer.py::"
 _END_TESTS = "tests/unit/client/test_process_end.py::"
 _LOOP_TESTS = ("tests/unit/client/test_other_loop.py",)
 _THREADS_TESTS = ("tests/unit/client/test_real_threads.py",)
+_ACCEPTED_TESTS = "tests/unit/client/test_accepted_sends.py::"
 _STORES_ALL = (_PRODUCER_TESTS + "test_shutdown_stores_all_that_was_accepted",)
 _CUTS_OFF = (_PRODUCER_TESTS + "test_shutdown_cuts_off_the_thousands_that_are_left_and_tells_their_number",)
 _KEEPS = (_PRODUCER_TESTS + "test_what_shutdown_cuts_off_goes_to_whoever_keeps_failed_sends",)
@@ -20,6 +21,15 @@ MUTANTS = [
     Mutant(name="shutdown comes before what the program began before it", path="regulus/client/producer.py",
            old="            await asyncio.sleep(0)      # of the tasks", new="            # of the tasks",
            tests=_STORES_ALL),
+    Mutant(name="a producer that was idle once drops at its end what is under way", path=_ACCEPTED,
+           old="        if self._is_closing and not self._count:\n", new="        if not self._count:\n",
+           tests=(_ACCEPTED_TESTS + "test_a_producer_that_was_idle_between_its_sends_waits_for_those_under_way",)),
+    Mutant(name="a send begins after the others were cut off", path=_ACCEPTED,
+           old="        if self._is_over:\n            raise self.error(course)\n", new="",
+           tests=(_ACCEPTED_TESTS + "test_what_comes_to_its_turn_after_the_others_were_cut_off_is_not_sent",)),
+    Mutant(name="a send that ended as it was cut off is cancelled all the same", path=_ACCEPTED,
+           old="            self.is_cut_off(task)       # it ended", new="            pass       # it ended",
+           tests=(_ACCEPTED_TESTS + "test_a_send_that_ends_as_it_is_cut_off_is_not_cancelled_later",)),
     Mutant(name="who is left hears nothing of the end", path=_ACCEPTED,
            old="                    task.cancel()\n", new="                    pass\n", tests=_CUTS_OFF),
     Mutant(name="nobody is told how many sends are left", path=_ACCEPTED,

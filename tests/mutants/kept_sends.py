@@ -25,6 +25,14 @@ MUTANTS = [
     # --- keeping -----------------------------------------------------------------------------------------------------
     Mutant(name="a send is said to be kept before it is written", path=_KEPT,
            old="        refusal = await written\n", new="        refusal = None\n", tests=_KILLED),
+    Mutant(name="who waits for a writing that had a fault waits for ever", path=_KEPT,
+           old="            finally:\n                for (_, written)",
+           new="            except KeptFileUnusable:\n                raise\n            else:\n"
+               "                for (_, written)",
+           tests=_kept("a_fault_while_a_send_is_kept_is_an_error_of_the_send_and_nobody_waits_for_ever")),
+    Mutant(name="what a closing producer could not send is given up", path=_KEPT,
+           old="        if isinstance(error, ClientClosed):\n            return False\n", new="",
+           tests=_kept("a_producer_that_is_closed_meanwhile_gives_nothing_up_and_counts_nothing")),
     Mutant(name="a commit of kept sends is not synced", path=_FILE,
            old="PRAGMA synchronous = FULL", new="PRAGMA synchronous = OFF", tests=_FILE_TESTS),
     Mutant(name="a file of kept sends holds any number", path=_FILE,

@@ -17,6 +17,8 @@ _KEPT = ("tests/unit/broker/test_consumer_offsets.py",)
 _READS = ("tests/unit/broker/test_read_place.py",)
 _LEVELS = ("tests/unit/broker/test_delay_schedule.py",)
 _LOCKS = ("tests/unit/broker/handlers/test_lock_batch_mq.py",)
+_FOLLOWS = ("tests/unit/broker/test_topics.py",)
+_DOCUMENTS_TESTS = ("tests/unit/server/test_master_documents.py",)
 
 MUTANTS = [
     Mutant(name="a slave deletes before its time what its master has", path="regulus/store/retention.py",
@@ -74,6 +76,24 @@ MUTANTS = [
            old="if level > self.level_max and waiting > 0:", new="if False:", tests=_LEVELS),
     Mutant(name="levels with nothing to deliver are told", path="regulus/broker/delay_schedule.py",
            old="if level > self.level_max and waiting > 0:", new="if waiting > 0:", tests=_LEVELS),
+    Mutant(name="a slave does not note which topics its master deleted", path="regulus/broker/topics.py",
+           old="            self.epochs.note_deleted(name)\n        news", new="        news", tests=_FOLLOWS),
+    Mutant(name="a slave loses what it lives on itself", path="regulus/broker/topics.py",
+           old=" and not self.is_system(name)]\n        for name in gone", new="]\n        for name in gone",
+           tests=_FOLLOWS),
+    Mutant(name="a topic that is gone stays in a slave's saved table", path="regulus/broker/topics.py",
+           old="self._changed([*gone, *[", new="self._changed([*[", tests=_FOLLOWS),
+    Mutant(name="a slave does not take the version of its master's topics", path="regulus/broker/topics.py",
+           old="        self.data_version = wrapper.data_version\n        return gone", new="        return gone",
+           tests=_FOLLOWS),
+    Mutant(name="what a former master told is known of the next", path="regulus/server/master_documents.py",
+           old="            self._versions.clear()\n", new="", tests=_DOCUMENTS_TESTS),
+    Mutant(name="offsets go without the number of their set-backs", path="regulus/server/master_documents.py",
+           old="                if name not in _WITH_EVERY_ROUND:\n", new="                if True:\n",
+           tests=_DOCUMENTS_TESTS),
+    Mutant(name="behind a master of RocketMQ none of ours is asked for what it has",
+           path="regulus/server/master_documents.py",
+           old="            self._has_own = True\n        # Topics", new="        # Topics", tests=_DOCUMENTS_TESTS),
     Mutant(name="a slave numbers its master's topics itself", path="regulus/broker/topics.py",
            old="is_numbered=bool(self.epochs.of(config.topic_name))", new="is_numbered=False",
            tests=("tests/unit/broker/test_topics.py",)),

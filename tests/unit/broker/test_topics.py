@@ -101,3 +101,17 @@ def test_the_number_of_a_master_s_topic_counts_whichever_document_comes_first():
     slave.follow(topics, 1000)
     assert slave.epochs.of("Orders") == 7
     assert slave.epochs.follow(numbers) == []
+
+
+def test_a_slave_loses_the_topics_that_its_master_lost_and_no_topic_of_its_own():
+    master, slave = Topics(BrokerConfig(broker_name="a")), Topics(BrokerConfig(broker_name="b"))
+    for name in ("Orders", "Gone"):
+        master.put(TopicConfig(topic_name=name), 7)
+    assert slave.follow(encoded_table.text(master.document()), 1000) == []
+    master.delete("Gone", 8)
+    changes = slave.changes
+    assert slave.follow(encoded_table.text(master.document()), 1001) == ["Gone"]
+    assert ("Gone" in slave, "Orders" in slave, "b" in slave) == (False, True, True)
+    assert slave.changed_since(changes) == {"Gone"}     # or it would be in the saved table still
+    assert (slave.epochs.of("Gone"), slave.epochs.is_deleted("Gone")) == (0, True)
+    assert slave.data_version == master.data_version

@@ -683,6 +683,44 @@ async def test_behind_a_lost_connection_a_reset_that_comes_while_the_queue_is_ta
     assert listener.seen == [4, 5, 6, offset]
 
 
+async def test_behind_a_reset_the_offsets_of_before_are_another_one_s(monkeypatch):
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = Shelf(count=9, committed=4), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        listener.end(2)
+        await until(lambda: listener.seen[-1:] == [6])
+        for stored, count in ((2, 4), (4, 1)):      # 4 is where it began before the first of these resets
+            shelf.committed = stored
+            await cut(consumer, broker, consumer._consumption.owned[QUEUE])
+            listener.end(count)                     # one of them ends the call that ran
+            await until(lambda stored=stored, count=count: listener.seen[-1:] == [stored + count - 1])
+        assert listener.seen == [4, 5, 6, 2, 3, 4, 5, 4]
+        listener.end(9)
+
+
+async def test_a_queue_that_was_another_member_s_since_its_lock_was_lost_begins_where_that_one_left_it(monkeypatch):
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = Shelf(count=9, committed=4), Held()
+    async with consuming(shelf, listener, consume_orderly=True,
+                         persist_consumer_offset_interval=3_600_000) as (consumer, broker):
+        listener.end(2)
+        await until(lambda: listener.seen[-1:] == [6])
+        shelf.free = False
+        for connection in broker.connections:
+            connection.abort()
+        await until(lambda: not owns(consumer))
+        listener.end()
+        shelf.members = [OTHER]
+        consumer.routes_changed()
+        await until(lambda: not consumer._consumption._wanted["T"])
+        shelf.committed, shelf.free, shelf.members = 4, True, [ME]
+        consumer.routes_changed()
+        await until(lambda: len(listener.seen) == 4)
+        assert listener.seen == [4, 5, 6, 4]
+        listener.end(9)
+
+
 async def test_behind_a_lapsed_lock_an_ordered_queue_goes_on_where_it_was(monkeypatch):
     monkeypatch.setattr(consumption, "RENEW_INTERVAL_MS", 20)
     shelf, listener = Shelf(count=5, committed=1), Held()

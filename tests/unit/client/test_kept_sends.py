@@ -22,6 +22,7 @@ from regulus.client.producer import Producer
 from regulus.errors import (
     AnswerUnreadable,
     BrokerRefused,
+    ClientClosed,
     ConfigError,
     ConnectRefused,
     KeptFileUnusable,
@@ -324,6 +325,26 @@ async def test_a_file_that_cannot_be_written_is_an_error_of_the_send(path, broke
         assert await kept(failing(b"2"))
     with pytest.raises(SendNotKept, match="is not running"):
         await kept(failing(b"3"))
+
+
+async def test_a_fault_while_a_send_is_kept_is_an_error_of_the_send_and_nobody_waits_for_ever(path, broker):
+    async with started(path, broker, SLOW) as kept:
+        with mock.patch.object(KeptFile, "add", side_effect=ZeroDivisionError), \
+                pytest.raises(SendNotKept, match="the log says why"):
+            async with asyncio.timeout(10):
+                await kept(failing(b"1"))
+        assert await kept(failing(b"2"))
+
+
+async def test_a_producer_that_is_closed_meanwhile_gives_nothing_up_and_counts_nothing(path, broker):
+    broker.errors["1"] = ClientClosed("the producer was shut down")
+    async with started(path, broker, SLOW) as kept:
+        await kept(failing(b"1"))
+        status = await kept.send_now()
+        assert (status.waiting, status.given_up) == (1, 0)
+    assert broker.got == ["1"]
+    with opened(path) as file:
+        assert file.head("T")[0].attempts == 0
 
 
 # --- attempts ---------------------------------------------------------------------------------------------------------

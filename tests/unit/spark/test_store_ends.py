@@ -1,3 +1,4 @@
+import json
 import logging
 import shutil
 from itertools import count
@@ -156,6 +157,46 @@ def test_a_topic_that_was_made_anew_does_not_miss_the_messages_of_the_former_one
     assert rows(root) == []
     assert {row["is_lost"] for row in queues(root).values()} == {False}
     assert sum(row["missing_behind"] for row in queues(root).values()) == COUNT
+
+
+@pytest.mark.parametrize(("seconds", "is_lost"), [(0, True), (COUNT, False)])
+def test_when_a_topic_was_made_tells_whose_the_last_records_are(make_store, seconds, is_lost):
+    root = make_store([order(number) for number in range(COUNT)])
+    broken.name_topics(root, broken.TOPIC)
+    broken.as_of_rocketmq(root)
+    shutil.rmtree(root / "consumequeue" / broken.TOPIC)
+    epoch = FIRST_STORE_TIME + 1000 * seconds
+    (root / "config" / "regulusTopicEpochs.json").write_text(json.dumps({"topicEpochs": {broken.TOPIC: epoch}}))
+    assert {row["is_lost"] for row in queues(root).values()} == {is_lost}
+
+
+def one_behind_the_other(make_store):
+    """A store whose first queue has its last record in the midst of the log, and where that record lies."""
+    root = make_store([order(number, queue_id=int(not 20 <= number < 40)) for number in range(60)])
+    broken.name_topics(root, broken.TOPIC)
+    broken.as_of_rocketmq(root)
+    return root, broken.places(root)[0][-1]
+
+
+def test_what_lies_in_a_hole_of_the_log_is_lost_and_no_leftover(make_store):
+    root, last = one_behind_the_other(make_store)
+    next(path for path in (root / "commitlog").iterdir() if 0 <= last - int(path.name) < 4096).unlink()
+    files = StoreFiles(str(root))
+    missing = StoreEnds(files).missing(next(each for each in files.queues(broken.TOPIC) if each.queue_id == 0))
+    assert (missing.next, missing.is_loss) == (20, True)
+
+
+def test_a_last_record_that_is_rotten_far_before_the_part_that_is_walked_is_lost(make_store, monkeypatch):
+    from regulus.spark import log_walk, store_ends
+
+    monkeypatch.setattr(log_walk, "PROBE_SIZE", 64)
+    monkeypatch.setattr(store_ends, "LOOK_BYTES", 2048)
+    root, last = one_behind_the_other(make_store)
+    broken.write(root, last + 4, b"\xff\xff\xff\xff")
+    files = StoreFiles(str(root))
+    assert last < store_ends.LogTail(files.log).start
+    missing = StoreEnds(files).missing(next(each for each in files.queues(broken.TOPIC) if each.queue_id == 0))
+    assert (missing.first, missing.next, missing.is_loss) == (19, 20, True)
 
 
 def test_leftovers_of_a_queue_that_was_cut_are_no_messages(make_store):

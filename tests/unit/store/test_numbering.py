@@ -277,3 +277,14 @@ def test_what_finds_no_room_is_still_held() -> None:
     with pytest.raises(StoreNotWritable):
         numbering.take(a_request(5, 2))
     assert numbering.held_from == 300
+
+
+def test_what_is_believed_at_the_end_and_finds_no_room_is_still_held() -> None:
+    def put(request: DispatchRequest) -> None:
+        raise StoreNotWritable("full")
+
+    numbering = Numbering({("T", 0): 0}, {}, known_at=0, log_start=0, put=put)
+    numbering.take(a_request(3, 5))
+    with pytest.raises(StoreNotWritable):
+        numbering.end()
+    assert numbering.held_from == 300

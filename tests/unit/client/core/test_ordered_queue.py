@@ -160,6 +160,16 @@ def test_a_taking_that_goes_on_knows_what_the_one_before_it_stored():
     assert [owned.goes_on_at(stored) for stored in (5, 7, 8, 9, 10)] == [12, 12, None, 12, 12]
 
 
+def test_a_taking_that_has_done_nothing_yet_knows_the_last_message_of_the_one_before_it():
+    """So that it goes on there, too, when its lock is lost at once and its broker has forgotten the last store."""
+    before = done_up_to(10, stores=(7,))
+    owned = ordered(start=10)
+    owned.follow(before)
+    owned.pulled((), 10)        # it goes on where it was, and stores that
+    assert owned.goes_on_at(7) == 10
+    assert owned.last_done == before.last_done == (9, messages(9)[0].physical_offset)
+
+
 def test_an_offset_is_not_stored_without_the_lock():
     owned = with_messages(0, locked_until=100)
     call(owned)
@@ -265,6 +275,15 @@ def test_a_reset_while_a_call_runs_lets_its_result_count_for_nothing():
     owned.call_ended(True, -1, 0)
     assert owned.is_settled
     assert owned.to_store(0) == 10
+
+
+def test_a_reset_while_a_call_runs_lets_its_failure_make_no_dead_letters():
+    owned = with_messages(500, 501, limit=0)
+    call(owned)
+    owned.settle(LATER)
+    owned.reset(10)
+    assert owned.call_ended(False, -1, 0) is None
+    assert owned.is_settled
 
 
 def test_the_next_taking_calls_only_after_the_call_of_the_one_before_ended():
