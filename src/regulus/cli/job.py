@@ -81,13 +81,14 @@ def audit(job: Job, topics: Sequence[str], group: str | None, effects: str | Non
                    for result in found.results},
             verdicts=found.verdicts, latencies=[row.asDict() for row in found.latencies])
     else:
-        broken = {f"{result.rule.name} ({result.count}): {result.rule.says}": job.some(result.offenders)
-                  for result in found.results if result.count}
+        broken = {f"{result.rule.name}, broken by {result.count}; the rule: {result.rule.says}":
+                  job.some(result.offenders) for result in found.results if result.count}
         job.results()
         for title, rows in broken.items():
             job.table(title, rows)
         job.table("latency", found.latencies)
-        click.echo(f"\nkeys: {', '.join(f'{count} {verdict}' for verdict, count in found.verdicts.items())}")
+        keys = ", ".join(f"{count} {verdict}" for verdict, count in found.verdicts.items())
+        click.echo(f"\nkeys: {keys or 'no message has one'}")
     job.verdict(sentence, "green" if found.passed else "red")
     if not found.passed:
         sys.exit(1)

@@ -106,7 +106,7 @@ def read_parameters(get: Callable[[str], str | None]) -> LedgerParameters:
     source = {name: values[name] for name in SOURCE_OPTIONS if values[name]}
     if ("storePath" in source) == ("nameServer" in source):
         how = "two places say" if "storePath" in source else "nothing says"
-        raise PipelineError(f"{how} where the messages are: give --store or --name-server")
+        raise PipelineError(f"{how} where the messages are: give --store or --namesrv")
     topics = tuple(dict.fromkeys(part for part in (piece.strip() for piece in values["topics"].split(",")) if part))
     if not topics:
         raise PipelineError("no topic is named: give --topic")
@@ -116,7 +116,7 @@ def read_parameters(get: Callable[[str], str | None]) -> LedgerParameters:
     alerts_topic, alerts_name_server = values["alertsTopic"], values["alertsNameServer"] or source.get("nameServer", "")
     if alerts_topic and not alerts_name_server:
         raise PipelineError(f"alerts are to go to topic {alerts_topic!r} and no broker is known: give "
-                            "--alerts-name-server")
+                            "--alerts-namesrv")
     if alerts_topic in topics:
         raise PipelineError(f"alerts about topic {alerts_topic!r} cannot go to that topic: each would be a new message "
                             "of it")

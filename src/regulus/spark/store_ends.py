@@ -216,7 +216,9 @@ class StoreEnds:
         text = self._table.queues.get(queue.topic, {}).get(queue.queue_id) if self._table is not None else None
         behind = queue_table.bounds(text)[1] if text is not None else end
         if behind > end:
-            yield Missing(end, behind, f"the table {queue_table.FILE_NAME} has the queue up to {behind}", True)
+            yield Missing(end, behind, "the log or the consume queue ends before them, and the store's file "
+                                       f"{queue_table.FILE_NAME} says that the queue has messages up to {behind - 1}",
+                          True)
 
     def _by_log(self, tail: LogTail, queue: ConsumeQueueFiles, low: int, end: int) -> Iterator[Missing]:
         last = tail.last.get((queue.topic, queue.queue_id))

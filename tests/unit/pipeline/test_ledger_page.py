@@ -154,6 +154,7 @@ def test_the_page_names_every_table_and_option() -> None:
     assert [name for name in tables if f"`{name}`" not in PAGE] == []
     assert isinstance(pipeline, click.Group)
     run = pipeline.commands["run"]
-    named = {option for parameter in run.params for option in parameter.opts[-1:] if option.startswith("--")}
+    long_names = [[option for option in parameter.opts if option.startswith("--")] for parameter in run.params]
+    named = {options[0] for options in long_names if options}
     unnamed = sorted(option for option in named if option not in PAGE)
-    assert unnamed == ["--name-server", "--quiet"]
+    assert unnamed == ["--namesrv", "--quiet"]
