@@ -119,4 +119,6 @@ MUTANTS = [
     Mutant(name="an index file that holds the log's first record is taken", path=_OLD,
            old="files[0].end_physical_offset < self._log.start", new="files[0].end_physical_offset <= self._log.start",
            tests=_OLD_FILES),
+    Mutant(name="files that were deleted are held", path=_FILE, old="            self._pool.drop(self)\n", new="",
+           tests=("tests/unit/store/test_mapped_file.py",)),
 ]

@@ -1,8 +1,9 @@
 cdef class MappedFilePool:
     cdef public Py_ssize_t files_max
-    cdef list _files
+    cdef dict _files
 
     cpdef add(self, MappedFile file)
+    cpdef drop(self, MappedFile file)
 
 
 cdef class MappedFile:

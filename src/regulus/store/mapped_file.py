@@ -21,43 +21,46 @@ class MappedFilePool:
     memory for what is not touched, but a descriptor and an entry in the kernel's table each, and both are limited.
 
     Only the thread that appends and reads adds files: room is made by unmapping others, which that thread may just be
-    about to touch.
+    about to touch. Files that were unmapped since, as those that are deleted, are none of its any more.
     """
 
     def __init__(self, files_max: int) -> None:
         self.files_max = files_max
-        self._files: list[MappedFile] = []
+        self._files: dict[MappedFile, None] = {}
+
+    def __len__(self) -> int:
+        """How many files are mapped."""
+        return len(self._files)
 
     def add(self, file: "MappedFile") -> None:
-        self._files.append(file)
+        self._files[file] = None
         if len(self._files) > self.files_max:
             self._make_room()
 
+    def drop(self, file: "MappedFile") -> None:
+        """It is not mapped any more."""
+        self._files.pop(file, None)
+
     def unmap_all(self) -> None:
         """Nobody uses the files any more; slices that were given out keep theirs."""
-        for file in self._files:
+        for file in tuple(self._files):
             file.unmap()
-        self._files = []
 
     def _make_room(self) -> None:
         """Unmap at least an eighth: those not used since the last time, or else the first."""
         kept = []
         unmapped = 0
         wanted = self.files_max // 8 + 1
-        newest = self._files.pop()
-        for file in self._files:
-            if file.mapping is None:
-                unmapped += 1
-            elif file.is_used or unmapped >= wanted:
+        *others, _ = self._files
+        for file in others:
+            if file.is_used or unmapped >= wanted:
                 file.is_used = False
                 kept.append(file)
             else:
                 file.unmap()
                 unmapped += 1
-        still_wanted = max(wanted - unmapped, 0)
-        for file in kept[:still_wanted]:
+        for file in kept[:max(wanted - unmapped, 0)]:
             file.unmap()
-        self._files = [*kept[still_wanted:], newest]
 
 
 class MappedFile:
@@ -114,6 +117,7 @@ class MappedFile:
         mapping = self.mapping
         if mapping is not None:
             self._former = [*[former for former in self._former if former() is not None], ref(mapping)]
+            self._pool.drop(self)
         self.mapping = None
         self.cells = None
         self.view = None

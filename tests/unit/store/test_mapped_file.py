@@ -103,6 +103,23 @@ def test_the_pool_unmaps_what_is_not_used(tmp_path: Path) -> None:
         b"%d" % (number // 10) for number in range(10, 40)]
 
 
+def test_the_pool_holds_no_file_that_is_not_mapped(tmp_path: Path) -> None:
+    """As one of a topic that was deleted: a broker makes and deletes more of them than any pool has room for."""
+    pool = MappedFilePool(16)
+    files = [make(tmp_path, pool, start, 4096) for start in range(0, 5 * 4096, 4096)]
+    for file in files:
+        file.map()
+    assert len(pool) == 5
+    for file in files[:3]:
+        file.unmap()
+    assert len(pool) == 2
+    files[0].map()
+    assert len(pool) == 3
+    pool.unmap_all()
+    assert len(pool) == 0
+    assert all(file.mapping is None for file in files)
+
+
 def test_a_file_mapped_ahead_makes_no_room_before_it_is_taken_up(tmp_path: Path) -> None:
     pool = MappedFilePool(1)
     used, ahead = (make(tmp_path, pool, start, 4096) for start in (0, 4096))
