@@ -17,6 +17,7 @@ from regulus.broker.queue_locks import QueueLocks
 from regulus.broker.timer_copies import TimerCopies
 from regulus.broker.timers import Timers
 from regulus.client import foreign_calls, transaction_producer
+from regulus.client.accepted_sends import AcceptedSends
 from regulus.client.core import ordered_queue, process_queue, received
 from regulus.client.offset_store import BrokerOffsets
 from regulus.client.remoting_receiver import RemotingReceiver
@@ -277,6 +278,22 @@ def consumers_do_not_hear_of_an_order(patch: Patch) -> None:
     patch.setattr(RemotingReceiver, "_ask_rules", ask)
 
 
+def a_shutdown_cuts_off_what_was_accepted(patch: Patch) -> None:
+    ended = AcceptedSends.ended
+
+    async def at_once(self: AcceptedSends, wait_ms: int) -> None:
+        await ended(self, 0)
+
+    patch.setattr(AcceptedSends, "ended", at_once)
+
+
+def a_shutdown_leaves_what_waits_for_its_turn(patch: Patch) -> None:
+    async def at_once(self: AcceptedSends, wait_ms: int) -> None:
+        await asyncio.sleep(0)
+
+    patch.setattr(AcceptedSends, "ended", at_once)
+
+
 MUTANTS: list[tuple[Mutate, str, str]] = [
     (locks_are_given_to_all, "orderly-members", "orderly_queues_have_one_call"),
     (offsets_are_committed_early, "members", "offsets_wait_for_what_they_cover"),
@@ -309,6 +326,8 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (a_topic_made_anew_has_out_what_the_old_one_had, "pops-made-anew", "acknowledged_messages_stay_away"),
     (pops_in_order_wait_for_nothing, "pops-orderly", "popped_messages_are_one_consumers"),
     (consumers_do_not_hear_of_an_order, "pops-orderly", "popped_queues_keep_their_order"),
+    (a_shutdown_cuts_off_what_was_accepted, "producers-end", "nothing_is_missed"),
+    (a_shutdown_leaves_what_waits_for_its_turn, "producers-end", "nothing_is_missed"),
     (a_pull_that_waits_on_misses_what_comes_next, "held-filters", "deliveries_are_prompt"),
 ]
 """What is broken, in which story it shows, and which check must say so."""

@@ -106,6 +106,7 @@ class Sender:
         self._temper = temper
         self._chance = chance
         self._count = 0
+        self._is_up = asyncio.Event()
         self.is_done = False
         """Everything is sent."""
         settings = {"client_ip": host, "instance_name": name, **plan.settings}
@@ -118,6 +119,7 @@ class Sender:
 
     async def run(self) -> None:
         async with self._producer:
+            self._is_up.set()
             await asyncio.gather(*(self._lane(number) for number in range(self._plan.lanes)))
             self.is_done = True
             # It answers the questions that brokers have about its transactions until it is told to end.
@@ -127,6 +129,7 @@ class Sender:
         plan, chance = self._plan, self._chance
         while self._count < plan.count:
             await asyncio.sleep(chance.expovariate(1 / max(0.001, plan.over_s / plan.count * plan.lanes)))
+            await self._is_up.wait()
             kind = chance.random()
             if kind < plan.ordered:
                 await self._send_ordered(f"{self.name}{lane}")
@@ -138,6 +141,22 @@ class Sender:
                 await self._send_oneway()
             else:
                 await asyncio.gather(*(self._send() for _ in range(plan.burst)))
+
+    async def end_and_begin_again(self, chance: Random) -> None:
+        """With sends under way, of which some have not had their turn: what was accepted is sent first."""
+        if self.is_done or not self._is_up.is_set():
+            return
+        self._is_up.clear()
+        self._machines.trace.say(self.name, "ends")
+        sends = [asyncio.create_task(self._send()) for _ in range(chance.randint(1, 400))]
+        await asyncio.sleep(chance.choice((0.0, 0.0, 0.002, 0.05)))
+        await self._producer.shutdown()
+        if left := sum(not send.done() for send in sends):
+            self._history.fault(f"{self.name} has ended, and {left} of its sends were neither stored nor told of")
+        await asyncio.gather(*sends)
+        await asyncio.sleep(chance.uniform(0.1, 2))
+        await self._producer.start()
+        self._is_up.set()
 
     def _new(self, topic: str = "") -> tuple[Sent, Message]:
         self._count += 1

@@ -196,6 +196,11 @@ async def member_returns(run: Run, chance: Random) -> None:
     run.start_again(member)
 
 
+async def producer_ends(run: Run, chance: Random) -> None:
+    sender = chance.choice(run.senders)
+    await run.loop.create_task(sender.end_and_begin_again(chance), context=sender.node.context)
+
+
 async def member_changes_its_mind(run: Run, chance: Random) -> None:
     """It joins, and is cancelled whatever it is at."""
     member = run.add_member(chance.choice(list(run.history.groups.values())))
@@ -243,7 +248,7 @@ FAULTS: Mapping[str, Fault] = {fault.__name__: fault for fault in (
     kill_broker, cut_power, move_broker, restart_broker, kill_name_server, cut_connections, part_hosts,
     slow_down, member_joins, member_leaves, member_is_killed, member_returns, member_changes_its_mind, reset,
     reset_by_time, short_outage, first_broker_is_gone, one_name_server_is_gone, spoiled_message,
-    topics_made_anew, join_and_reset, clock_jumps, *group_faults.FAULTS)}
+    topics_made_anew, join_and_reset, clock_jumps, producer_ends, *group_faults.FAULTS)}
 
 
 def _place(queue: MessageQueue) -> str:

@@ -134,6 +134,8 @@ STORIES: Mapping[str, Story] = {
                           faults=("member_returns", "member_returns", "kill_broker", "cut_connections")),
     "transactions": Story(about="transactions are committed, rolled back and asked for", faults=_SERVERS,
                           sending=(SendingPlan(count=20, transactions=0.7),), calm_max_s=300.0),
+    "producers-end": Story(about="producers end with sends under way, and begin again", faults=("producer_ends",),
+                           faults_count=(2, 4), brokers=(1, 2), promises=Promises(no_misses=True)),
     "name-servers": Story(about="one of two name servers is gone, and nobody misses it", name_servers=(2, 2),
                           groups=(GroupPlan(name="group"), GroupPlan(name="other")), faults_until_s=0.1,
                           sending=(SendingPlan(count=24, burst=4, over_s=10.0),) * 3, rough_s=15.0,
