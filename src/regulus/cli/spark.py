@@ -73,11 +73,13 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--where", help="A condition in SQL over the columns.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Only count.")
+@click.option("--accept-gaps", is_flag=True, help="Go on without messages that are damaged or gone.")
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
 @click.pass_context
 def read(context: click.Context, store_path: str | None, name_server: str | None, archive_path: str | None,
          credentials: str | None, topics: tuple[str, ...], tags: str, starting: str | None, ending: str | None,
-         columns: str, where: str | None, limit: int, count: bool, cores: int) -> None:
+         columns: str, where: str | None, limit: int, count: bool, accept_gaps: bool,
+         cores: int) -> None:
     """Print messages: of a store's directory, of running brokers, of an archive."""
     is_named = context.get_parameter_source("name_server") is not ParameterSource.ENVIRONMENT
     if not is_named and (store_path or archive_path):
@@ -88,7 +90,8 @@ def read(context: click.Context, store_path: str | None, name_server: str | None
     require_extra("spark", "reading as a table")
     options = {"storePath": store_path, "nameServer": name_server, "credentials": credentials,
                "archivePath": archive_path, "subscribe": ",".join(topics),
-               "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
+               "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending,
+               "failOnDataLoss": "false" if accept_gaps else None}
     given = {key: value for key, value in options.items() if value}
     shown = _check_options(given)
     with (spark_refusals(), Progress.on_stderr() as progress,

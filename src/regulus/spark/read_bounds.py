@@ -134,8 +134,8 @@ def missing_before(queue: MessageQueue, offset: int, state: QueueState) -> list[
 
 def data_loss(gap: Gap) -> DataLoss:
     """The error for a gap, with the remedy."""
-    return DataLoss(f"{gap}; set failOnDataLoss to false (of a job: give --accept-gaps) to go on without, or to report "
-                    "to have a row for it")
+    return DataLoss(f"{gap}; set failOnDataLoss to false (of a command: give --accept-gaps) to go on without, or to "
+                    "report to have a row for it")
 
 
 def to_report(gaps: Sequence[Gap], on_data_loss: OnDataLoss) -> list[Gap]:

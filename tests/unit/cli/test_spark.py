@@ -2,7 +2,8 @@ import pytest
 from click.testing import CliRunner
 
 from regulus.cli.spark import spark
-from regulus.errors import OptionError
+from regulus.errors import DataLoss, OptionError
+from tests.stores import fill, open_store
 from tests.unit.spark.conftest import GOLDEN as STORES
 
 STORE = STORES / "store-4.9.8"
@@ -68,6 +69,22 @@ def test_a_condition_may_speak_of_columns_that_are_not_shown(session):
     lines = [line for line in shown.stdout.splitlines() if line.startswith("topic=")]
     assert lines
     assert all(line.startswith("topic=SNormal  queue_offset=") and "keys=" not in line for line in lines)
+
+
+@pytest.mark.spark
+def test_messages_that_are_gone_end_a_read_unless_that_is_accepted(session, tmp_path):
+    store = open_store(tmp_path)
+    fill(store, 60, topic="orders")
+    store.close()
+    words = ("read", "--store", str(tmp_path), "--topic", "orders", "--count")
+    *_, last = [path for path in sorted((tmp_path / "commitlog").iterdir()) if any(path.read_bytes())]
+    last.write_bytes(bytes(last.stat().st_size))
+    refused = CliRunner().invoke(spark, words)
+    assert isinstance(refused.exception, DataLoss)
+    assert "give --accept-gaps" in str(refused.exception)
+    left = CliRunner().invoke(spark, [*words, "--accept-gaps"])
+    assert left.exit_code == 0, left.output
+    assert 0 < int(left.stdout.split()[-1]) < 60
 
 
 def test_read_wants_a_place(monkeypatch):
