@@ -167,7 +167,7 @@ def test_a_taking_that_has_done_nothing_yet_knows_the_last_message_of_the_one_be
     owned.follow(before)
     owned.pulled((), 10)        # it goes on where it was, and stores that
     assert owned.goes_on_at(7) == 10
-    assert owned.last_done == before.last_done == (9, messages(9)[0].physical_offset)
+    assert owned.last_done == before.last_done == Place.of(messages(9)[0])
 
 
 def test_an_offset_is_not_stored_without_the_lock():
