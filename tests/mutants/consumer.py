@@ -381,7 +381,7 @@ MUTANTS = [
            old="await consumer_start.begin_at_ends(instance, self._member.group, list(subscriptions))",
            new="pass", tests=_POPPED_START_TESTS),
     Mutant(name="a group of pops that begins at the first message is let begin at the end", path=_RECEIVER,
-           old="            if self._init_mode == consumer_start.INIT_MAX:\n", new="            if True:\n",
+           old="            if self._init_mode == INIT_MAX:\n", new="            if True:\n",
            tests=_LIFE_TESTS),
     Mutant(name="a start waits for a broker that lets no group of pops begin", path=_CONSUMER_START,
            old="        async with asyncio.timeout(ENDS_WAIT_MS / 1000):\n            await asyncio.gather(",

@@ -12,14 +12,12 @@ from regulus.errors import BrokerRefused, ClientError, NoNameServer, NoRoute, Wr
 from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import NotificationRequest
+from regulus.wire.headers.pop_message import ANY_QUEUE, INIT_MAX
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
 TAG = "TAG"
-ANY_QUEUE = -1
-INIT_MIN, INIT_MAX = 0, 1
-"""Where a new group of pops begins: at the first message, or at the end."""
 
 ENDS_WAIT_MS = 5_000
 """How long a start waits for brokers that do not say where a queue begins: it goes on without them."""

@@ -46,6 +46,7 @@ from regulus.wire.headers import (
     PopMessageRequest,
     PopMessageResponse,
 )
+from regulus.wire.headers.pop_message import ANY_QUEUE, INIT_MAX, INIT_MIN
 from regulus.wire.popped_offsets import PoppedOffsets
 from regulus.wire.receipt_handle import ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
@@ -73,8 +74,8 @@ class RemotingReceiver:
         self._name_server = name_server
         self._member = member
         self._config = config
-        self._init_mode = (consumer_start.INIT_MIN if consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-                           else consumer_start.INIT_MAX)
+        self._init_mode = (INIT_MIN if consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+                           else INIT_MAX)
         self._timeout_ms = request_timeout_ms
         self._retries_max = retries_max
         self._rules = ReceiveRules(is_orderly, RETRIES_MAX + 1, RETRY_DELAYS_MS)
@@ -112,7 +113,7 @@ class RemotingReceiver:
             await consumer_start.check_expressions(instance, self._member.group, subscriptions)
             await self._ask_rules(list(subscriptions))
             await instance.heartbeat()
-            if self._init_mode == consumer_start.INIT_MAX:
+            if self._init_mode == INIT_MAX:
                 await consumer_start.begin_at_ends(instance, self._member.group, list(subscriptions))
             is_started = True
         finally:
@@ -173,7 +174,7 @@ class RemotingReceiver:
             if not self._are_rules_told:
                 raise NoRoute(f"no broker of topic {subscription.topic} tells how group {self._member.group} receives")
         header = PopMessageRequest(
-            consumer_group=self._member.group, topic=subscription.topic, queue_id=consumer_start.ANY_QUEUE,
+            consumer_group=self._member.group, topic=subscription.topic, queue_id=ANY_QUEUE,
             max_msg_nums=asked.messages_max, invisible_time=asked.invisible_ms, poll_time=asked.await_ms,
             born_time=now_ms(), init_mode=self._init_mode,
             exp_type=subscription.expression_type, exp=subscription.sub_string, order=self._rules.is_orderly,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from regulus.errors import CallRefused
-from regulus.proxy import receiving, routing
+from regulus.proxy import routing
 from regulus.proxy.brokers import Brokers
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.popping import TIMEOUT_MS
@@ -15,6 +15,7 @@ from regulus.proxy.status import checked
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.grpc.codes import Code
 from regulus.wire.headers import NotificationRequest
+from regulus.wire.headers.pop_message import ANY_QUEUE, INIT_MAX
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -23,7 +24,6 @@ PLACES_S_MAX = 1.0
 """How long the answer to settings may wait for brokers: clients give up after two or three."""
 TOLD_MAX = 8
 """Topics that one warning names."""
-_ANY_QUEUE = -1
 
 
 class GroupPlaces:
@@ -68,8 +68,8 @@ class GroupPlaces:
                         waits: dict[str, set[str] | None]) -> None:
         """Beside other brokers: one that keeps silent holds up none of them."""
         for topic in topics:
-            header = NotificationRequest(consumer_group=group, topic=topic, queue_id=_ANY_QUEUE, poll_time=0,
-                                         born_time=0, init_mode=receiving.START_AT_END)
+            header = NotificationRequest(consumer_group=group, topic=topic, queue_id=ANY_QUEUE, poll_time=0,
+                                         born_time=0, init_mode=INIT_MAX)
             command = RemotingCommand.request(RequestCode.NOTIFICATION, header.ext())
             try:
                 answer = await self._brokers.ask(broker, command, TIMEOUT_MS)

@@ -29,6 +29,7 @@ from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 from regulus.wire.grpc.times import set_ms
 from regulus.wire.headers import PopMessageRequest
+from regulus.wire.headers.pop_message import ANY_QUEUE, INIT_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -110,9 +111,9 @@ class ReceiveCall:
         client.group = client.group or group
         # It is born at the broker's time: by a clock that goes before it the poll would outlive this call there.
         pop = PopMessageRequest(
-            consumer_group=group, topic=topic, queue_id=-1, max_msg_nums=receiving.batch_size(request),
+            consumer_group=group, topic=topic, queue_id=ANY_QUEUE, max_msg_nums=receiving.batch_size(request),
             invisible_time=invisible_ms, poll_time=receiving.poll_ms(request, caller, self._config, now_ms),
-            born_time=0, init_mode=receiving.START_AT_END, exp_type=wanted.expression_type,
+            born_time=0, init_mode=INIT_MAX, exp_type=wanted.expression_type,
             exp=wanted.sub_string, order=config.consume_message_orderly,
             attempt_id=receiving.attempt_id(request) if config.consume_message_orderly else None, broker_name=broker)
         popped = await self._pop(broker, pop, caller.origin)

@@ -15,8 +15,6 @@ EXPRESSION_SIZE_MAX = 4_096
 """Characters of a filter; as many as those of the longest tag that can be sent (maxUserPropertySize) if these are
 more."""
 ATTEMPT_ID_SIZE_MAX = 128
-START_AT_END = 1
-"""Where a group begins that is new."""
 
 
 def invisible_ms(request: Any, config: ProxyConfig) -> int:

@@ -62,5 +62,5 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
 def _is_new(ahead: Ahead | None, broker: BrokerState, now_ms: int) -> bool:
     """Whether a slave tells of a group that consumed for the first time while this master was away. It is made now,
     where groups make themselves: its members begin where it was, whenever they come."""
-    return ahead is not None and broker.consumer_offsets.counts(ahead) \
+    return ahead is not None and ahead.topic in broker.topics and broker.consumer_offsets.counts(ahead) \
         and broker.subscription_groups.find(ahead.group, now_ms) is not None

@@ -10,7 +10,6 @@ from regulus.broker.attributes import keeps_batches
 from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.handlers.pop_message import (
     ANSWER_SIZE_MAX,
-    INIT_MIN,
     MESSAGES_MAX,
     begin_at_end,
     no_pops,
@@ -34,6 +33,7 @@ from regulus.wire.headers import (
     PollingInfoResponse,
     PopMessageResponse,
 )
+from regulus.wire.headers.pop_message import INIT_MIN
 from regulus.wire.remoting_command import RemotingCommand
 
 PopRequest = NotificationRequest | PeekMessageRequest | PollingInfoRequest

@@ -30,6 +30,7 @@ from regulus.record.pop_record import CheckpointKey, PopCheckpoint
 from regulus.wire import receipt_handle
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import PopMessageRequest, PopMessageResponse
+from regulus.wire.headers.pop_message import INIT_MIN
 from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -41,7 +42,6 @@ frame of more than 16 MiB."""
 INVISIBLE_MS_MAX = 12 * 3_600_000
 ATTEMPT_ID_SIZE_MAX = 255
 """Characters; it is kept with the queue that is popped in order. Clients send 36."""
-INIT_MIN, INIT_MAX = 0, 1
 _MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 
 Buffer = bytes | memoryview

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 
 from regulus.wire.ext_fields import Header, Long, spelled
 
+ANY_QUEUE = -1
+INIT_MIN, INIT_MAX = 0, 1
+"""Where a group begins that is new: at the first message, or at the end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopMessageRequest(Header):
-    """Times in ms; `queue_id` -1 is any queue; `init_mode` 0 starts at the first message, 1 at the end."""
+    """Times in ms; `queue_id` may be ANY_QUEUE; `init_mode` is INIT_MIN or INIT_MAX."""
 
     consumer_group: str
     topic: str

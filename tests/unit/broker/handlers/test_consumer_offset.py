@@ -60,6 +60,11 @@ def test_a_slave_that_tells_of_a_group_makes_it(rig):
     assert rig.offset().ext == {"offset": "7"}
 
 
+def test_no_group_is_made_for_a_topic_that_is_not_there(rig):
+    assert rig.commit(7, topic="Nothing", set_backs=0).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "CG" not in rig.broker.subscription_groups
+
+
 def test_a_slave_that_has_not_heard_of_a_deletion_brings_no_group_back(rig):
     rig.send()
     rig.commit(7, set_backs=0)
