@@ -1,5 +1,7 @@
 """RocketMQ's own push consumer, told by the broker to pop: at ours and at its own."""
 
+import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +9,9 @@ import pytest
 from admin import AdminTool
 from clients import JAVA, RunningClient
 from conftest import NewRun, Server, make_server
+
+from regulus import SimpleConsumer
+from regulus.client.consumer_start import ENDS_WAIT_MS
 
 COUNT = 40
 CLIENT = JAVA["5.3.3"]
@@ -89,3 +94,15 @@ def test_a_message_that_always_fails_is_a_dead_letter_here_and_lost_there(server
         failing.wait_until(lambda: len(failing.bodies()) == 2, "the message twice")
         failing.wait_until(lambda: "%DLQ%G-failing" in mqadmin.run("topicList"), "a dead letter")
         failing.finish()
+
+
+async def test_our_consumer_that_pops_starts_at_once_and_without_a_warning(
+        server: Server, mqadmin: AdminTool, caplog: pytest.LogCaptureFixture) -> None:
+    """It asks each broker to let its group begin; RocketMQ's answer, and do nothing of the kind."""
+    mqadmin.run("updateTopic", "-b", server.broker_address, "-t", "begun", "-r", "4", "-w", "4")
+    consumer = SimpleConsumer(server.name_server_address, "G-begun")
+    consumer.subscribe("begun")
+    begun = time.monotonic()
+    async with consumer:
+        assert (time.monotonic() - begun) * 1000 < ENDS_WAIT_MS
+        assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
