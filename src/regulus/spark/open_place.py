@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from regulus.spark.options import Origin, ReadOptions
-from regulus.spark.read_bounds import Part, Place
+from regulus.spark.read_bounds import Place
 from regulus.spark.read_plan import ReadRange
+from regulus.spark.task_parts import Part
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +40,7 @@ def scan_part(options: ReadOptions, columns: tuple[str, ...], part: Part) -> Ite
     """The batches of one task. Raises DataLoss, OptionError, ClientError."""
     if not isinstance(part, ReadRange):
         from regulus.spark.archive import scan as archive_scan
-        from regulus.spark.archive.order import HistoryRange
+        from regulus.spark.task_parts import HistoryRange
 
         if isinstance(part, HistoryRange):
             return (batch for piece in part.pieces for batch in scan_part(options, columns, piece))

@@ -1,7 +1,7 @@
 """From where to where each queue is read: what the options ask for, compared with what the queues have. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
@@ -9,16 +9,9 @@ from regulus.spark.kafka_partitions import check_brokers
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, at_brokers, check_queues
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
-from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+from regulus.spark.read_plan import Gap, Missing, UnitRange
 from regulus.spark.selection import queue_text
-
-if TYPE_CHECKING:
-    from regulus.spark.archive.order import HistoryRange
-    from regulus.spark.archive.plan import ArchiveRange
-    from regulus.spark.store.ends import Missing
-
-Part: TypeAlias = "ReadRange | ArchiveRange | HistoryRange"
-"""What one task reads."""
+from regulus.spark.task_parts import Part
 
 Sizes: TypeAlias = Mapping[MessageQueue, int]
 """Bytes of a message of each queue, on average."""
@@ -33,7 +26,7 @@ class QueueState(NamedTuple):
     low: int
     high: int
     topic_epoch: int
-    missing: "Missing | None" = None
+    missing: Missing | None = None
     """What is lost behind `high`, where a store's files tell."""
 
     def gap(self, queue: MessageQueue) -> Gap | None:

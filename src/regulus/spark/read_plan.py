@@ -59,6 +59,15 @@ class Gap(NamedTuple):
         return f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}: {one} gone, {self.cause}"
 
 
+class Missing(NamedTuple):
+    """Messages [first, next) of a queue, and how they are known of. `is_loss`: or else a start may mend it."""
+
+    first: int
+    next: int
+    cause: str
+    is_loss: bool
+
+
 class Sample(NamedTuple):
     """A stretch [physical_offset, behind) of the log, and how many bytes of one queue's records lie in it."""
 

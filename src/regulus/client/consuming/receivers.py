@@ -7,7 +7,7 @@ from regulus.client.connecting.client_instance import GroupMember
 from regulus.client.consuming.receiver import Receiver
 from regulus.client.consuming.remoting_receiver import RemotingReceiver
 from regulus.client.core.addresses import Protocol, split_protocol
-from regulus.client.grpc_parts import grpc_receiver
+from regulus.client.grpc_extra import imports_grpc
 from regulus.wire.bodies import SubscriptionData
 
 Subscriptions = Callable[[], Iterable[SubscriptionData]]
@@ -19,8 +19,8 @@ def simple_receiver(address: str, member: GroupMember, config: SimpleConsumerCon
     protocol, rest = split_protocol(address)
     if protocol is Protocol.REMOTING:
         return RemotingReceiver(rest, member, config, config.consume_from_where, config.request_timeout)
-    from regulus.client.consuming.grpc_receiver import GrpcReceiver  # grpcio is an extra
-
+    with imports_grpc():
+        from regulus.client.consuming.grpc_receiver import GrpcReceiver
     return GrpcReceiver(rest, member.group, config, subscriptions, request_timeout_ms=config.request_timeout)
 
 
@@ -31,5 +31,7 @@ def push_receiver(address: str, member: GroupMember, config: PushConsumerConfig,
     if protocol is Protocol.REMOTING:
         return RemotingReceiver(rest, member, config, config.consume_from_where, config.mq_client_api_timeout,
                                 is_orderly=config.consume_orderly, retries_max=config.max_reconsume_times)
-    return grpc_receiver(rest, member.group, config, subscriptions, config.mq_client_api_timeout, is_push=True,
-                         is_orderly=config.consume_orderly)
+    with imports_grpc():
+        from regulus.client.consuming.grpc_receiver import GrpcReceiver
+    return GrpcReceiver(rest, member.group, config, subscriptions, request_timeout_ms=config.mq_client_api_timeout,
+                        is_push=True, is_orderly=config.consume_orderly)

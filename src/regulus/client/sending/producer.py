@@ -31,7 +31,7 @@ from regulus.client.core.resend import (
 )
 from regulus.client.core.routes import Route
 from regulus.client.core.send_course import SendCourse
-from regulus.client.grpc_parts import grpc_sender
+from regulus.client.grpc_extra import imports_grpc
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.client.sending import recalls
 from regulus.client.sending.accepted_sends import AcceptedSends
@@ -147,7 +147,9 @@ class Producer(Started):
         if protocol is Protocol.REMOTING:
             self._instance = client_instance.acquire(rest, self.config, self)
             return
-        self._grpc = grpc_sender(rest, self.config, self._queues, self.topics, self._on_recover)
+        with imports_grpc():
+            from regulus.client.sending.grpc_sender import GrpcSender
+        self._grpc = GrpcSender(rest, self.config, self._queues, self.topics, self._on_recover)
         await self._grpc.start()
 
     async def _disconnect(self) -> None:

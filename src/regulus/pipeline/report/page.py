@@ -22,7 +22,7 @@ ROWS_MAX = 40
 """How many rows of one table are shown; the rest are counted."""
 
 _STEPS_MAX = 100_000
-_STYLE = Path(__file__).with_name("report_page.css")
+_STYLE = Path(__file__).with_name("page.css")
 _LEG_WORDS = {"born_to_stored": "born → stored", "stored_to_delivered": "stored → delivered",
               "delivered_to_applied": "delivered → applied", "stored_to_applied": "stored → applied",
               "born_to_applied": "born → applied"}

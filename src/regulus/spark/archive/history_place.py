@@ -17,9 +17,10 @@ from regulus.spark.archive.place import ArchivePlace
 from regulus.spark.live.brokers import LiveBrokers
 from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_bounds import Part, QueueState, Sizes, to_report
+from regulus.spark.read_bounds import QueueState, Sizes, to_report
 from regulus.spark.read_plan import Gap, UnitRange, divided, in_task_order
 from regulus.spark.selection import queue_text
+from regulus.spark.task_parts import Part
 
 _BOTH = "the cluster with its archive"
 

@@ -9,33 +9,16 @@ become large, which changes no order.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
 from regulus.model.message_queue import MessageQueue
-from regulus.spark.archive.plan import ArchiveRange, FilePart, Wanted
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+from regulus.spark.task_parts import ArchiveRange, FilePart, HistoryRange, Part, Piece, Wanted
 
 PIECE_BYTES_MAX = 64 << 20
 """Bytes of the log that a piece of an archive has, as far as manifests tell it."""
-
-Piece = ArchiveRange | ReadRange
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRange:
-    """What one task reads, from an archive and from brokers, one piece after the other."""
-
-    pieces: tuple[Piece, ...]
-
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        return tuple(gap for piece in self.pieces for gap in piece.gaps)
-
-
-Task = HistoryRange | ArchiveRange | ReadRange
-
 
 class _Stretch(NamedTuple):
     """What a file has of a queue."""
@@ -103,7 +86,7 @@ class OrderedFiles:
 
 
 def in_order(parts: Sequence[ReadRange], archived_to: Callable[[MessageQueue], int], files: OrderedFiles,
-             alone: Collection[MessageQueue], gaps: Sequence[Gap]) -> list[Task]:
+             alone: Collection[MessageQueue], gaps: Sequence[Gap]) -> list[Part]:
     """The tasks, each with what its part is in archive and brokers, the first with the gaps.
 
     `archived_to`: up to where the archive has a queue. Of queues that it has `alone`, brokers have nothing behind it.
@@ -118,7 +101,7 @@ def in_order(parts: Sequence[ReadRange], archived_to: Callable[[MessageQueue], i
 
 
 def _task(part: ReadRange, archived_to: Callable[[MessageQueue], int], files: OrderedFiles,
-          alone: Collection[MessageQueue]) -> Task:
+          alone: Collection[MessageQueue]) -> Part:
     halves = [half for unit in part.units for half in _halves(unit, archived_to(unit.queue), alone)]
     pieces: list[Piece] = []
     for is_archived, found in groupby(halves, key=lambda half: half.is_archived):
@@ -141,5 +124,5 @@ def _halves(unit: UnitRange, behind: int, alone: Collection[MessageQueue]) -> It
         yield _Half(False, unit._replace(start=cut))
 
 
-def _joined(pieces: Sequence[Piece]) -> Task:
+def _joined(pieces: Sequence[Piece]) -> Part:
     return pieces[0] if len(pieces) == 1 else HistoryRange(tuple(pieces))

@@ -9,8 +9,8 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark.archive import manifest as archive_manifest
 from regulus.spark.archive import plan as archive_plan
 from regulus.spark.archive.manifest import Manifest
-from regulus.spark.archive.order import OrderedFiles, Task, in_order
-from regulus.spark.archive.plan import FOREVER, ArchiveRange, QueueBounds, Wanted
+from regulus.spark.archive.order import OrderedFiles, in_order
+from regulus.spark.archive.plan import QueueBounds
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import EARLIEST, LATEST
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
@@ -25,6 +25,7 @@ from regulus.spark.read_bounds import (
 )
 from regulus.spark.read_plan import Gap, UnitRange, divided, in_task_order
 from regulus.spark.selection import queue_text
+from regulus.spark.task_parts import FOREVER, ArchiveRange, Part, Wanted
 
 
 def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
@@ -123,7 +124,7 @@ class ArchivePlace:
         return [size / rows if rows else 1.0 for size, rows in found]
 
     def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
-                   sizes: Sizes | None = None) -> Sequence[Task]:
+                   sizes: Sizes | None = None) -> Sequence[Part]:
         if not sizes:
             return self.tasks(self._windows(ranges), gaps, cores)
         ordered = in_task_order(ranges)

@@ -5,7 +5,7 @@ or by its store time; a file that has none of the wanted ones is left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,9 +14,7 @@ from regulus.spark.archive import manifest as archive_manifest
 from regulus.spark.archive.manifest import ArchivedFile, Manifest, QueueFacts, Range
 from regulus.spark.options import OnDataLoss, ReadOptions
 from regulus.spark.read_plan import Gap, UnitRange, partition_count, task_bytes_max
-
-FOREVER = 1 << 52
-"""Beyond any offset, and any time in ms; in microseconds it still is a 64-bit number."""
+from regulus.spark.task_parts import FOREVER, ArchiveRange, FilePart, Wanted
 
 _NOT_ARCHIVED = "as they left the log before they were archived"
 _REJECTED = ("as the log had no good record of them when it was archived; what it had instead lies in the archive's "
@@ -40,47 +38,6 @@ class QueueBounds(NamedTuple):
     time_last: int = 0
     epoch: int = 0
     is_past: bool = False
-
-
-class Wanted(NamedTuple):
-    """Rows of one queue: offsets [start, end), store times [time_start, time_end) in ms, and only such as lie in ranges
-    of the log from `log_start` on."""
-
-    queue_id: int
-    start: int
-    end: int
-    time_start: int = -FOREVER
-    time_end: int = FOREVER
-    log_start: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FilePart:
-    """Share number `share` of `shares` of a file's row groups, and of their rows those of `wanted`; None for all.
-
-    `units`: which messages the wanted rows are, as far as the manifest says.
-    """
-
-    path: str
-    wanted: tuple[Wanted, ...] | None
-    rows: int
-    weight: int
-    share: int = 0
-    shares: int = 1
-    units: tuple[UnitRange, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveRange:
-    """What one task reads. It reports `gaps`, which were found while planning.
-
-    `by_queue`: of one topic and broker, and its rows come queue by queue in the order of offsets, whatever file has
-    them; else file by file.
-    """
-
-    parts: tuple[FilePart, ...]
-    gaps: tuple[Gap, ...] = ()
-    by_queue: bool = False
 
 
 def tasks(parts: Sequence[FilePart], gaps: Sequence[Gap], options: ReadOptions,

@@ -16,7 +16,6 @@ from regulus.errors import DataLoss, MessageIllegal
 from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
 from regulus.record.checksum import crc32
-from regulus.spark.archive.plan import ArchiveRange, FilePart, Wanted
 from regulus.spark.columns import arrow_arrays
 from regulus.spark.columns.properties import Int64s
 from regulus.spark.columns.records import UNPACKED_BYTES_MAX, arrow_schema, gap_batch
@@ -24,6 +23,7 @@ from regulus.spark.data_loss import Losses
 from regulus.spark.options import OnDataLoss, ReadOptions
 from regulus.spark.read_plan import Gap
 from regulus.spark.table_schema import COLUMNS
+from regulus.spark.task_parts import ArchiveRange, FilePart, Wanted
 from regulus.wire import compression
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"

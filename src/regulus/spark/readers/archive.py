@@ -5,8 +5,8 @@ import os
 from pyspark.sql.datasource import InputPartition
 
 from regulus.spark.archive.place import plan
-from regulus.spark.archive.plan import ArchiveRange
 from regulus.spark.readers.batch import BatchReader, RangePartition
+from regulus.spark.task_parts import ArchiveRange
 
 
 class ArchiveReader(BatchReader):

@@ -9,9 +9,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from regulus.spark.open_place import open_place, scan_part
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_bounds import Part, batch_bounds
+from regulus.spark.read_bounds import batch_bounds
 from regulus.spark.read_plan import ReadRange
 from regulus.spark.runtime.worker_memory import keep_imports, told_of_memory
+from regulus.spark.task_parts import Part
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,19 +29,12 @@ from regulus.spark.kafka_partitions import check_brokers
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import (
-    Part,
-    Place,
-    QueueState,
-    data_loss,
-    missing_before,
-    starting_offsets,
-    to_report,
-)
+from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, starting_offsets, to_report
 from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.readers.admission import Waiting, admit
 from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours, is_another_topic
 from regulus.spark.selection import queue_text
+from regulus.spark.task_parts import Part
 
 _log = logging.getLogger(__name__)
 _LOOK_SHARE = 10

@@ -34,6 +34,7 @@ from regulus.model.timestamps import dated
 from regulus.record import queue_table, store_checkpoint
 from regulus.record.log_units import FIELDS, LogWalk
 from regulus.record.queue_table import QueueTable
+from regulus.spark.read_plan import Missing
 from regulus.spark.store.files import CommitLogFiles, ConsumeQueueFiles, StoreFiles, is_in_use
 from regulus.spark.store.log_walk import filled_end, next_record
 
@@ -53,15 +54,6 @@ class Left(Enum):
     CLOSED = "closed"
     OPEN = "open"
     IN_USE = "in use"
-
-
-class Missing(NamedTuple):
-    """Messages [first, next) of a queue, and how they are known of. `is_loss`: or else a start may mend it."""
-
-    first: int
-    next: int
-    cause: str
-    is_loss: bool
 
 
 class LastRecord(NamedTuple):

@@ -14,12 +14,12 @@ from regulus.model.topics import TopicConfig
 from regulus.pipeline.archive.compact import CompactConfig, compact
 from regulus.pipeline.range_tasks import LocalTasks
 from regulus.spark.archive.history_place import HistoryPlace, TopicEpochs
-from regulus.spark.archive.plan import ArchiveRange
 from regulus.spark.open_place import scan_part
 from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import batch_bounds
 from regulus.spark.readers.stream_planner import StreamPlanner
 from regulus.spark.table_schema import COLUMNS
+from regulus.spark.task_parts import ArchiveRange
 from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import ServerThread
 from regulus.wire.codes import RequestCode

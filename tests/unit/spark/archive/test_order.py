@@ -8,13 +8,13 @@ import pytest
 from regulus.pipeline.archive.compact import DAY_MS, CompactConfig, compact
 from regulus.pipeline.range_tasks import LocalTasks
 from regulus.spark.archive import order as archive_order
-from regulus.spark.archive.order import HistoryRange, OrderedFiles
+from regulus.spark.archive.order import OrderedFiles
 from regulus.spark.archive.place import ArchivePlace
-from regulus.spark.archive.plan import ArchiveRange, FilePart
 from regulus.spark.open_place import scan_part
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from regulus.spark.readers.stream_planner import StreamPlanner
+from regulus.spark.task_parts import ArchiveRange, FilePart, HistoryRange
 from tests.archives import archive_store, nothing
 from tests.unit.spark.conftest import order
 

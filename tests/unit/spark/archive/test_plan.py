@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.archive.manifest import ArchivedFile, Manifest, QueueFacts, Range
-from regulus.spark.archive.plan import FOREVER, QueueBounds, Wanted, bounds, ends, lost
+from regulus.spark.archive.plan import QueueBounds, bounds, ends, lost
+from regulus.spark.task_parts import FOREVER, Wanted
 from tests.archives import archive_store
 from tests.unit.spark.conftest import order
 

@@ -9,10 +9,10 @@ from regulus.model import sys_flag
 from regulus.spark import read_plan
 from regulus.spark.archive import scan as archive_scan
 from regulus.spark.archive.place import ArchivePlace, plan
-from regulus.spark.archive.plan import ArchiveRange, FilePart
 from regulus.spark.archive.scan import scan
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import UnitRange
+from regulus.spark.task_parts import ArchiveRange, FilePart
 from tests.archives import archive_store, archived_rows
 from tests.unit.spark.conftest import GOLDEN, order, queue_ends
 from tests.unit.spark.store.test_scan import all_topics

@@ -1,0 +1,68 @@
+"""What one task reads, wherever it lies: a range of a store's log or of brokers, files of an archive, or both."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+
+FOREVER = 1 << 52
+"""Beyond any offset, and any time in ms; in microseconds it still is a 64-bit number."""
+
+
+class Wanted(NamedTuple):
+    """Rows of one queue: offsets [start, end), store times [time_start, time_end) in ms, and only such as lie in ranges
+    of the log from `log_start` on."""
+
+    queue_id: int
+    start: int
+    end: int
+    time_start: int = -FOREVER
+    time_end: int = FOREVER
+    log_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Share number `share` of `shares` of a file's row groups, and of their rows those of `wanted`; None for all.
+
+    `units`: which messages the wanted rows are, as far as the manifest says.
+    """
+
+    path: str
+    wanted: tuple[Wanted, ...] | None
+    rows: int
+    weight: int
+    share: int = 0
+    shares: int = 1
+    units: tuple[UnitRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRange:
+    """What one task reads. It reports `gaps`, which were found while planning.
+
+    `by_queue`: of one topic and broker, and its rows come queue by queue in the order of offsets, whatever file has
+    them; else file by file.
+    """
+
+    parts: tuple[FilePart, ...]
+    gaps: tuple[Gap, ...] = ()
+    by_queue: bool = False
+
+
+Piece = ArchiveRange | ReadRange
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRange:
+    """What one task reads, from an archive and from brokers, one piece after the other."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        return tuple(gap for piece in self.pieces for gap in piece.gaps)
+
+
+Part = ReadRange | ArchiveRange | HistoryRange
+"""What one task reads."""
