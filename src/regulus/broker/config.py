@@ -33,11 +33,11 @@ class BrokerConfig(StoreRules):
     listen_port: int = 10911
     """[port] Port of clients and operators. 0 takes any free one."""
     vip_port_enable: bool = True
-    """Whether the broker also listens two ports below `listen_port`, where clients with `vipChannelEnabled=true` connect,
-    such as the dashboard. If another program has that port, the log says so."""
+    """Whether the broker also listens two ports below `listen_port`, where clients with `vipChannelEnabled=true`
+    connect, such as the dashboard. If another program has that port, the log says so."""
     namesrv_addr: str = ""
-    """Name servers, `host:port;host:port`. Empty: the broker registers with none, and clients find it by its own address
-    only."""
+    """Name servers, `host:port;host:port`. Empty: the broker registers with none, and clients find it by its own
+    address only."""
     broker_permission: int = permission.READ_WRITE
     """[bits] 6: reads and sends. 4: reads only, so that a broker can be emptied before it is removed. 2: sends only."""
     region_id: str = "DefaultRegion"
@@ -53,11 +53,12 @@ class BrokerConfig(StoreRules):
     broker_topic_enable: bool = True
     """Whether the topic that is named after the broker can be read and written."""
     auto_create_subscription_group: bool = True
-    """Whether the first request of an unknown group creates it. Off: operators create groups, and others are refused."""
+    """Whether the first request of an unknown group creates it. Off: operators create groups, and others are
+    refused."""
     unlock_queues_on_close: bool = False
     """On: queues that a member consumes in order are free as soon as its connection closes, and not a minute after its
-    last request. A member that lost only its connection may then still work on one message while another member has
-    the next one."""
+    last request. A member that lost only its connection may then still work on one message while another member has the
+    next one."""
     trace_topic_enable: bool = False
     """Whether the topic for clients' message traces is created."""
     msg_trace_topic_name: str = TRACE_TOPIC
@@ -74,8 +75,8 @@ class BrokerConfig(StoreRules):
     reject_transaction_message: bool = False
     """On: half messages of transactions are refused with 16."""
     sink_marks_max: int = 10_000
-    """[writers] Sink writers whose last message is remembered, so that a repeated batch appends nothing. A writer beyond
-    the limit replaces the one that was silent longest, whose repeated batch would then be stored twice."""
+    """[writers] Sink writers whose last message is remembered, so that a repeated batch appends nothing. A writer
+    beyond the limit replaces the one that was silent longest, whose repeated batch would then be stored twice."""
 
     # Transactions
     transaction_check_interval: int = 30_000
@@ -88,7 +89,7 @@ class BrokerConfig(StoreRules):
 
     # Pulls and queries
     max_transfer_bytes_on_message_in_memory: int = 262_144
-    """[bytes] Most that one pull or pop reads. More saves requests and holds the event loop longer for each."""
+    """[bytes] Most that one read of a queue returns. More saves requests and holds the event loop longer for each."""
     max_transfer_count_on_message_in_memory: int = 32
     """[messages] Most that one pull returns, whatever the client asks for."""
     long_polling_enable: bool = True
@@ -138,8 +139,8 @@ class BrokerConfig(StoreRules):
 
     # Replicas
     broker_role: BrokerRole = BrokerRole.ALONE
-    """Empty: alone. `ASYNC_MASTER` or `SYNC_MASTER` opens a port at which slaves copy the log, and `SYNC_MASTER` answers
-    sends only when slaves have them. `SLAVE` copies its master."""
+    """Empty: alone. `ASYNC_MASTER` or `SYNC_MASTER` opens a port at which slaves copy the log, and `SYNC_MASTER`
+    answers sends only when slaves have them. `SLAVE` copies its master."""
     ha_listen_port: int = 0
     """[port] Port of a master for its slaves. 0: the one after `listen_port`."""
     ha_master_address: str = ""
@@ -180,8 +181,8 @@ class BrokerConfig(StoreRules):
     rocketmq_home: str = ""
     """Directory with the accounts, in `conf/plain_acl.yml` and `conf/acl`."""
     inner_client_authentication_credentials: str = field(default="", repr=False)
-    """`{"accessKey":"...","secretKey":"..."}`: the account by which brokers of one cluster sign requests to name servers
-    and to their master. At this broker it may do anything."""
+    """`{"accessKey":"...","secretKey":"..."}`: the account by which brokers of one cluster sign requests to name
+    servers and to their master. At this broker it may do anything."""
     authentication_enabled: bool = False
     """Whether each request must be signed by a user of ACL 2.0."""
     authorization_enabled: bool = False
@@ -197,8 +198,8 @@ class BrokerConfig(StoreRules):
 
     # Name servers
     register_name_server_period: int = 30_000
-    """[ms] Pause between two registrations. Changes of topics are registered at once; more leaves a name server that was
-    restarted without the broker for longer."""
+    """[ms] Pause between two registrations. Changes of topics are registered at once. A name server drops a broker that
+    it has not heard of for 120 s."""
     register_broker_timeout_mills: int = 24_000
     """[ms] How long one registration waits for the name server's answer."""
 
