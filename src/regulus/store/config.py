@@ -52,8 +52,8 @@ class MessageStoreConfig:
     message_index_enable: bool = True
     """Whether messages can be found by key and id. Off saves the index files and the time to write them."""
     message_index_safe: bool = False
-    """On: a start after a crash reads the log from far enough back to complete the index. Off: the start is shorter,
-    and the last entries before the crash may be missing."""
+    """On: a start after a crash also reads the log from the last record of the index on, which takes longer. Index
+    files that a power cut may have damaged are rebuilt in either case."""
     max_hash_slot_num: int = 5_000_000
     """[slots] Hash slots of an index file. More finds a key faster and makes each file larger, by 4 bytes a slot."""
     max_index_num: int = 20_000_000
