@@ -161,7 +161,8 @@ class ProducerConfig(ClientConfig):
     total_batch_max_bytes: int = 32 << 20
     """[bytes] Bodies and properties that wait in all batches together; above it sends are not gathered."""
     back_pressure_for_async_send_size: int = 32 << 20
-    """[bytes] Bodies and properties in progress on a connection; the other sends wait for their turn. 0: no limit."""
+    """[bytes] Bodies and properties that a producer has in progress; the other sends wait for their turn. 0: no
+    limit."""
     await_termination_millis_when_shutdown: int = 10_000
     """[ms] How long `shutdown` goes on sending what was accepted before it. What is left then fails with
     `SendCutOff`."""
@@ -227,7 +228,8 @@ class PushConsumerConfig(ClientConfig):
     """`PULL`: the queues are divided among the members. `POP`: the broker gives each message to any member, for a time.
     All members of a group must have the same."""
     allocate_message_queue_strategy: str = "AVG"
-    """How queues are divided among the members. All members must have the same, or queues have two owners or none."""
+    """How queues are divided among the members: `AVG`, `AVG_BY_CIRCLE` or `CONSISTENT_HASH`. All members must have the
+    same, or queues have two owners or none."""
     post_subscription_when_pull: bool = False
     """Whether each pull carries the subscription. On makes requests larger; off, the broker has it from heartbeats."""
 
