@@ -1,4 +1,4 @@
-"""What a broker is set to. Names are RocketMQ's keys in snake_case; times are in ms, sizes in bytes.
+"""Settings of a broker. Names are RocketMQ's keys in snake_case.
 
 Source: BrokerConfig, MessageStoreConfig.
 """
@@ -75,8 +75,8 @@ class BrokerConfig(StoreRules):
     reject_transaction_message: bool = False
     """On: half messages of transactions are refused with 16."""
     sink_marks_max: int = 10_000
-    """[writers] Sink writers whose last message is remembered, so that a repeated batch appends nothing. A writer
-    beyond the limit replaces the one that was silent longest, whose repeated batch would then be stored twice."""
+    """[writers] Sink writers whose last message is remembered, so that a repeated batch appends nothing. Beyond the
+    limit the writer that was silent longest is forgotten, and a batch that it repeats is stored twice."""
 
     # Transactions
     transaction_check_interval: int = 30_000
@@ -157,9 +157,10 @@ class BrokerConfig(StoreRules):
     ha_slave_keep_max: int = 16 << 30
     """[bytes] Old files are kept for a connected slave that is no further behind, until the disk is full. 0: for no
     slave."""
-    slave_timeout: int = 2_500              # RocketMQ's 3,000 is all the time that its clients have by default
+    slave_timeout: int = 2_500
     """[ms] Longest that an answer of a `SYNC_MASTER` waits for slaves; after it the send is answered
-    `FLUSH_SLAVE_TIMEOUT`, and its message stays stored."""
+    `FLUSH_SLAVE_TIMEOUT`, and its message stays stored. RocketMQ's 3,000 is all the time that its clients have by
+    default."""
     in_sync_replicas: int = 2
     """[brokers] How many must have a message before a `SYNC_MASTER` answers `SEND_OK`, itself included. RocketMQ's
     default of 1 waits for nobody."""

@@ -8,7 +8,7 @@ from regulus.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvConfig:
-    # Name server
+    # Address and routes
     bind_address: str = "0.0.0.0"
     """Address to listen at. `0.0.0.0`: all IPv4 addresses of the machine."""
     listen_port: int = 9876
@@ -39,7 +39,7 @@ class NamesrvConfig:
     """On: where the master is gone, the slave of the lowest id is shown as the master, if the broker allows it and the
     topic is not writable."""
     notify_min_broker_id_changed: bool = False
-    """Whether brokers are told when the lowest id of their name changes."""
+    """Whether brokers are notified when the lowest id of their name changes."""
 
     # Access
     acl_enable: bool = False

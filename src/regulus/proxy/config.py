@@ -85,7 +85,7 @@ class ProxyConfig:
     grpc_client_consumer_max_long_polling_timeout_millis: int = 20_000
     """[ms] Longest wait of a receive that finds nothing."""
     grpc_client_consumer_long_polling_batch_size: int = 32
-    """[messages] How many push consumers are told to ask for in one receive."""
+    """[messages] How many push consumers ask for in one receive."""
     long_polling_reserve_time_in_millis: int = 1_000
     """[ms] Time that is left of a client's deadline when a receive that found nothing is answered. Less lets answers
     come too late, so that their messages have to be given back."""
@@ -109,7 +109,7 @@ class ProxyConfig:
 
     # Retries of producers
     grpc_client_producer_max_attempts: int = 3
-    """[attempts] How many a client is told to make of one send."""
+    """[attempts] How many a client makes of one send."""
     grpc_client_producer_backoff_initial_millis: int = 10
     """[ms] Pause before a client's second attempt."""
     grpc_client_producer_backoff_max_millis: int = 1_000

@@ -1,7 +1,4 @@
-"""What a message store can be told beside the `StoreRules` that it shares with the broker.
-
-RocketMQ's keys in snake_case; sizes in bytes, times in ms.
-"""
+"""Settings of a message store, besides the `StoreRules` that it shares with the broker. RocketMQ's keys in snake_case."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,9 +65,9 @@ class MessageStoreConfig:
     flush_interval_commit_log: int = 500
     """[ms] Pause between two flushes of the log with `ASYNC_FLUSH`: what a power cut may take. A killed process loses
     nothing."""
-    sync_flush_timeout: int = 2500          # RocketMQ's 5,000 is more than its clients wait by default
+    sync_flush_timeout: int = 2500
     """[ms] Longest that a send waits for the disk with `SYNC_FLUSH`; after it the send is answered
-    `FLUSH_DISK_TIMEOUT`, and its message stays stored."""
+    `FLUSH_DISK_TIMEOUT`, and its message stays stored. RocketMQ's 5,000 is more than its clients wait by default."""
     flush_interval_consume_queue: int = 1000
     """[ms] Pause between two flushes of the queues. More leaves a start after a crash more to check and rebuild."""
     flush_consume_queue_least_pages: int = 2

@@ -12,7 +12,7 @@ from regulus.wire.frame_reader import FRAME_SIZE_MAX
 class TransportConfig(TlsConfig):
     """Raises ConfigError for a value that makes no sense."""
 
-    # Connections
+    # Number and time
     bind_address: str = "0.0.0.0"
     """Address to listen at. `0.0.0.0`: all IPv4 addresses of the machine; `regulus up` has 127.0.0.1 instead."""
     connections_max: int = 10_000
