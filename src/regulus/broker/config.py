@@ -83,9 +83,9 @@ class BrokerConfig(StoreRules):
     """[ms] Pause between two runs that ask producers about open transactions. Less settles them sooner."""
     transaction_time_out: int = 6_000
     """[ms] Age from which a half message is asked about, unless its producer set another. Set it longer than local
-    transactions take, or producers are asked in vain."""
+    transactions take, or producers are asked too early."""
     transaction_check_max: int = 15
-    """[questions] After so many a half message is given up and goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
+    """[questions] Number after which a half message is given up and goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
 
     # Pulls and queries
     max_transfer_bytes_on_message_in_memory: int = 262_144
@@ -163,7 +163,7 @@ class BrokerConfig(StoreRules):
     default."""
     in_sync_replicas: int = 2
     """[brokers] How many must have a message before a `SYNC_MASTER` answers `SEND_OK`, itself included. RocketMQ's
-    default of 1 waits for nobody."""
+    default of 1 waits for no slave."""
     min_in_sync_replicas: int = 1
     """[brokers] Least that `enable_auto_in_sync_replicas` accepts, the master included."""
     enable_auto_in_sync_replicas: bool = False

@@ -68,7 +68,7 @@ class ClientConfig:
     poll_name_server_interval: int = 30_000
     """[ms] Pause between two refreshes of the routes in use. Less notices new queues and brokers sooner."""
     heartbeat_broker_interval: int = 30_000
-    """[ms] Pause between two heartbeats. A broker drops a client that it has not heard of for 120 s."""
+    """[ms] Pause between two heartbeats. A broker drops a client that is silent for 120 s."""
     persist_consumer_offset_interval: int = 5_000
     """[ms] Pause between two stores of consumer offsets. After a crash a group gets again what it consumed in this
     time."""
@@ -164,7 +164,7 @@ class ProducerConfig(ClientConfig):
     """[bytes] Bodies and properties that a producer has in progress; the other sends wait for their turn. 0: no
     limit."""
     await_termination_millis_when_shutdown: int = 10_000
-    """[ms] How long `shutdown` goes on sending what was accepted before it. What is left then fails with
+    """[ms] How long `shutdown` continues to send what was accepted before it. What is left then fails with
     `SendCutOff`."""
 
     def __post_init__(self) -> None:

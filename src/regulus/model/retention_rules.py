@@ -14,7 +14,7 @@ from regulus.errors import ConfigError
 HOUR_MS = 3_600_000
 
 ARCHIVE_IDENTITY = re.compile(r"[0-9a-f]{32}")
-"""Of an archive: made once, and never another's."""
+"""Form of an archive's identity, which is made once and is never another's."""
 
 
 class ArchiveGate(StrEnum):
@@ -53,7 +53,7 @@ class RetentionRules:
     """On: a full disk may delete files that have not expired. Off: no file is deleted before its time, and sends are
     refused instead."""
 
-    # How deletion goes on
+    # Pace of deletion
     clean_resource_interval: int = 10_000
     """[ms] Pause between two checks of disk and files. More notices a disk that fills up later."""
     delete_commit_log_files_interval: int = 100

@@ -1,4 +1,4 @@
-"""What an archive job is told."""
+"""Settings of an archive job."""
 
 from dataclasses import dataclass
 

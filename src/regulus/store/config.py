@@ -82,7 +82,7 @@ class MessageStoreConfig:
             if fault := address_fault(path):
                 raise ConfigError(fault)
         if "," in self.store_path_commit_log:
-            raise ConfigError(f"storePathCommitLog is {self.store_path_commit_log!r}: here a commit log lies in one "
+            raise ConfigError(f"storePathCommitLog is {self.store_path_commit_log!r}: a commit log is in one "
                               "directory; move its files into one")
         for key, number, low, high in (
                 ("mappedFileSizeCommitLog", self.mapped_file_size_commit_log, 4096, _FILE_SIZE_MAX),
@@ -124,5 +124,5 @@ class MessageStoreConfig:
 
     @property
     def batch_consume_queue_file_size(self) -> int:
-        """The same of queues of batches."""
+        """The configured size for queues of batches, rounded up to whole units."""
         return -(-self.mapper_file_size_batch_consume_queue // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE

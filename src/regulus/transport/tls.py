@@ -53,7 +53,7 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """RocketMQ's keys with underscores for their dots. Files are PEM; an empty path is none."""
+    """RocketMQ's keys with underscores for their dots. Files are PEM."""
 
     # As a server
     tls_server_mode: TlsMode = TlsMode.PERMISSIVE
@@ -115,7 +115,7 @@ class TlsConfig:
 
     @property
     def has_certificate(self) -> bool:
-        """Of a server: one that is set or made up."""
+        """Whether a server has one that is set or made up."""
         return bool(self.tls_server_cert_path) or self.tls_test_mode_enable
 
 
