@@ -50,15 +50,18 @@ HEAD = """\
 
 Written by `python -m tests.settings_page` from the source: change the fields there.
 
-**Servers.** Write the key into the file that `-c` names, RocketMQ's `.conf` (`key=value`) or TOML, where the name with underscores is
-accepted as well. Write whole numbers in the unit of the table, without the unit: 4 MiB is `4194304`. RocketMQ's keys mean the same as
-in RocketMQ. One file may serve `regulus up`, `broker`, `nameserver` and `proxy`; each command reports the keys that only another one
-obeys. [Operations](operations.md#which-file-and-which-keys) says what happens to other keys.
+**Servers.** Write the key into the file that `-c` names, RocketMQ's `.conf` (`key=value`) or TOML, where the name with
+underscores is accepted as well. Write whole numbers in the unit of the table, without the unit: 4 MiB is `4194304`.
+RocketMQ's keys mean the same as in RocketMQ. One file may serve `regulus up`, `broker`, `nameserver` and `proxy`; each
+command reports the keys that only another one obeys. [Operations](operations.md#which-file-and-which-keys) says what
+happens to other keys.
 
-*Live*: whether `mqadmin updateBrokerConfig` or `updateNamesrvConfig` can change the key while the server runs, until it stops.
+*Live*: whether `mqadmin updateBrokerConfig` or `updateNamesrvConfig` can change the key while the server runs, until it
+stops.
 
-**Clients and the outbox.** Pass the name to the class: `ProducerConfig(send_msg_timeout=5_000)`. Its settings are fixed when it is
-created, and an impossible value raises `ConfigError`. Where RocketMQ's client for Java has the setting, its name is the same.
+**Clients and the outbox.** Pass the name to the class: `ProducerConfig(send_msg_timeout=5_000)`. Its settings are fixed
+when it is created, and an impossible value raises `ConfigError`. Where RocketMQ's client for Java has the setting, its
+name is the same.
 """
 
 
@@ -96,8 +99,9 @@ SECTIONS = (
             "its broker and keeps `kvConfig.json` in the store. If one file serves broker and name server on one "
             "machine, give the name server its own port with `--port`.", live_keys=NAME_SERVER_KEYS),
     Section(TransportConfig, "Connections", f"Settings of every port. `regulus proxy` does not use {_idle_keys()}."),
-    Section(TlsConfig, "TLS", "More about [TLS](tls.md). Files are PEM; an empty path is none. `regulus up` makes up a "
-            "certificate for its gRPC port on the loopback, if `cryptography` is installed."),
+    Section(TlsConfig, "TLS", "More about [TLS](tls.md). `tls.config.file` names a separate file with these keys, which "
+            "those of the file that names it override. Files are PEM; an empty path means none. `regulus up` makes up "
+            "a certificate for its gRPC port on the loopback, if `cryptography` is installed."),
     Section(ProxyConfig, "Proxy", "The gRPC port of `regulus up` and `regulus proxy`. More about [its "
             "clients](grpc.md) and [limits](grpc.md#limits). `regulus up` does not use `namesrvAddr`, `accessKey` and "
             "`secretKey` here."),
