@@ -246,7 +246,7 @@ class PushConsumerConfig(ClientConfig):
     """[messages] Most of them at once after a pause. 0: those of one second."""
     consume_timeout: int = 15 * 60_000
     """[ms] A call that takes longer counts as failed: its messages come again, here or at another member. Set it longer
-    than any call takes."""
+    than any call takes. Where messages are popped, it counts from their receipt."""
 
     # Retries
     max_reconsume_times: int = -1

@@ -29,7 +29,7 @@ class NamesrvConfig:
     enable_all_topic_list: bool = True
     """Whether the list of all topics is answered. Off hides it from clients and tools."""
     enable_topic_list: bool = True
-    """Whether lists of some topics (of a cluster, of units, of the system) are answered."""
+    """Whether lists of some topics (of a cluster, or with unit flags) are answered."""
     need_wait_for_service: bool = False
     """On: for `wait_seconds_for_service` after a start routes are answered 1 `name server not ready`. Off: a topic
     whose brokers have not registered yet is answered 17 (no such topic), for 5 s at most."""
