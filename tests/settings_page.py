@@ -100,8 +100,8 @@ SECTIONS = (
             "machine, give the name server its own port with `--port`.", live_keys=NAME_SERVER_KEYS),
     Section(TransportConfig, "Connections", f"Settings of every port. `regulus proxy` does not use {_idle_keys()}."),
     Section(TlsConfig, "TLS", "More about [TLS](tls.md). `tls.config.file` names a separate file with these keys, "
-            "which those of the file that names it override. Files are PEM; an empty path means none. `regulus up` makes "
-            "up a certificate for its gRPC port on the loopback, if `cryptography` is installed."),
+            "which those of the file that names it override. Files are PEM; an empty path means none. `regulus up` "
+            "makes up a certificate for its gRPC port on the loopback, if `cryptography` is installed."),
     Section(ProxyConfig, "Proxy", "The gRPC port of `regulus up` and `regulus proxy`. More about [its "
             "clients](grpc.md) and [limits](grpc.md#limits). `regulus up` does not use `namesrvAddr`, `accessKey` and "
             "`secretKey` here."),

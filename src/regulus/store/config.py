@@ -1,4 +1,4 @@
-"""Settings of a message store, besides the `StoreRules` that it shares with its broker: RocketMQ's in snake_case."""
+"""Settings of a message store, next to the `StoreRules` of its broker. Names are RocketMQ's keys in snake_case."""
 
 from dataclasses import dataclass
 from pathlib import Path
