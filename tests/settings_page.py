@@ -57,7 +57,7 @@ command reports the keys that only another one obeys. [Operations](operations.md
 happens to other keys.
 
 *Live*: whether `mqadmin updateBrokerConfig` or `updateNamesrvConfig` can change the key while the server runs, until it
-stops.
+stops. In tables without this column no key can be changed.
 
 **Clients and the outbox.** Pass the name to the class: `ProducerConfig(send_msg_timeout=5_000)`. Its settings are fixed
 when it is created, and an impossible value raises `ConfigError`. Where RocketMQ's client for Java has the setting, its
@@ -105,7 +105,7 @@ SECTIONS = (
     Section(ProxyConfig, "Proxy", "The gRPC port of `regulus up` and `regulus proxy`. More about [its "
             "clients](grpc.md) and [limits](grpc.md#limits). `regulus up` does not use `namesrvAddr`, `accessKey` and "
             "`secretKey` here."),
-    Section(ClientConfig, "All clients", "More about [clients](client.md). Each class below but `KeptSendsConfig` has "
+    Section(ClientConfig, "All clients", "More about [clients](client.md). The producers and consumers below have "
             "these settings as well.", is_for_files=False),
     Section(ProducerConfig, "Producer", "", is_for_files=False),
     Section(TransactionProducerConfig, "Transaction producer", "It has the settings of a producer as well.",
@@ -178,7 +178,7 @@ def _cells(section: Section, setting: Setting) -> Iterator[str]:
     key = config_key(setting.name)
     yield f"`{setting.name}`"
     if section.is_for_files:
-        yield f"`{key}`"
+        yield "–" if dataclasses.is_dataclass(get_type_hints(section.config)[setting.name]) else f"`{key}`"
     yield _type(section.config, setting.name)
     yield _default(section, setting)
     yield setting.unit
