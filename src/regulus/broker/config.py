@@ -135,7 +135,7 @@ class BrokerConfig(StoreRules):
     """[ms] Pause between two saves of all offsets; the shorter of this and `flush_delay_offset_interval` holds. After a
     crash consumers receive again what they consumed in this time."""
     flush_delay_offset_interval: int = 10_000
-    """[ms] The same pause under RocketMQ's name for the offsets of delay levels."""
+    """[ms] RocketMQ's pause for the offsets of delay levels. Here all offsets are saved together."""
 
     # Replicas
     broker_role: BrokerRole = BrokerRole.ALONE
@@ -200,7 +200,7 @@ class BrokerConfig(StoreRules):
     # Name servers
     register_name_server_period: int = 30_000
     """[ms] Pause between two registrations. Changes of topics are registered at once. A name server drops a broker that
-    it has not heard of for 120 s."""
+    is silent for 120 s."""
     register_broker_timeout_mills: int = 24_000
     """[ms] How long one registration waits for the name server's answer."""
 

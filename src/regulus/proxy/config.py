@@ -95,7 +95,8 @@ class ProxyConfig:
     """Whether messages that a push consumer works on are kept invisible for as long as it works. Off: a slow listener's
     message goes to another consumer as well."""
     renew_schedule_period_millis: int = 5_000
-    """[ms] Pause after a failed renewal, and the part of `renew_ahead_time_millis` for it."""
+    """[ms] Pause after a failed renewal, and time by which renewals begin earlier than `renew_ahead_time_millis`
+    says."""
     renew_ahead_time_millis: int = 10_000
     """[ms] How long before a message becomes visible it is renewed, in addition to `renew_schedule_period_millis`. More
     survives longer outages of a broker."""
