@@ -26,7 +26,7 @@ from regulus.client.config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
-from regulus.client.transaction_producer import TransactionProducerConfig
+from regulus.client.sending.transaction_producer import TransactionProducerConfig
 from regulus.model.retention_rules import RetentionRules
 from regulus.model.store_rules import StoreRules
 from regulus.nameserver.config import UPDATABLE_KEYS as NAME_SERVER_KEYS

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.client.bulk_sender import BulkConfig
-from regulus.client.transaction_producer import TransactionProducerConfig
+from regulus.client.sending.bulk_sender import BulkConfig
+from regulus.client.sending.transaction_producer import TransactionProducerConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.proxy.config import ProxyConfig
 from regulus.store.config import MessageStoreConfig
