@@ -1,4 +1,4 @@
-"""What a broker is set to. Names are RocketMQ's keys in snake_case; times are in ms, sizes in bytes.
+"""Settings of a broker. Names are RocketMQ's keys in snake_case.
 
 Source: BrokerConfig, MessageStoreConfig.
 """
@@ -20,143 +20,189 @@ _PIECE_SIZE_MAX = (4 << 20) - 12        # a slave of RocketMQ has room for no mo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(StoreRules):
+    # Name and place
     broker_name: str = "broker-a"
+    """Name of the broker, shared with its slaves. Two masters of one name in a cluster take each other's place."""
     broker_cluster_name: str = "DefaultCluster"
+    """Cluster that the broker joins: brokers of one cluster serve the same topics to operators' tools."""
     broker_id: int = 0
+    """[number] 0 for a master, and another number from 1 on for each of its slaves."""
     broker_ip1: str = ""
-    """The address that clients get; empty takes the one at which each of them reached us."""
+    """Numeric address that clients get. Set it behind address translation. Empty: the address at which each client
+    reached the broker."""
     listen_port: int = 10911
+    """[port] Port of clients and operators. 0 takes any free one."""
     vip_port_enable: bool = True
-    """Whether requests are taken two ports below, too, as of clients with `vipChannelEnabled`."""
+    """Whether the broker also listens two ports below `listen_port`, where clients with `vipChannelEnabled=true`
+    connect, such as the dashboard. If another program has that port, the log says so."""
     namesrv_addr: str = ""
+    """Name servers, `host:port;host:port`. Empty: the broker registers with none, and clients find it by its own
+    address only."""
     broker_permission: int = permission.READ_WRITE
-
-    # topics and groups
-    auto_create_topic_enable: bool = True
-    default_topic_queue_nums: int = 8
-    cluster_topic_enable: bool = True
-    broker_topic_enable: bool = True
-    auto_create_subscription_group: bool = True
-    unlock_queues_on_close: bool = False
-    """Whether queues that a member consumes in order are free for others as soon as its connection closes, not a minute
-    after its last word. A member that has lost its connection alone may still be at work on a message then, beside the
-    next one of the queue."""
-    trace_topic_enable: bool = False
-    msg_trace_topic_name: str = TRACE_TOPIC
-
-    # sending
-    max_message_size: int = 4 << 20
-    """Of the body that a client sends. What is stored already moves on whatever its size: a retry, a delivery."""
+    """[bits] 6: reads and sends. 4: reads only, so that a broker can be emptied before it is removed. 2: sends only."""
     region_id: str = "DefaultRegion"
+    """Region that is written into each message and each answer to a send, for clients' message traces."""
+
+    # Topics and groups
+    auto_create_topic_enable: bool = True
+    """Whether a send to an unknown topic creates it. Off: a misspelt topic is refused instead of created."""
+    default_topic_queue_nums: int = 8
+    """[queues] Most queues of a topic that a send creates; a client may ask for fewer."""
+    cluster_topic_enable: bool = True
+    """Whether the topic that is named after the cluster can be read and written."""
+    broker_topic_enable: bool = True
+    """Whether the topic that is named after the broker can be read and written."""
+    auto_create_subscription_group: bool = True
+    """Whether the first request of an unknown group creates it. Off: operators create groups, and others are
+    refused."""
+    unlock_queues_on_close: bool = False
+    """On: queues that a member consumes in order are free as soon as its connection closes, and not a minute after its
+    last request. A member that lost only its connection may then still work on one message while another member has the
+    next one."""
+    trace_topic_enable: bool = False
+    """Whether the topic for clients' message traces is created."""
+    msg_trace_topic_name: str = TRACE_TOPIC
+    """Name of that topic. Clients have a setting of the same meaning, which must agree."""
     trace_on: bool = True
+    """Whether answers allow clients to write message traces of their sends."""
+
+    # Sends
+    max_message_size: int = 4 << 20
+    """[bytes] Largest body that a client may send. What is already stored moves on whatever its size: a retry, a
+    delivery."""
     start_accept_send_request_time_stamp: int = 0
-    """Sends before this time are refused; 0 accepts at once."""
+    """[ms since 1970] Time before which sends are refused. 0 accepts them at once."""
     reject_transaction_message: bool = False
-    flush_delay_offset_interval: int = 10_000
-    """All offsets are saved together, after the shorter one of this and `flush_consumer_offset_interval`."""
+    """On: half messages of transactions are refused with 16."""
     sink_marks_max: int = 10_000
-    """Writers of sinks whose last message is remembered, so that repeated sends append nothing."""
+    """[writers] Sink writers whose last message is remembered, so that a repeated batch appends nothing. Beyond the
+    limit the writer that was silent longest is forgotten, and a batch that it repeats is stored twice."""
 
-    # transactions
+    # Transactions
     transaction_check_interval: int = 30_000
-    """Between two runs that ask producers for open transactions."""
+    """[ms] Pause between two runs that ask producers about open transactions. Less settles them sooner."""
     transaction_time_out: int = 6_000
-    """A half message is not asked for before this age, unless its producer gave it another."""
+    """[ms] Age from which a half message is asked about, unless its producer set another. Set it longer than local
+    transactions take, or producers are asked too early."""
     transaction_check_max: int = 15
-    """A half message that was asked for so often is given up."""
+    """[questions] Number after which a half message is given up and goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
 
-    # pulling
+    # Pulls and queries
     max_transfer_bytes_on_message_in_memory: int = 262_144
+    """[bytes] Most that one read of a queue returns. More saves requests and holds the event loop longer for each."""
     max_transfer_count_on_message_in_memory: int = 32
+    """[messages] Most that one pull returns, whatever the client asks for."""
     long_polling_enable: bool = True
+    """On: a pull that finds nothing waits as long as its client asks. Off: it waits for `short_polling_time_mills`."""
     short_polling_time_mills: int = 1000
+    """[ms] How long a pull that finds nothing waits while `long_polling_enable` is off."""
     lite_pull_message_enable: bool = True
-    flush_consumer_offset_interval: int = 5000
+    """Whether lite pull consumers of RocketMQ may pull. Off refuses them."""
     use_server_side_reset_offset: bool = True
-    enable_property_filter: bool = False
-    """Whether consumers may subscribe by SQL92 conditions, each of which reads all messages that it is asked about."""
-    filter_data_clean_time_span: int = 86_400_000
-    """consumerFilter.json forgets the condition of a group without consumers after so long."""
-    expect_consumer_num_use_filter: int = 32
-    max_error_rate_of_bloom_filter: int = 20
-    """In percent. By these two a group has its places in the bit maps of RocketMQ, which reads consumerFilter.json only
-    where they are its own."""
-
-    recall_message_enable: bool = False
-    """Whether a message that waits for its time can be taken back by its handle."""
-
-    # popping
-    pop_from_retry_probability: int = 20
-    """In percent: so many pops look for messages to be tried again before all others, the rest behind them."""
-    pop_from_retry_probability_for_priority: int = 0
-    """The same of pops by priority: with 0 what is to be tried again waits for all others."""
-    enable_retry_topic_v2: bool = False
-    """Whether messages to be tried again go to `%RETRY%group+topic`; those in `%RETRY%group_topic` are read anyway."""
-
-    enable_pop_buffer_merge: bool = False
-    """Taken and shown as RocketMQ's. With either value each pop is in the log before it is answered."""
-    enable_notify_after_pop_order_lock_release: bool = True
-    """Whether who waits for a queue in order is answered when the time of what is out is over, and not only by the next
-    message."""
-
-    # queries
+    """On: the broker sets a group's offsets itself, also while no consumer is there. Off: it asks the consumers to."""
     default_query_max_num: int = 32
+    """[messages] Most that a search by message id finds. A search by key names its own number."""
 
-    # replicas
+    # Filters
+    enable_property_filter: bool = False
+    """Whether consumers may subscribe by SQL92 conditions. Each reads all messages of its queues at the broker."""
+    filter_data_clean_time_span: int = 86_400_000
+    """[ms] Time after which `consumerFilter.json` forgets the condition of a group without consumers."""
+    expect_consumer_num_use_filter: int = 32
+    """[groups] Groups per topic for which RocketMQ sizes the bit maps of its filters. A RocketMQ that reads our
+    `consumerFilter.json` must have the same number."""
+    max_error_rate_of_bloom_filter: int = 20
+    """[%] Error rate for which RocketMQ sizes these bit maps. A RocketMQ that reads the file must have the same one."""
+
+    # Pops and recalls
+    recall_message_enable: bool = False
+    """Whether a message that waits for its time can be recalled by its handle."""
+    pop_from_retry_probability: int = 20
+    """[%] Share of pops that look for messages to be retried first; the others look for them last. More retries sooner,
+    and lets failing messages delay new ones."""
+    pop_from_retry_probability_for_priority: int = 0
+    """[%] The share for pops by priority. With 0 retried messages wait for all others."""
+    enable_retry_topic_v2: bool = False
+    """Whether messages to be retried go to `%RETRY%group+topic`. Those in `%RETRY%group_topic` are read in any case."""
+    enable_pop_buffer_merge: bool = False
+    """No effect: with either value each pop is in the log before it is answered."""
+    enable_notify_after_pop_order_lock_release: bool = True
+    """On: a pop that waits for a queue in order is answered when the time of the messages that are out is over. Off:
+    only when the next message arrives."""
+
+    # Saved documents
+    flush_consumer_offset_interval: int = 5000
+    """[ms] Pause between two saves of all offsets; the shorter of this and `flush_delay_offset_interval` holds. After a
+    crash consumers receive again what they consumed in this time."""
+    flush_delay_offset_interval: int = 10_000
+    """[ms] RocketMQ's pause for the offsets of delay levels. Here all offsets are saved together."""
+
+    # Replicas
     broker_role: BrokerRole = BrokerRole.ALONE
-    """What is written makes a master open a port for slaves, from which whoever reaches it gets the whole log."""
+    """Empty: alone. `ASYNC_MASTER` or `SYNC_MASTER` opens a port at which slaves copy the log, and `SYNC_MASTER`
+    answers sends only when slaves have them. `SLAVE` copies its master."""
     ha_listen_port: int = 0
-    """Of a master, for slaves; 0: the one after `listen_port`, or any where that may be any."""
+    """[port] Port of a master for its slaves. 0: the one after `listen_port`."""
     ha_master_address: str = ""
-    """Where a slave copies from; empty takes what the name server says."""
+    """Where a slave copies from. Empty: where the name server says."""
     ha_send_heartbeat_interval: int = 5_000
+    """[ms] Silence on an idle link after which each end sends a heartbeat. Keep it well below
+    `ha_housekeeping_interval`."""
     ha_housekeeping_interval: int = 20_000
-    """A link on which nothing came for so long is closed."""
+    """[ms] Silence after which a link is closed. Less notices a dead machine sooner, and takes a slow one for dead."""
     ha_transfer_batch_size: int = 32_768
+    """[bytes] Most of the log that one piece to a slave carries."""
     ha_slave_fallbehind_max: int = 256 << 20
-    """No answer waits for slaves that are further behind."""
+    """[bytes] No answer waits for a slave that is further behind."""
     ha_slave_keep_max: int = 16 << 30
-    """Old files wait for a connected slave that is no further behind, until the disk is full."""
-    slave_timeout: int = 2_500              # RocketMQ's 3,000 is all the time that its clients have by default
-    """The longest that an answer of a SYNC_MASTER waits for a slave."""
-
+    """[bytes] Old files are kept for a connected slave that is no further behind, until the disk is full. 0: for no
+    slave."""
+    slave_timeout: int = 2_500
+    """[ms] Longest that an answer of a `SYNC_MASTER` waits for slaves; after it the send is answered
+    `FLUSH_SLAVE_TIMEOUT`, and its message stays stored. RocketMQ's 3,000 is all the time that its clients have by
+    default."""
     in_sync_replicas: int = 2
-    """So many brokers must have a message before a SYNC_MASTER says SEND_OK, itself among them. RocketMQ's default of 1
-    waits for nobody."""
+    """[brokers] How many must have a message before a `SYNC_MASTER` answers `SEND_OK`, itself included. RocketMQ's
+    default of 1 waits for no slave."""
     min_in_sync_replicas: int = 1
+    """[brokers] Least that `enable_auto_in_sync_replicas` accepts, the master included."""
     enable_auto_in_sync_replicas: bool = False
-    """Where fewer slaves are there, wait for these alone, down to `min_in_sync_replicas` with the master."""
+    """On: with fewer slaves than `in_sync_replicas` asks for, sends wait for those that are there, down to
+    `min_in_sync_replicas`."""
     all_ack_in_sync_state_set: bool = False
-    """Wait for all slaves that are not further behind than `ha_slave_fallbehind_max`."""
+    """Whether answers wait for all slaves that are no further behind than `ha_slave_fallbehind_max`."""
     slave_read_enable: bool = False
-    """Send consumers to a slave that are further behind than `access_message_in_memory_max_ratio`, as RocketMQ does."""
+    """Whether consumers that are further behind than `access_message_in_memory_max_ratio` are sent to a slave."""
     access_message_in_memory_max_ratio: int = 40
-    """Percent of the machine's memory that newer messages may take before old ones are read from a slave."""
+    """[%] Share of the machine's memory that newer messages may take before old ones are read from a slave."""
 
-    # who may do what
+    # Access
     acl_enable: bool = False
-    """Whether requests are checked against the accounts below `rocketmq_home`."""
+    """Whether each request must be signed by an account of `rocketmq_home`."""
     rocketmq_home: str = ""
-    """Accounts stand in its `conf/plain_acl.yml` and `conf/acl`."""
+    """Directory with the accounts, in `conf/plain_acl.yml` and `conf/acl`."""
     inner_client_authentication_credentials: str = field(default="", repr=False)
-    """`{"accessKey":"...","secretKey":"..."}`: how this broker signs what it asks of name servers and of its master,
-    and an account of its own door that may do anything."""
+    """`{"accessKey":"...","secretKey":"..."}`: the account by which brokers of one cluster sign requests to name
+    servers and to their master. At this broker it may do anything."""
     authentication_enabled: bool = False
-    """Whether requests must be signed by a user of ACL 2.0."""
+    """Whether each request must be signed by a user of ACL 2.0."""
     authorization_enabled: bool = False
-    """Whether users are held to their policies."""
+    """Whether policies limit what users may do. Off: each user may do everything."""
     init_authentication_user: str = field(default="", repr=False)
-    """`{"username":"...","password":"..."}`: a Super user that is made at a start where it is not there."""
+    """`{"username":"...","password":"..."}`: a Super user that a start creates if it does not exist."""
     authentication_whitelist: str = ""
-    """Request codes, with commas, that need no signature."""
+    """Request codes, separated by commas, that need no signature."""
     authorization_whitelist: str = ""
-    """Request codes, with commas, that need a user and no policy."""
+    """Request codes, separated by commas, that need a user and no policy."""
     ha_slave_white_addresses: str = ""
-    """Who may copy the log, patterns as of accounts with `;` between them; empty: everybody who reaches the port."""
+    """Addresses that may copy the log, patterns separated by `;`. Empty: everybody who reaches the port."""
 
-    # name servers
+    # Name servers
     register_name_server_period: int = 30_000
+    """[ms] Pause between two registrations. Changes of topics are registered at once. A name server drops a broker that
+    is silent for 120 s."""
     register_broker_timeout_mills: int = 24_000
+    """[ms] How long one registration waits for the name server's answer."""
 
     def __post_init__(self) -> None:
         StoreRules.__post_init__(self)   # with slots, super() would look for a class that is gone

@@ -1,4 +1,4 @@
-"""Settings of the clients, under RocketMQ's names. Times are ms and sizes bytes unless a unit is written."""
+"""Settings of the clients, under RocketMQ's names."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -55,18 +55,37 @@ class IsolationStrategy(StrEnum):
 class ClientConfig:
     """What all clients of a process have in common."""
 
-    instance_name: str = "DEFAULT"          # part of the client id; DEFAULT becomes <process id>#<number>
-    unit_name: str = ""                     # appended to the client id when set
-    client_ip: str = ""                     # the address in client ids and unique keys; empty: found out
-    poll_name_server_interval: int = 30_000     # between two refreshes of the routes in use
+    # Identity
+    instance_name: str = "DEFAULT"
+    """Part of the client id. `DEFAULT` becomes `<process id>#<number>`, which is unique. Two members of a group with
+    one client id get the same messages."""
+    unit_name: str = ""
+    """Text that is appended to the client id."""
+    client_ip: str = ""
+    """Address in client ids and unique keys. Empty: the client finds out its own."""
+
+    # Intervals and time-outs
+    poll_name_server_interval: int = 30_000
+    """[ms] Pause between two refreshes of the routes in use. Less notices new queues and brokers sooner."""
     heartbeat_broker_interval: int = 30_000
+    """[ms] Pause between two heartbeats. A broker drops a client that is silent for 120 s."""
     persist_consumer_offset_interval: int = 5_000
-    mq_client_api_timeout: int = 3_000      # of route and admin calls
+    """[ms] Pause between two stores of consumer offsets. After a crash a group gets again what it consumed in this
+    time."""
+    mq_client_api_timeout: int = 3_000
+    """[ms] Longest wait for the answer to a request for routes or of administration."""
     connect_timeout: int = 3_000
-    back_pressure_for_async_send_num: int = 256    # sends under way on a connection; more wait in turn. 0: no limit
-    access_key: str = ""                    # with secret_key: every request is signed
+    """[ms] Longest wait for a connection."""
+    back_pressure_for_async_send_num: int = 256
+    """[sends] How many are in progress on a connection; the others wait for their turn. 0: no limit."""
+
+    # Access
+    access_key: str = ""
+    """With `secret_key`: the account or user by which every request is signed."""
     secret_key: str = field(default="", repr=False)
-    tls: TlsConfig = PLAIN                  # its tls_enable and tls_client_... count
+    """Secret of that account or user."""
+    tls: TlsConfig = PLAIN
+    """TLS of all connections: `tls_enable` and the fields of `tls_client` count."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",
@@ -78,31 +97,75 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    send_msg_timeout: int = 3_000           # of a send from its turn on, shared by all its attempts
-    send_msg_max_timeout_per_request: int = -1  # of one attempt but the last; -1: what is left / attempts left
-    java_budget: bool = False               # as RocketMQ: from the call on; each attempt may take all that is left
+    # Time and retries
+    send_msg_timeout: int = 3_000
+    """[ms] Time for all attempts of a send together, from its turn on. More survives longer outages, and callers wait
+    longer for an error."""
+    send_msg_max_timeout_per_request: int = -1
+    """[ms] Time for each attempt but the last. -1: the rest of the time, divided by the attempts that are left."""
+    java_budget: bool = False
+    """On: as in RocketMQ the time starts at the call, and each attempt may take all that is left, so that a silent
+    broker leaves none for retries."""
     retry_times_when_send_failed: int = 2
-    retry_as_async_send: bool = False       # RocketMQ's rule for asynchronous sends: the same broker, no refusal again
-    retry_times_when_send_async_failed: int = 2     # then
-    retry_refused_connection: bool = True   # by the last broker, after 50, 100 ... ms; False: as any failure
-    retry_without_answer: bool = True       # False: what was sent and not answered may be stored, and goes once
+    """[retries] Attempts after the first one."""
+    retry_as_async_send: bool = False
+    """On: RocketMQ's rule for asynchronous sends, which retries at the same broker and never after a refusal."""
+    retry_times_when_send_async_failed: int = 2
+    """[retries] Attempts after the first one while `retry_as_async_send` is on."""
+    retry_refused_connection: bool = True
+    """On: while no broker accepts connections, the last one is tried again after 50, 100 ... ms without using up
+    attempts. Off: a refused connection counts as any failure."""
+    retry_without_answer: bool = True
+    """On: a send without an answer is sent again, and its message may be stored twice. Off: it is sent once, and may be
+    stored although it fails."""
     retry_another_broker_when_not_store_ok: bool = False
-    retry_response_codes: frozenset[int] | None = None      # None: those of RocketMQ 5.3
-    throttle_back_off: bool = True          # wait after SYSTEM_BUSY; False: retry at once, as RocketMQ does
-    compress_msg_body_over_howmuch: int = 4096      # compress bodies of this size and above
-    compress_level: int = 5                 # 0 .. 9
-    compress_type: CompressType = CompressType.ZLIB
-    max_message_size: int = 4 << 20         # of a body before compression
-    default_topic_queue_nums: int = 4       # of a topic that the first send creates
-    create_topic_key: str = "TBW102"
-    send_latency_fault_enable: bool = False     # the same as isolation_strategy LATENCY
+    """Whether a message that is stored, but not on disk or at a slave in time, is sent to another broker as well. On
+    stores it twice."""
+    retry_response_codes: frozenset[int] | None = None
+    """Refusals after which a send is tried again. None: those of RocketMQ 5.3."""
+    throttle_back_off: bool = True
+    """On: a broker that answers `SYSTEM_BUSY` is left alone for a while. Off: it is asked again at once, as by
+    RocketMQ."""
+
+    # Choice of a broker
+    send_latency_fault_enable: bool = False
+    """Whether slow brokers are avoided for a while: the same as `isolation_strategy` `LATENCY`."""
     isolation_strategy: IsolationStrategy = IsolationStrategy.NONE
-    auto_batch: bool = False                # gather concurrent sends into batches
-    batch_max_delay_ms: int = 10            # how long a send may wait for others; 0: only for those of this moment
-    batch_max_bytes: int = 32 << 10         # of bodies and properties
-    total_batch_max_bytes: int = 32 << 20   # of all sends that wait; above it they go directly
-    back_pressure_for_async_send_size: int = 32 << 20   # of bodies and properties under way. 0: no limit
-    await_termination_millis_when_shutdown: int = 10_000    # in which shutdown sends what was accepted
+    """How brokers that were slow or failed are avoided. `NONE`: only within the attempts of one send."""
+
+    # Messages
+    max_message_size: int = 4 << 20
+    """[bytes] Largest body before compression. More needs the broker's `maxMessageSize` as well."""
+    compress_msg_body_over_howmuch: int = 4096
+    """[bytes] Bodies of this size and above are compressed. Less saves network and disk, and costs processor time."""
+    compress_level: int = 5
+    """[level] 0 to 9. More makes bodies smaller and takes longer."""
+    compress_type: CompressType = CompressType.ZLIB
+    """Format of compressed bodies, which all consumers must know. RocketMQ before 5 knows `ZLIB` only."""
+
+    # Topics that the first send creates
+    default_topic_queue_nums: int = 4
+    """[queues] How many such a topic gets, as far as the broker allows."""
+    create_topic_key: str = "TBW102"
+    """Topic that is the template of such a topic."""
+
+    # Batches and memory
+    auto_batch: bool = False
+    """On: concurrent sends are gathered into batches. Many sends become faster, a single one slower, and each batch
+    goes to one queue."""
+    batch_max_delay_ms: int = 10
+    """[ms] How long a send may wait for others. More makes larger batches. 0: only sends of the same moment are
+    gathered."""
+    batch_max_bytes: int = 32 << 10
+    """[bytes] Bodies and properties at which a batch is sent."""
+    total_batch_max_bytes: int = 32 << 20
+    """[bytes] Bodies and properties that wait in all batches together; above it sends are not gathered."""
+    back_pressure_for_async_send_size: int = 32 << 20
+    """[bytes] Bodies and properties that a producer has in progress; the other sends wait for their turn. 0: no
+    limit."""
+    await_termination_millis_when_shutdown: int = 10_000
+    """[ms] How long `shutdown` continues to send what was accepted before it. What is left then fails with
+    `SendCutOff`."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -117,17 +180,30 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSendsConfig:
-    """Of the sends that failed for good and are kept in a file: how much it holds, and when they are sent again."""
+    """Raises ConfigError for a value that makes no sense."""
 
-    sends_max: int = 100_000                # in the file, those that were given up included; above it none is kept
-    size_max: int = 256 << 20               # of their messages
-    attempts_max: int = 16                  # of one send, of those that reached a broker; then it is given up
-    age_max_ms: int = 7 * 24 * 3_600_000    # of one that fails still; then it is given up
-    rest_ms: int = 1_000                    # of a topic, or chosen queue, that failed; twice as long after each failure
-    rest_ms_max: int = 30 * 60_000          # ... where a broker was reached
-    away_rest_ms_max: int = 30_000          # ... where none was, or it asks for fewer requests: most are back soon
-    poll_ms: int = 1_000                    # how often to look for what other processes keep, and whether they ended
-    tell_ms: int = 60_000                   # between two tellings of what was given up: those of a time are one
+    # The file
+    sends_max: int = 100_000
+    """[sends] Most in the file, those that were given up included. A failed send beyond it is not kept."""
+    size_max: int = 256 << 20
+    """[bytes] Most of their messages together."""
+
+    # When they are sent again
+    attempts_max: int = 16
+    """[attempts] Attempts that reached a broker, after which a send is given up."""
+    age_max_ms: int = 7 * 24 * 3_600_000
+    """[ms] Age at which a send that still fails is given up."""
+    rest_ms: int = 1_000
+    """[ms] Pause of a topic, or of a chosen queue, after a failure. It doubles with each further failure."""
+    rest_ms_max: int = 30 * 60_000
+    """[ms] Longest such pause while a broker refuses."""
+    away_rest_ms_max: int = 30_000
+    """[ms] Longest such pause while no broker is there or one asks for fewer requests. Less resends sooner after an
+    outage."""
+    poll_ms: int = 1_000
+    """[ms] Pause between two looks for sends of other processes, and for processes that ended."""
+    tell_ms: int = 60_000
+    """[ms] Pause between two reports of sends that were given up. All of that time are one report."""
 
     def __post_init__(self) -> None:
         _between(self, 1, 10_000_000, "sends_max")
@@ -140,41 +216,97 @@ class KeptSendsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerConfig(ClientConfig):
+    # What is consumed
     message_model: MessageModel = MessageModel.CLUSTERING
+    """`CLUSTERING`: each message goes to one member of the group. `BROADCASTING`: each goes to every member, and
+    failures are not retried."""
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    consume_timestamp: int | None = None    # ms since 1970, for CONSUME_FROM_TIMESTAMP; None: 30 minutes before start
-    allocate_message_queue_strategy: str = "AVG"
-    consume_orderly: bool = False           # each queue in order, one call at a time
-    consume_thread_max: int = 20            # listener calls at the same time
-    consume_message_batch_max_size: int = 1     # messages of one listener call
-    consume_rate_max: float = 0.0           # messages a second that the listener is given; 0: as fast as it takes them
-    consume_burst_max: int = 0              # of them at once, after a pause; 0: those of one second
-    pull_batch_size: int = 32
-    pull_interval: int = 0
-    pull_threshold_for_queue: int = 1000    # cached messages of a queue above which pulling pauses
-    pull_threshold_size_for_queue: int = 100    # MiB
-    consume_concurrently_max_span: int = 2000   # distance between first and last cached offset
-    pull_threshold_for_topic: int = -1      # divided among the queues owned; -1: off
-    pull_threshold_size_for_topic: int = -1     # MiB
-    pull_threshold_size_for_all_queues: int = 256   # MiB, of all topics, divided among the queues owned; -1: off
-    pull_time_delay_when_exception: int = 1_000
-    broker_suspend_max_time: int = 15_000   # how long a broker may hold a pull that finds nothing
-    consumer_timeout_when_suspend: int = 30_000     # after which a held pull counts as lost
-    consume_timeout: int = 15 * 60_000      # a message in work longer than this is sent back
-    max_reconsume_times: int = -1           # -1: what the group is set to (16)
-    share_max_reconsume_times: bool = True  # the limit is set for the whole group; False: per request, as RocketMQ
-    suspend_current_queue_time_millis: int = 1_000  # of orderly consumption: rest of a queue after a failure
-    await_termination_millis_when_shutdown: int = 3_000     # how long shutdown waits for listener calls under way
-    rebalance_interval: int = 20_000
-    post_subscription_when_pull: bool = False   # send the tag expression with each pull
-    offset_store_path: str = ""             # of broadcasting; empty: ~/.rocketmq_offsets
+    """Where a group without a stored offset starts: at the end, at the beginning, or at `consume_timestamp`."""
+    consume_timestamp: int | None = None
+    """[ms since 1970] Start for `CONSUME_FROM_TIMESTAMP`. None: 30 minutes before the consumer starts."""
     message_request_mode: MessageRequestMode = MessageRequestMode.PULL
-    # What follows counts where messages are popped; there max_reconsume_times is the group's, or 16.
-    pop_invisible_time: int = 60_000        # for which a message is nobody else's; prolonged until consume_timeout
-    pop_batch_nums: int = 32                # of one receive
-    max_cache_message_count: int = 1024     # received and not done, of all topics; at it no more are received
-    max_cache_message_size_in_bytes: int = 64 << 20     # of their bodies; receives under way may go beyond it
-    fifo_retry_interval: int = 3_000        # of orderly consumption: until a message that failed is tried again
+    """`PULL`: the queues are divided among the members. `POP`: the broker gives each message to any member, for a time.
+    All members of a group must have the same."""
+    allocate_message_queue_strategy: str = "AVG"
+    """How queues are divided among the members: `AVG`, `AVG_BY_CIRCLE` or `CONSISTENT_HASH`. All members must have the
+    same, or queues have two owners or none."""
+    post_subscription_when_pull: bool = False
+    """Whether each pull carries the subscription. On makes requests larger; off, the broker has it from heartbeats."""
+
+    # Calls of the listener
+    consume_orderly: bool = False
+    """On: each queue is consumed in order, one call at a time, and a failing message holds up its queue."""
+    consume_thread_max: int = 20
+    """[calls] How many run at the same time. More consumes faster if the listener waits for others."""
+    consume_message_batch_max_size: int = 1
+    """[messages] Most that one call gets."""
+    consume_rate_max: float = 0.0
+    """[messages a second] Most that the listener gets. 0: as fast as it takes them."""
+    consume_burst_max: int = 0
+    """[messages] Most of them at once after a pause. 0: those of one second."""
+    consume_timeout: int = 15 * 60_000
+    """[ms] A call that takes longer counts as failed: its messages come again, here or at another member. Set it longer
+    than any call takes. Where messages are popped, it counts from their receipt."""
+
+    # Retries
+    max_reconsume_times: int = -1
+    """[retries] How often a failed message comes again before it is a dead letter. -1: what the group is set to (16),
+    and without end when consuming in order. Where messages are popped, the group's number counts."""
+    share_max_reconsume_times: bool = True
+    """On: the number is set for the whole group, and the last member to set it wins. Off: it goes with each request, as
+    in RocketMQ."""
+    suspend_current_queue_time_millis: int = 1_000
+    """[ms] Pause of a queue that is consumed in order after a failure. Less tries again sooner, and uses up
+    `max_reconsume_times` sooner."""
+
+    # Pulls
+    pull_batch_size: int = 32
+    """[messages] Most that one pull asks for. The broker's `maxTransferCountOnMessageInMemory` limits it."""
+    pull_interval: int = 0
+    """[ms] Pause between two pulls of a queue. More slows the queue down."""
+    pull_time_delay_when_exception: int = 1_000
+    """[ms] Pause of a queue after a pull that failed."""
+    broker_suspend_max_time: int = 15_000
+    """[ms] How long a broker may hold a pull that finds nothing. More saves requests of quiet queues."""
+    consumer_timeout_when_suspend: int = 30_000
+    """[ms] Time after which a pull without an answer counts as lost. Must be more than `broker_suspend_max_time`."""
+    rebalance_interval: int = 20_000
+    """[ms] Pause between two divisions of the queues, besides those when a member joins or leaves."""
+
+    # Cached messages
+    pull_threshold_for_queue: int = 1000
+    """[messages] Cached messages of a queue above which its pulls pause. Less saves memory, more keeps the listener
+    busy."""
+    pull_threshold_size_for_queue: int = 100
+    """[MiB] Cached bodies of a queue above which its pulls pause."""
+    consume_concurrently_max_span: int = 2000
+    """[offsets] Distance between the first and the last cached message of a queue above which its pulls pause. Less
+    repeats fewer messages after a crash, and lets one slow message hold up the queue sooner."""
+    pull_threshold_for_topic: int = -1
+    """[messages] The same for a topic, divided among its queues here. -1: no limit."""
+    pull_threshold_size_for_topic: int = -1
+    """[MiB] Cached bodies of a topic, divided among its queues here. -1: no limit."""
+    pull_threshold_size_for_all_queues: int = 256
+    """[MiB] Cached bodies of all topics, divided among all queues here. -1: no limit, as in RocketMQ."""
+
+    # Pops
+    pop_invisible_time: int = 60_000
+    """[ms] How long a message is invisible to others; prolonged until `consume_timeout`. Less redelivers sooner after a
+    consumer is killed, and prolongs more often."""
+    pop_batch_nums: int = 32
+    """[messages] Most that one receive asks for."""
+    max_cache_message_count: int = 1024
+    """[messages] Received and not finished, of all topics; at it no more are received."""
+    max_cache_message_size_in_bytes: int = 64 << 20
+    """[bytes] Bodies of these; receives in progress may go beyond it."""
+    fifo_retry_interval: int = 3_000
+    """[ms] When consuming in order, pause until a failed message is tried again."""
+
+    # End and offsets of a consumer
+    await_termination_millis_when_shutdown: int = 3_000
+    """[ms] How long `shutdown` waits for calls of the listener. Messages of calls that are cut off come again."""
+    offset_store_path: str = ""
+    """Directory of the offsets of `BROADCASTING`. Empty: `~/.rocketmq_offsets`."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -205,9 +337,13 @@ class PushConsumerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleConsumerConfig(ClientConfig):
-    await_duration: int = 20_000            # how long a receive waits for a message
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET    # where a new group begins
-    request_timeout: int = 3_000            # of all else
+    # Receiving
+    await_duration: int = 20_000
+    """[ms] How long a receive waits for the first message. More saves requests; 0 returns at once."""
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    """Where a new group starts: at the end or at the beginning."""
+    request_timeout: int = 3_000
+    """[ms] Longest wait for the answer to any other request."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)

@@ -14,7 +14,7 @@ from regulus.errors import ConfigError
 HOUR_MS = 3_600_000
 
 ARCHIVE_IDENTITY = re.compile(r"[0-9a-f]{32}")
-"""Of an archive: made once, and never another's."""
+"""Form of an archive's identity, which is made once and is never another's."""
 
 
 class ArchiveGate(StrEnum):
@@ -33,24 +33,50 @@ class ArchiveGatePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """Raises ConfigError for a value that makes no sense. Times are in ms where the name says nothing else."""
+    """Raises ConfigError for a value that makes no sense."""
 
-    file_reserved_time: int = 72                        # hours since a file was last written
-    delete_when: str = "04"                             # hours of the local day, `;` between them
-    disk_max_used_space_ratio: int = 75                 # percent: above it, expired files go at any hour
-    disk_space_clean_forcibly_ratio: int = 85           # percent: above it, the oldest files go whatever their age
-    disk_space_warning_level_ratio: int = 90            # percent: above it, sends are refused as well
-    clean_file_forcibly_enable: bool = True             # false: no file goes before its time
-    clean_resource_interval: int = 10_000               # between two looks at the disk
-    delete_commit_log_files_interval: int = 100         # between two files of the log
-    delete_consume_queue_files_interval: int = 100      # between two queues that lose files
-    delete_file_batch_max: int = 10                     # files of the log in one pass
-    destroy_maped_file_interval_forcibly: int = 120_000     # how long a file that is being read stays
-    redelete_hanged_file_interval: int = 120_000        # between two tries to delete such a file, outside of a pass
+    # Which files are deleted
+    file_reserved_time: int = 72
+    """[hours] Age at which a file of the log expires, counted from its last write. More lets consumers go back further
+    and needs more disk."""
+    delete_when: str = "04"
+    """[hours of the day] When expired files are deleted, in local time, with `;` between two hours. On a disk that runs
+    short they are deleted at any hour."""
+    disk_max_used_space_ratio: int = 75
+    """[%] Used part of the disk above which expired files are deleted at any hour. Kept within 10 to 95."""
+    disk_space_clean_forcibly_ratio: int = 85
+    """[%] Used part of the disk above which the oldest files are deleted, expired or not. Kept within 30 to 85."""
+    disk_space_warning_level_ratio: int = 90
+    """[%] Used part of the disk above which sends are refused, until it is down to `disk_space_clean_forcibly_ratio`.
+    Kept within 35 to 90."""
+    clean_file_forcibly_enable: bool = True
+    """On: a full disk may delete files that have not expired. Off: no file is deleted before its time, and sends are
+    refused instead."""
 
+    # Pace of deletion
+    clean_resource_interval: int = 10_000
+    """[ms] Pause between two checks of disk and files. More notices a disk that fills up later."""
+    delete_commit_log_files_interval: int = 100
+    """[ms] Pause after each deleted file of the log. More spares a slow disk, less makes room sooner."""
+    delete_consume_queue_files_interval: int = 100
+    """[ms] Pause between two queues whose files are deleted. More spares a slow disk."""
+    delete_file_batch_max: int = 10
+    """[files] Files of the log that one check deletes at most. More makes room sooner, and keeps the disk busy longer
+    at a time."""
+    destroy_maped_file_interval_forcibly: int = 120_000
+    """[ms] How long a file stays that is due for deletion and still being read. No newer file is deleted before it."""
+    redelete_hanged_file_interval: int = 120_000
+    """[ms] Pause between two attempts to delete such a file while no other deletion is due."""
+
+    # Archive
     archive_gate: ArchiveGate = ArchiveGate.off
+    """On: a file is deleted only after the archive of `archive_identity` has reported that it has all of it. Off: files
+    are deleted whether they are archived or not."""
     archive_gate_policy: ArchiveGatePolicy = ArchiveGatePolicy.refuse_sends
-    archive_identity: str = ""                          # of the archive that opens the gate; empty: none does
+    """When files that wait for the archive fill the disk: `refuse_sends` loses nothing, `drop_and_report` deletes the
+    oldest files and reports what was lost to the archive."""
+    archive_identity: str = ""
+    """Identity of the archive that opens the gate, as `regulus archive status` shows it. Empty: no archive opens it."""
 
     def __post_init__(self) -> None:
         for key, number in (("fileReservedTime", self.file_reserved_time),

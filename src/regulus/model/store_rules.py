@@ -26,14 +26,25 @@ class FlushDiskType(StrEnum):
 class StoreRules(RetentionRules):
     """Raises ConfigError for a value that makes no sense."""
 
+    # Flushing and delay levels
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    """`SYNC_FLUSH`: a send is answered when its message is on disk, one flush for all that wait. `ASYNC_FLUSH`: it is
+    answered at once, and a power cut may take what was not flushed yet."""
     message_delay_level: str = DEFAULT_LADDER
+    """Delays of the levels of delayed messages and retries, in `ms`, `s`, `m`, `h` or `d`. With fewer levels than
+    before, messages at a level that is gone wait until it is back; each start counts them."""
 
+    # Messages at a time of their own
     timer_wheel_enable: bool = True
+    """Whether messages may have a delivery time of their own. Off refuses them."""
     timer_precision_ms: int = 1_000
-    """The tick of messages with a time of their own: 100, 200, 500 or 1000. Files that wait keep the one they have."""
-    timer_max_delay_sec: int = 259_200                  # a message that is to wait longer is refused
-    timer_roll_window_slot: int = 172_800               # ticks; what waits longer is put back to the log on the way
+    """[ms] Tick of delivery times: 100, 200, 500 or 1000. Less is more exact and wakes the broker more often. Files
+    with waiting messages keep the tick that they have."""
+    timer_max_delay_sec: int = 259_200
+    """[s] Longest delay. A message that is to wait longer is refused."""
+    timer_roll_window_slot: int = 172_800
+    """[ticks] Time after which a waiting message is written to the log again, so that old files can be deleted. Less
+    writes more often; more than two thirds of `file_reserved_time` has no effect."""
 
     delay_ladder_ms: tuple[int, ...] = field(init=False, repr=False)
     """The delay of each level, from `message_delay_level`."""

@@ -1,4 +1,4 @@
-"""Settings of the gRPC front, under RocketMQ's names. Times are ms and sizes bytes unless a unit is written.
+"""Settings of the gRPC proxy, under RocketMQ's names.
 
 Source: ProxyConfig.
 """
@@ -20,54 +20,122 @@ _AT_LEAST_ONE = ("max_message_size", "max_user_property_size", "user_property_ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyConfig:
-    """`namesrv_addr` is where the brokers are found when the front stands alone."""
+    """Raises ConfigError for a value that makes no sense."""
 
+    # Addresses
     namesrv_addr: str = ""
-    grpc_server_port: int = 8081            # 0 takes a free one; -1 opens none, -2 was not said
+    """Name servers through which `regulus proxy` finds its brokers, `host:port;host:port`. `regulus up` needs none."""
+    grpc_server_port: int = 8081
+    """[port] Port of gRPC clients. 0 takes any free one, -1 opens none."""
     bind_address: str = "0.0.0.0"
-    broker_tls: TlsConfig = PLAIN           # its tls_enable and tls_client_... count, towards brokers
-    access_key: str = ""                    # with secret_key: requests to brokers and name servers are signed
-    secret_key: str = field(default="", repr=False)
-    acl_enable: bool = False                # clients sign, as accounts of rocketmqHome/conf/plain_acl.yml
-    rocketmq_home: str = ""
-    authentication_enabled: bool = False    # clients sign, as users of the brokers
-    authorization_enabled: bool = False
-    grpc_max_inbound_message_size: int = 130 << 20
-    max_message_size: int = 4 << 20         # of a body
-    enable_message_body_empty_check: bool = True
-    max_user_property_size: int = 16 << 10  # of all names and values of a message
-    user_property_max_num: int = 128
-    max_message_group_size: int = 64
-    enable_topic_message_type_check: bool = True
-    untyped_topics_take_all: bool = True    # a topic without message.type counts as MIXED; False: NORMAL, as RocketMQ
-    max_delay_time_mills: int = 86_400_000
-    max_transaction_recovery_second: int = 3_600
-    default_invisible_time_mills: int = 60_000
-    min_invisible_time_mills_for_recv: int = 10_000
-    max_invisible_time_mills: int = 43_200_000
-    invisible_time_millis_when_clear: int = 1_000
-    grpc_client_producer_max_attempts: int = 3
-    grpc_client_producer_backoff_initial_millis: int = 10
-    grpc_client_producer_backoff_max_millis: int = 1_000
-    grpc_client_producer_backoff_multiplier: int = 2
-    grpc_client_consumer_min_long_polling_timeout_millis: int = 5_000
-    grpc_client_consumer_max_long_polling_timeout_millis: int = 20_000
-    grpc_client_consumer_long_polling_batch_size: int = 32
-    long_polling_reserve_time_in_millis: int = 1_000    # left of a client's deadline when its poll is answered
-    enable_proxy_auto_renew: bool = True
-    renew_schedule_period_millis: int = 5_000
-    renew_ahead_time_millis: int = 10_000
-    renew_max_time_millis: int = 10_800_000
-    max_renew_retry_times: int = 3
-    channel_expired_timeout: int = 120_000  # a client that was not heard of for so long is forgotten
-    calls_max: int = 4_096                  # under way, receives and streams not counted
-    calls_size_max: int = 512 << 20         # of their requests
-    answers_size_max: int = 256 << 20       # bytes that wait for clients which are slow; then the slowest is closed
-    receive_streams_max: int = 20_000       # under way
-    telemetry_streams_max: int = 20_000
-    renewals_max: int = 200_000             # messages that are renewed; above it they become visible in their time
+    """Address to listen at. `0.0.0.0`: all IPv4 addresses of the machine; `regulus up` has 127.0.0.1 instead."""
     connections_max: int = 10_000
-    metadata_size_max: int = 16 << 10       # of one call's headers
+    """[connections] Most at once; the next one is closed at once."""
+
+    # Access
+    broker_tls: TlsConfig = PLAIN
+    """TLS towards brokers; in a file it is `tls.enable` and the keys of `tls.client`."""
+    access_key: str = ""
+    """With `secret_key`: the account by which `regulus proxy` signs requests to brokers and name servers."""
+    secret_key: str = field(default="", repr=False)
+    """Secret of that account."""
+    acl_enable: bool = False
+    """Whether each call must be signed by an account of `rocketmq_home`. Without it and `authentication_enabled`, each
+    client of `regulus proxy` may do what the account of `access_key` may."""
+    rocketmq_home: str = ""
+    """Directory with the accounts, in `conf/plain_acl.yml`."""
+    authentication_enabled: bool = False
+    """Whether each call must be signed by a user of the brokers."""
+    authorization_enabled: bool = False
+    """Whether policies limit what users may do. Off: each user may do everything."""
+
+    # Messages
+    max_message_size: int = 4 << 20
+    """[bytes] Largest body of a message. A client gets the number and refuses larger ones itself."""
+    enable_message_body_empty_check: bool = True
+    """Whether a message with an empty body is refused."""
+    max_user_property_size: int = 16 << 10
+    """[bytes] Largest total of names and values of a message's properties."""
+    user_property_max_num: int = 128
+    """[properties] Most that a client may set on a message."""
+    max_message_group_size: int = 64
+    """[bytes] A message group must be shorter."""
+    enable_topic_message_type_check: bool = True
+    """Whether a message must be of a type that its topic's `message.type` allows."""
+    untyped_topics_take_all: bool = True
+    """On: a topic without `message.type` accepts every type. Off: it accepts `NORMAL` only, as with RocketMQ."""
+    max_delay_time_mills: int = 86_400_000
+    """[ms] Longest time until delivery that a message may ask for. The broker's `timerMaxDelaySec` counts as well."""
+    max_transaction_recovery_second: int = 3_600
+    """[s] Longest time that a message may ask to pass until its open transaction is checked."""
+
+    # Receiving
+    default_invisible_time_mills: int = 60_000
+    """[ms] How long a message that a push consumer received is first invisible to others. Less redelivers sooner after
+    a proxy is killed, and renews more often."""
+    min_invisible_time_mills_for_recv: int = 10_000
+    """[ms] Shortest invisible time that a receive may ask for; less is refused."""
+    max_invisible_time_mills: int = 43_200_000
+    """[ms] Longest invisible time that a client may ask for; more is refused."""
+    invisible_time_millis_when_clear: int = 1_000
+    """[ms] Time after which others get the messages of a push consumer that ended."""
+    grpc_client_consumer_min_long_polling_timeout_millis: int = 5_000
+    """[ms] Shortest wait of a receive that finds nothing. More saves calls from clients that ask for very short
+    waits."""
+    grpc_client_consumer_max_long_polling_timeout_millis: int = 20_000
+    """[ms] Longest wait of a receive that finds nothing."""
+    grpc_client_consumer_long_polling_batch_size: int = 32
+    """[messages] How many push consumers ask for in one receive."""
+    long_polling_reserve_time_in_millis: int = 1_000
+    """[ms] Time that is left of a client's deadline when a receive that found nothing is answered. Less lets answers
+    come too late, so that their messages have to be given back."""
+
+    # Renewal of invisible time
+    enable_proxy_auto_renew: bool = True
+    """Whether messages that a push consumer works on are kept invisible for as long as it works. Off: a slow listener's
+    message goes to another consumer as well."""
+    renew_schedule_period_millis: int = 5_000
+    """[ms] Pause after a failed renewal, and time by which renewals begin earlier than `renew_ahead_time_millis`
+    says."""
+    renew_ahead_time_millis: int = 10_000
+    """[ms] How long before a message becomes visible it is renewed, in addition to `renew_schedule_period_millis`. More
+    survives longer outages of a broker."""
+    renew_max_time_millis: int = 10_800_000
+    """[ms] Longest that renewals keep a message invisible, from its receipt on. After it another consumer gets the
+    message."""
+    max_renew_retry_times: int = 3
+    """[attempts] Failed renewals in a row after which a message becomes visible in its time."""
+    renewals_max: int = 200_000
+    """[messages] Most that are kept invisible at once. Those beyond it become visible in their time."""
+
+    # Retries of producers
+    grpc_client_producer_max_attempts: int = 3
+    """[attempts] How many a client makes of one send."""
+    grpc_client_producer_backoff_initial_millis: int = 10
+    """[ms] Pause before a client's second attempt."""
+    grpc_client_producer_backoff_max_millis: int = 1_000
+    """[ms] Longest pause between a client's attempts."""
+    grpc_client_producer_backoff_multiplier: int = 2
+    """[times] How much longer each such pause is than the one before it."""
+
+    # Limits
+    channel_expired_timeout: int = 120_000
+    """[ms] A client without a stream that was silent for so long is forgotten, and others get its messages."""
+    calls_max: int = 4_096
+    """[calls] Most in progress, receives and streams not counted; the next one is answered `TOO_MANY_REQUESTS`."""
+    calls_size_max: int = 512 << 20
+    """[bytes] Room for the requests of all calls in progress. Above it the largest calls of the connection that holds
+    most end with `RESOURCE_EXHAUSTED`."""
+    answers_size_max: int = 256 << 20
+    """[bytes] Room for answers that clients do not read. Above it the connection with the most is closed."""
+    receive_streams_max: int = 20_000
+    """[calls] Most receives in progress; the next one is answered `TOO_MANY_REQUESTS`."""
+    telemetry_streams_max: int = 20_000
+    """[streams] Most telemetry streams, one or more for each client; the next one is answered `TOO_MANY_REQUESTS`."""
+    grpc_max_inbound_message_size: int = 130 << 20
+    """[bytes] Largest gRPC message of a request, whatever it contains."""
+    metadata_size_max: int = 16 << 10
+    """[bytes] Largest headers of a call; above it the call ends with `RESOURCE_EXHAUSTED`."""
 
     @property
     def guard(self) -> str:

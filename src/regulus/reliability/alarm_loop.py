@@ -29,11 +29,18 @@ _TAKEN_MAX = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmConfig:
-    interval_ms: int = 30_000           # between two digests
-    digest_max: int = 1_000             # alarms of one digest; it names fewer
-    lease_ms: int = 600_000             # longer than all channels together take
-    retry_ms: int = 60_000              # after a channel failed; twice as long after each that follows
+    # Alarms
+    interval_ms: int = 30_000
+    """[ms] Pause between two digests. More sends fewer and later messages to people."""
+    digest_max: int = 1_000
+    """[alarms] Most of one digest, which names fewer; the others are in the next one."""
+    lease_ms: int = 600_000
+    """[ms] How long one process has an alarm to itself. Set it longer than all channels together take, or two processes
+    send it."""
+    retry_ms: int = 60_000
+    """[ms] Pause after a channel failed. It doubles with each further failure."""
     retry_ms_max: int = 3_600_000
+    """[ms] Longest such pause."""
 
     def __post_init__(self) -> None:
         for key, high in (("interval_ms", 3_600_000), ("digest_max", 10_000), ("lease_ms", 86_400_000),

@@ -61,9 +61,14 @@ class Review(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayConfig:
+    # Relay
     policy: ResendPolicy = field(default_factory=ResendPolicy)
-    batch_max: int = 1_000          # stubs claimed at once
-    poll_interval_ms: int = 1_000   # between two looks at a table where nothing was due
+    """When stubs are sent again."""
+    batch_max: int = 1_000
+    """[stubs] Claimed at once, with their bodies in memory together. Less for large bodies."""
+    poll_interval_ms: int = 1_000
+    """[ms] Pause between two looks at a table where nothing was due, if nothing wakes the relay. Less sends sooner and
+    asks the database more often."""
 
     def __post_init__(self) -> None:
         for key, high in (("batch_max", 10_000), ("poll_interval_ms", 3_600_000)):

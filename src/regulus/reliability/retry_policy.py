@@ -24,15 +24,30 @@ RETRIES_MS = ((4 * 60 + 45) * 60 + 40) * 1000
 class ResendPolicy:
     """An interval has to be longer than a consumer usually lags and works, or what is merely slow is sent twice."""
 
-    interval_ms: int = 60_000           # after the first send; twice as long after each that follows
+    # Resending
+    interval_ms: int = 60_000
+    """[ms] Time after the first send until a stub without a confirmation is due again; it doubles with each send. Set
+    it longer than consumers usually lag and work, or slow messages are sent twice."""
     interval_ms_max: int = 30 * 60_000
-    attempts_max: int = 16              # sends of one stub, the first included
-    stale_ms: int = 130 * 60_000        # a receipt that is older is nobody's any more
-    retry_gap_ms: int = 120 * 60_000    # the longest that a broker waits before one retry of a message
-    lease_ms: int = 5 * 60_000          # the longest that one holder of a message, or its claim, has it
-    down_ms: int = 30 * 60_000          # a queue with stubs behind it that does not move for so long has no consumer
-    backlog_wait_max_ms: int = 60 * 60_000      # the longest that a stub waits for messages before its own
-    age_max_ms: int = 7 * 24 * 3_600_000        # from the first send on; what is put off is not counted, but ends, too
+    """[ms] Longest such time."""
+    attempts_max: int = 16
+    """[sends] Sends of a stub, the first included; then it waits for a human."""
+    age_max_ms: int = 7 * 24 * 3_600_000
+    """[ms] Time from the first send on after which a stub waits for a human, however often it was put off."""
+
+    # What a consumer may still be doing
+    stale_ms: int = 130 * 60_000
+    """[ms] Age from which a receipt counts no more, so that its message is sent again. Must be more than the next two
+    together."""
+    retry_gap_ms: int = 120 * 60_000
+    """[ms] Longest pause of a broker before a retry of a message: the longest delay level of its retries."""
+    lease_ms: int = 5 * 60_000
+    """[ms] Longest that one holder of a message, or its claim, has it. Set it longer than any effect takes."""
+    down_ms: int = 30 * 60_000
+    """[ms] Time without movement after which a queue with waiting stubs counts as one without a consumer."""
+    backlog_wait_max_ms: int = 60 * 60_000
+    """[ms] Longest that a stub waits for the messages before it in its queue. More resends less behind a long
+    backlog."""
 
     def __post_init__(self) -> None:
         for key in ("down_ms", "backlog_wait_max_ms", "retry_gap_ms", "lease_ms", "age_max_ms"):

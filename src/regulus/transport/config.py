@@ -10,19 +10,37 @@ from regulus.wire.frame_reader import FRAME_SIZE_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportConfig(TlsConfig):
-    """Sizes are bytes, times are ms."""
+    """Raises ConfigError for a value that makes no sense."""
 
+    # Number and time
     bind_address: str = "0.0.0.0"
-    connections_max: int = 10_000           # of one listener; the next one is closed at once
-    idle_time_max_ms: int = 120_000         # neither read nor written: closed; 0 keeps idle connections
+    """Address to listen at. `0.0.0.0`: all IPv4 addresses of the machine; `regulus up` has 127.0.0.1 instead."""
+    connections_max: int = 10_000
+    """[connections] Most at one port; the next one is closed at once."""
     accept_backlog: int = 1024
-    write_buffer_high: int = 1 << 20        # above it the peer's requests are not read
-    write_buffer_low: int = 256 << 10       # down to it they are read again
-    write_buffer_max: int = 256 << 20       # a peer that lets more pile up is cut off
-    large_frames_size_max: int = 128 << 20  # of frames under way above 64 KiB, in all; the next one waits, unread
-    unfinished_size_max: int = 64 << 20     # that has come of all others; above it the stillest is closed
-    frame_time_max_ms: int = 60_000         # a frame that takes longer to come whole: closed
-    close_wait_max_ms: int = 2_000          # how long closing waits until written bytes have left
+    """[connections] How many the system holds until they are accepted. More survives a rush of clients."""
+    idle_time_max_ms: int = 120_000
+    """[ms] A connection on which nothing was read or written for so long is closed. 0 keeps idle connections."""
+    close_wait_max_ms: int = 2_000
+    """[ms] How long a close waits for written data to be sent."""
+
+    # Buffers
+    write_buffer_high: int = 1 << 20
+    """[bytes] Unsent answers of a connection above which its requests are not read."""
+    write_buffer_low: int = 256 << 10
+    """[bytes] Unsent answers of a connection at which reading its requests resumes."""
+    write_buffer_max: int = 256 << 20
+    """[bytes] Unsent answers of a connection above which it is closed. Less bounds memory, and cuts off slow readers
+    sooner."""
+    large_frames_size_max: int = 128 << 20
+    """[bytes] Room for the requests above 64 KiB that are arriving, of all connections together; the next one waits
+    unread."""
+    unfinished_size_max: int = 64 << 20
+    """[bytes] Room for all other requests that are arriving; above it the connection without progress for the longest
+    time is closed."""
+    frame_time_max_ms: int = 60_000
+    """[ms] A request that takes longer to arrive as a whole closes its connection. More lets slow links finish, and
+    slow attackers hold room."""
 
     def __post_init__(self) -> None:
         TlsConfig.__post_init__(self)       # super() does not know a class with slots

@@ -53,24 +53,46 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """RocketMQ's keys with underscores for their dots. Files are PEM; an empty path is none."""
+    """RocketMQ's keys with underscores for their dots. Files are PEM."""
 
+    # As a server
     tls_server_mode: TlsMode = TlsMode.PERMISSIVE
-    tls_test_mode_enable: bool = False      # a certificate is made up at the start where none is set
+    """`permissive`: ports accept TLS and plain text. `enforcing`: TLS only. `disabled`: plain text only."""
+    tls_test_mode_enable: bool = False
+    """Whether a start makes up a certificate if none is set. Only clients that check no certificate accept it."""
     tls_server_cert_path: str = ""
+    """Certificate chain of this server. A changed file is read again while the server runs."""
     tls_server_key_path: str = ""
+    """Private key of that certificate."""
     tls_server_key_password: str = field(default="", repr=False)
-    tls_server_trust_cert_path: str = ""    # whom clients' certificates must come from
+    """Password of that key. Empty: the key has none."""
+    tls_server_trust_cert_path: str = ""
+    """Authorities whose client certificates count."""
     tls_server_need_client_auth: ClientAuth = ClientAuth.NONE
-    tls_server_auth_client: bool = False    # require, under its older name
-    tls_enable: bool = False                # of connections that are made from here
+    """`require`: clients must show a certificate. `optional`: one that is shown must be valid. `none`: none is asked
+    for."""
+    tls_server_auth_client: bool = False
+    """The older name of `tls_server_need_client_auth` `require`."""
+
+    # As a client
+    tls_enable: bool = False
+    """Whether connections that are made from here use TLS."""
     tls_client_cert_path: str = ""
+    """Certificate chain that is shown to servers that ask for one."""
     tls_client_key_path: str = ""
+    """Private key of that certificate."""
     tls_client_key_password: str = field(default="", repr=False)
-    tls_client_trust_cert_path: str = ""    # whom servers' certificates must come from; empty: whom the system trusts
-    tls_client_auth_server: bool = True     # False: whoever answers is believed
-    tls_client_check_host: bool = True      # False: a certificate that is trusted counts for any address
-    tls_ha_enable: bool = False             # of the link that slaves copy over, both ends of it
+    """Password of that key. Empty: the key has none."""
+    tls_client_trust_cert_path: str = ""
+    """Authorities whose server certificates count. Empty: those of the system."""
+    tls_client_auth_server: bool = True
+    """Off: any server is believed, so that anybody on the way can read and change everything."""
+    tls_client_check_host: bool = True
+    """Off: a trusted certificate counts for any address, not only for those that it names."""
+
+    # Replication
+    tls_ha_enable: bool = False
+    """Whether the link from master to slave uses TLS. Set it at both ends, or the slave gets nothing."""
 
     def __post_init__(self) -> None:
         for cert, key in (("tls_server_cert_path", "tls_server_key_path"),
@@ -93,7 +115,7 @@ class TlsConfig:
 
     @property
     def has_certificate(self) -> bool:
-        """Of a server: one that is set or made up."""
+        """Whether a server has one that is set or made up."""
         return bool(self.tls_server_cert_path) or self.tls_test_mode_enable
 
 

@@ -1,6 +1,5 @@
 """Files of RocketMQ and TOML, known, unknown and misspelt keys."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from regulus.nameserver.config import NamesrvConfig
 from regulus.proxy.config import ProxyConfig
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
-from regulus.wire.config_text import config_key, config_values
+from regulus.wire.config_text import config_values
 
 BROKER_CONF = """
 # a broker.conf as it ships with RocketMQ
@@ -168,10 +167,3 @@ def test_one_file_serves_all_commands_and_each_is_told_what_is_not_its_own(tmp_p
     path.write_text("grpcServrPort=8081\n")
     with pytest.raises(ConfigError, match="did you mean grpcServerPort"):
         load_configs(path, {}, BrokerConfig(), MessageStoreConfig(), TransportConfig())
-
-
-def test_each_setting_is_in_the_operators_page():
-    page = (Path(__file__).parents[3] / "docs/operations.md").read_text().partition("## All settings")[2]
-    names = [field.name for config in (BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig)
-             for field in fields(config) if field.init]
-    assert [config_key(name) for name in names if f"`{config_key(name)}`" not in page] == []

@@ -76,18 +76,22 @@ class BulkSend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkConfig:
-    """`reroutes`: whether another try may go to another broker, where the queue does not matter.
+    """How a bulk sender sends."""
 
-    `repeats`: whether a message may be stored twice; if not, a send whose answer is lost is not tried again and fails.
-    """
-
-    send_timeout_ms: int = 3_000            # of one attempt
-    retry_budget_ms: int = 30_000           # of all attempts of one send
-    in_flight_max: int = 1024               # messages sent and not yet answered; one send may be larger
-    in_flight_size_max: int = 32 << 20      # bytes of their bodies; one send may be larger
+    send_timeout_ms: int = 3_000
+    """[ms] Time for one attempt."""
+    retry_budget_ms: int = 30_000
+    """[ms] Time for all attempts of one send. More survives longer outages."""
+    in_flight_max: int = 1024
+    """[messages] Sent and not yet answered; one send may be larger. More is faster and uses more memory."""
+    in_flight_size_max: int = 32 << 20
+    """[bytes] Bodies of these; one send may be larger."""
     reroutes: bool = False
+    """Whether another attempt may go to another broker. Off where the queue matters."""
     repeats: bool = True
+    """On: a send whose answer is lost is tried again, and may be stored twice. Off: it fails."""
     client: ClientConfig = field(default_factory=ClientConfig)
+    """Settings of the connections."""
 
 
 class _Turn:

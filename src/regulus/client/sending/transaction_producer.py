@@ -62,10 +62,16 @@ Check = Callable[[MessageExt], TransactionState | Awaitable[TransactionState | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionProducerConfig(ProducerConfig):
+    # Transactions
     end_transaction_timeout: int = 3_000
-    check_request_hold_max: int = 2_000     # questions of brokers that wait; more are left to the next check
-    check_thread_max: int = 1               # calls of the check callback at the same time
-    retry_half_without_answer: bool = False     # RocketMQ's way, which may leave several halves of one message
+    """[ms] Longest wait for the broker's answer to a commit or rollback. Without one the broker asks later."""
+    check_request_hold_max: int = 2_000
+    """[questions] Questions of brokers that wait for the check callback; those beyond are left to the next check."""
+    check_thread_max: int = 1
+    """[calls] Calls of the check callback at the same time."""
+    retry_half_without_answer: bool = False
+    """On: a half message without an answer is sent again, as by RocketMQ, and several halves of one message may be
+    left. Off: it fails."""
 
     def __post_init__(self) -> None:
         ProducerConfig.__post_init__(self)

@@ -55,12 +55,16 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactConfig:
-    """Times in ms."""
+    """What a run of compaction is asked for."""
 
     archive_path: str
-    range_size: int = 256 << 20         # bytes of log that a compacted range has at most
+    """Directory of the archive."""
+    range_size: int = 256 << 20
+    """[bytes] Part of the log that a compacted range has at most. More makes fewer and larger files."""
     keep_superseded_ms: int = 3_600_000
-    expire_after_days: int = 0          # 0 keeps everything
+    """[ms] How long replaced files stay for readers that began before. Set it longer than any read takes."""
+    expire_after_days: int = 0
+    """[days] Age at which messages are removed from the archive. 0 keeps everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

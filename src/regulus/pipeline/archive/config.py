@@ -1,4 +1,4 @@
-"""What an archive job is told."""
+"""Settings of an archive job."""
 
 from dataclasses import dataclass
 
@@ -15,27 +15,42 @@ RANGE_SIZE_MIN = 1 << 10
 class IcebergTable:
     """A table that shows the archive's files, by the names that pyiceberg uses."""
 
-    table: str                              # namespace.name
+    table: str
+    """`namespace.name`"""
     catalog: str = "default"
+    """Name of the catalog, as in pyiceberg's configuration."""
     properties: tuple[tuple[str, str], ...] = ()
+    """Properties of the catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveConfig:
-    """`store_path` is read where Spark's tasks run, `archive_path` written there."""
+    """Raises ConfigError for a value that no archive can have."""
 
     store_path: str
+    """Directory of the broker's store, read where Spark's tasks run."""
     archive_path: str
+    """Directory of the archive, written where Spark's tasks run."""
     broker_name: str = DEFAULT_BROKER_NAME
-    name_server: str = ""                   # of the running broker; empty for a stopped store or a backup
+    """Name under which the archive keeps the log of this broker."""
+    name_server: str = ""
+    """Name server of the running broker. Empty: the store is a stopped one or a backup."""
     access_key: str = ""
+    """With `secret_key`: the account by which requests to the broker are signed."""
     secret_key: str = ""
+    """Secret of that account."""
     tls: TlsConfig = PLAIN
-    message_delay_level: str = DEFAULT_LADDER   # of a stopped store; a running broker tells its own
-    range_size: int = 256 << 20             # bytes of log a task and a manifest
-    accept_gaps: bool = False               # archive what is there although messages are missing
-    beside_the_gate: bool = False           # archive although the broker's gate waits for another archive
+    """TLS towards broker and name server."""
+    message_delay_level: str = DEFAULT_LADDER
+    """Delay levels of a stopped store; a running broker reports its own."""
+    range_size: int = 256 << 20
+    """[bytes] Part of the log for each task and manifest. More makes fewer and larger files."""
+    accept_gaps: bool = False
+    """On: a run archives what is there although messages are missing. Off: it refuses."""
+    beside_the_gate: bool = False
+    """On: a run archives although the broker's gate waits for another archive, and reports nothing to the broker."""
     iceberg: IcebergTable | None = None
+    """Iceberg table that shows the files of the archive. None: no table."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""

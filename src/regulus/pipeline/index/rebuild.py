@@ -53,20 +53,26 @@ ENTRIES_HERE_MAX = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildConfig:
-    """File sizes are those of the broker, under its names; `output` is a new or empty directory.
-
-    `range_size`: bytes of log a task, at most; fewer where all cores have less than that.
-    """
+    """What a rebuild is asked for. File sizes are those of the broker, under its names."""
 
     store_path: str
+    """Directory of the store, which is only read."""
     output: str
+    """New or empty directory for the result."""
     message_delay_level: str = DEFAULT_LADDER
+    """Delay levels of the broker."""
     mapped_file_size_consume_queue: int = 6_000_000
+    """[bytes] Size of a file of a queue, which must be that of the broker."""
     max_hash_slot_num: int = 5_000_000
+    """[slots] Hash slots of an index file."""
     max_index_num: int = 20_000_000
+    """[entries] Entries of an index file."""
     message_index_enable: bool = True
+    """Whether the index is rebuilt besides the queues."""
     range_size: int = 512 << 20
+    """[bytes] Part of the log for each task, at most; less where all cores would not have one each."""
     with_deleted_topics: bool = False
+    """Whether queues of deleted topics are rebuilt as well."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
