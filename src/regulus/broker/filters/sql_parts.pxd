@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.broker cimport sql_values
+from regulus.broker.filters cimport sql_values
 
 cdef int _LESS
 cdef int _AT_MOST
