@@ -1,6 +1,6 @@
 """When a broker deletes its oldest files, and what it does when it may not.
 
-Names are RocketMQ's keys in snake_case; those of `archive_...` are ours.
+Names are RocketMQ's keys in snake_case; the keys `archive_...` are ours.
 
 Source: MessageStoreConfig, DefaultMessageStore.CleanCommitLogService.
 """
@@ -14,18 +14,18 @@ from regulus.errors import ConfigError
 HOUR_MS = 3_600_000
 
 ARCHIVE_IDENTITY = re.compile(r"[0-9a-f]{32}")
-"""Of an archive: made once, and never another's."""
+"""The id of an archive: chosen once, when it is created, and unique."""
 
 
 class ArchiveGate(StrEnum):
-    """Whether files wait for the archive before they go."""
+    """Whether files wait for the archive before they are deleted."""
 
     off = "off"
     on = "on"
 
 
 class ArchiveGatePolicy(StrEnum):
-    """What gives way when the disk is full of files that wait."""
+    """What gives way when the disk is full of files that wait for the archive."""
 
     refuse_sends = "refuse_sends"
     drop_and_report = "drop_and_report"
@@ -33,24 +33,25 @@ class ArchiveGatePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """Raises ConfigError for a value that makes no sense. Times are in ms where the name says nothing else."""
+    """Settings of retention; raises ConfigError for an invalid value. Times are in ms unless the name says
+    otherwise."""
 
     file_reserved_time: int = 72                        # hours since a file was last written
     delete_when: str = "04"                             # hours of the local day, `;` between them
-    disk_max_used_space_ratio: int = 75                 # percent: above it, expired files go at any hour
-    disk_space_clean_forcibly_ratio: int = 85           # percent: above it, the oldest files go whatever their age
+    disk_max_used_space_ratio: int = 75                 # percent: above it, expired files are deleted at any hour
+    disk_space_clean_forcibly_ratio: int = 85           # percent: above it, the oldest files are deleted at any age
     disk_space_warning_level_ratio: int = 90            # percent: above it, sends are refused as well
-    clean_file_forcibly_enable: bool = True             # false: no file goes before its time
-    clean_resource_interval: int = 10_000               # between two looks at the disk
+    clean_file_forcibly_enable: bool = True             # false: no file is deleted before its time
+    clean_resource_interval: int = 10_000               # between two checks of the disk
     delete_commit_log_files_interval: int = 100         # between two files of the log
     delete_consume_queue_files_interval: int = 100      # between two queues that lose files
     delete_file_batch_max: int = 10                     # files of the log in one pass
-    destroy_maped_file_interval_forcibly: int = 120_000     # how long a file that is being read stays
-    redelete_hanged_file_interval: int = 120_000        # between two tries to delete such a file, outside of a pass
+    destroy_maped_file_interval_forcibly: int = 120_000     # how long a file that is being read is kept
+    redelete_hanged_file_interval: int = 120_000        # between two attempts to delete such a file, outside a pass
 
     archive_gate: ArchiveGate = ArchiveGate.off
     archive_gate_policy: ArchiveGatePolicy = ArchiveGatePolicy.refuse_sends
-    archive_identity: str = ""                          # of the archive that opens the gate; empty: none does
+    archive_identity: str = ""                          # of the archive that releases files; empty: none does
 
     def __post_init__(self) -> None:
         for key, number in (("fileReservedTime", self.file_reserved_time),
@@ -72,7 +73,7 @@ class RetentionRules:
         _hours(self.delete_when)
 
     def warnings(self) -> list[str]:
-        """A sentence for each percentage that does not hold as it was written, and for a gate that nothing opens."""
+        """One sentence for each percentage that is limited to another value, and for a gate that no archive opens."""
         bounds = (("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, self.expired_ratio),
                   ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, self.forced_ratio),
                   ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, self.full_ratio))
@@ -96,10 +97,10 @@ class RetentionRules:
 
     @property
     def delete_hours(self) -> frozenset[int]:
-        """Hours of the local day, 0 to 23, during which expired files go."""
+        """The hours of the local day, 0 to 23, during which expired files are deleted."""
         return _hours(self.delete_when)
 
-    # The three limits as they hold, 0 to 1: like RocketMQ, within bounds that leave a disk some room.
+    # The three limits in effect, 0 to 1: as in RocketMQ, kept within bounds that leave some room on the disk.
 
     @property
     def expired_ratio(self) -> float:

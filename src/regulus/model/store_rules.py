@@ -1,4 +1,4 @@
-"""What a broker and its store must agree on, once: the broker's settings are such rules, and the store is given them.
+"""The settings that a broker and its store share: the broker's settings extend them, and the store is given them.
 
 Names are RocketMQ's keys in snake_case.
 
@@ -14,7 +14,7 @@ from regulus.model.retention_rules import HOUR_MS, RetentionRules
 
 TIMER_PRECISIONS_MS = (100, 200, 500, 1000)
 TIMER_SLOTS_MAX = 604_800 - 60
-"""Ticks ahead that the wheel holds."""
+"""The number of ticks that the timer wheel covers."""
 
 
 class FlushDiskType(StrEnum):
@@ -24,22 +24,22 @@ class FlushDiskType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRules(RetentionRules):
-    """Raises ConfigError for a value that makes no sense."""
+    """Settings shared by broker and store; raises ConfigError for an invalid value."""
 
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     message_delay_level: str = DEFAULT_LADDER
 
     timer_wheel_enable: bool = True
     timer_precision_ms: int = 1_000
-    """The tick of messages with a time of their own: 100, 200, 500 or 1000. Files that wait keep the one they have."""
-    timer_max_delay_sec: int = 259_200                  # a message that is to wait longer is refused
-    timer_roll_window_slot: int = 172_800               # ticks; what waits longer is put back to the log on the way
+    """The tick of messages that have a delivery time: 100, 200, 500 or 1000. Existing timer files keep their tick."""
+    timer_max_delay_sec: int = 259_200                  # a message with a longer delay is refused
+    timer_roll_window_slot: int = 172_800               # ticks; a longer wait is appended to the log again on the way
 
     delay_ladder_ms: tuple[int, ...] = field(init=False, repr=False)
     """The delay of each level, from `message_delay_level`."""
 
     def __post_init__(self) -> None:
-        RetentionRules.__post_init__(self)   # with slots, super() would look for a class that is gone
+        RetentionRules.__post_init__(self)   # with slots, super() would look for a class that no longer exists
         if self.flush_disk_type not in tuple(FlushDiskType):
             raise ConfigError(f"flushDiskType is {self.flush_disk_type!r}: write {' or '.join(FlushDiskType)}")
         if self.timer_precision_ms not in TIMER_PRECISIONS_MS:
@@ -54,8 +54,8 @@ class StoreRules(RetentionRules):
 
     @property
     def timer_window_ms(self) -> int:
-        """The longest that a message waits at one place of the log: no longer than two thirds of what a file of the
-        log is kept."""
+        """The longest time that a message waits at one position of the log: at most two thirds of the time that files
+        of the log are kept."""
         kept_ms = max(self.file_reserved_time, 1) * HOUR_MS * 2 // 3
         return min(min(self.timer_roll_window_slot, TIMER_SLOTS_MAX) * self.timer_precision_ms, kept_ms)
 

@@ -12,7 +12,7 @@ class NamesrvConfig:
     listen_port: int = 9876
     """0 takes any free port."""
     kv_config_path: str = ""
-    """File that keeps the key-value configuration; empty: memory only."""
+    """The file that keeps the key-value configuration; empty: memory only."""
     order_message_enable: bool = False
     """Whether route answers carry the order configuration of their topic."""
     return_order_topic_config_to_broker: bool = True
@@ -20,17 +20,17 @@ class NamesrvConfig:
     enable_topic_list: bool = True
     delete_topic_with_broker_registration: bool = False
     scan_not_active_broker_interval: int = 5_000
-    """ms between two looks for brokers that fell silent."""
+    """ms between two checks for brokers that stopped sending heartbeats."""
     need_wait_for_service: bool = False
     wait_seconds_for_service: int = 45
     support_acting_master: bool = False
     notify_min_broker_id_changed: bool = False
     acl_enable: bool = False
-    """Whether brokers and operators must sign what changes routes, by the accounts below `rocketmq_home` or as
-    the inner client."""
+    """Whether requests that change routes must be signed, by an account below `rocketmq_home` or as the inner
+    client."""
     rocketmq_home: str = ""
     inner_client_authentication_credentials: str = field(default="", repr=False)
-    """`{"accessKey":"...","secretKey":"..."}`, the same as the brokers'."""
+    """`{"accessKey":"...","secretKey":"..."}`, the same value as in the brokers."""
 
     def __post_init__(self) -> None:
         check_access(self.acl_enable, self.rocketmq_home, self.inner_client_authentication_credentials)
@@ -49,4 +49,4 @@ UPDATABLE_KEYS = frozenset({
 
 FORBIDDEN_KEYS = frozenset({"configBlackList", "configStorePath", "innerClientAuthenticationCredentials",
                             "kvConfigPath", "rocketmqHome"})
-"""Keys that may never be changed from outside; NO_PERMISSION."""
+"""Keys that no request may change; the answer is NO_PERMISSION."""

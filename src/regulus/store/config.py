@@ -1,4 +1,4 @@
-"""What a message store can be told beside the `StoreRules` that it shares with the broker.
+"""The settings of a message store besides the `StoreRules` that it shares with the broker.
 
 RocketMQ's keys in snake_case; sizes in bytes, times in ms.
 """
@@ -16,20 +16,20 @@ _FILE_SIZE_MAX = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStoreConfig:
-    """Raises ConfigError for a value that no store can work with."""
+    """Settings of a store; raises ConfigError for an invalid value."""
 
     store_path_root_dir: str = ""                   # empty: ~/store
     store_path_commit_log: str = ""                 # empty: commitlog in the root
     mapped_file_size_commit_log: int = 1 << 30
     mapped_file_size_consume_queue: int = 300_000 * UNIT_SIZE   # rounded up to whole units
-    mapper_file_size_batch_consume_queue: int = 300_000 * BATCH_UNIT_SIZE   # the same, of queue.type=BatchCQ
+    mapper_file_size_batch_consume_queue: int = 300_000 * BATCH_UNIT_SIZE   # likewise, of queue.type=BatchCQ
     message_index_enable: bool = True
     message_index_safe: bool = False                # after a crash, redispatch from the last index file on disk too
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     check_crc_on_recover: bool = True
-    cut_damaged_log: int = -1                       # physical offset at which a start that named it may cut the log
-    take_what_is_readable: bool = False             # go on without what RocketMQ 5.5 keeps in RocksDB
+    cut_damaged_log: int = -1                       # offset at which a start may cut the log, once it has named it
+    take_what_is_readable: bool = False             # start without the data that RocketMQ 5.5 keeps in RocksDB
 
     sync_flush_timeout: int = 2500          # RocketMQ's 5,000 is more than its clients wait by default
     flush_interval_commit_log: int = 500            # ASYNC_FLUSH
@@ -42,14 +42,14 @@ class MessageStoreConfig:
     max_filter_message_size: int = 16_000           # bytes of consume queue that one filtered read may pass over
     max_msgs_num_batch: int = 64                    # records that one index query may return
 
-    mapped_files_max: int = 4096                    # more are unmapped, the longest unused first
+    mapped_files_max: int = 4096                    # above it, the least recently used files are unmapped
 
     def __post_init__(self) -> None:
         for path in (self.store_path_root_dir, self.store_path_commit_log):
             if fault := address_fault(path):
                 raise ConfigError(fault)
         if "," in self.store_path_commit_log:
-            raise ConfigError(f"storePathCommitLog is {self.store_path_commit_log!r}: here a commit log lies in one "
+            raise ConfigError(f"storePathCommitLog is {self.store_path_commit_log!r}: here a commit log is in one "
                               "directory; move its files into one")
         for key, number, low, high in (
                 ("mappedFileSizeCommitLog", self.mapped_file_size_commit_log, 4096, _FILE_SIZE_MAX),
@@ -82,7 +82,7 @@ class MessageStoreConfig:
 
     @property
     def consume_queue_file_size(self) -> int:
-        """The configured size, rounded up to whole units."""
+        """The configured size of a file, rounded up to whole units."""
         return -(-self.mapped_file_size_consume_queue // UNIT_SIZE) * UNIT_SIZE
 
     @property
@@ -91,5 +91,5 @@ class MessageStoreConfig:
 
     @property
     def batch_consume_queue_file_size(self) -> int:
-        """The same of queues of batches."""
+        """The configured size of a file of a queue of batches, rounded up to whole units."""
         return -(-self.mapper_file_size_batch_consume_queue // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE

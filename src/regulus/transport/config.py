@@ -14,14 +14,14 @@ class TransportConfig(TlsConfig):
 
     bind_address: str = "0.0.0.0"
     connections_max: int = 10_000           # of one listener; the next one is closed at once
-    idle_time_max_ms: int = 120_000         # neither read nor written: closed; 0 keeps idle connections
+    idle_time_max_ms: int = 120_000         # closed when neither read nor written so long; 0 keeps idle ones
     accept_backlog: int = 1024
     write_buffer_high: int = 1 << 20        # above it the peer's requests are not read
-    write_buffer_low: int = 256 << 10       # down to it they are read again
-    write_buffer_max: int = 256 << 20       # a peer that lets more pile up is cut off
-    large_frames_size_max: int = 128 << 20  # of frames under way above 64 KiB, in all; the next one waits, unread
-    unfinished_size_max: int = 64 << 20     # that has come of all others; above it the stillest is closed
-    frame_time_max_ms: int = 60_000         # a frame that takes longer to come whole: closed
+    write_buffer_low: int = 256 << 10       # at or below it they are read again
+    write_buffer_max: int = 256 << 20       # a peer with more unread bytes is disconnected
+    large_frames_size_max: int = 128 << 20  # total of unfinished frames above 64 KiB; further ones wait, unread
+    unfinished_size_max: int = 64 << 20     # received bytes of all others; above it the longest inactive is closed
+    frame_time_max_ms: int = 60_000         # closed when a frame takes longer to arrive
     close_wait_max_ms: int = 2_000          # how long closing waits until written bytes have left
 
     def __post_init__(self) -> None:
