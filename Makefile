@@ -43,7 +43,7 @@ help:
 	@echo "make demo     real flights, each committed and applied once while relay, broker and consumer are killed, and the verdict"
 	@echo "              (those of January 2013; DEMO=--all: of the whole year)"
 	@echo "make test     the suite, interpreted and compiled (what runs once: CONTRIBUTING.md)"
-	@echo "make lint     ruff, mypy, import-linter"
+	@echo "make lint     ruff, mypy, import-linter, phrases that no docstring, comment or message has"
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
 	@echo "make soak     an hour of topics, groups and clients that come and go: what a broker holds does not grow"
@@ -100,6 +100,7 @@ lint: $(STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m tests.plain_english
 
 interop: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(PARALLEL) -m "not long"

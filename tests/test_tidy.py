@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import plain_english
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src" / "regulus").rglob("*.py"))
 
@@ -57,6 +59,13 @@ def test_each_module_says_what_it_is(path: Path) -> None:
 def test_no_page_has_both_sides_of_a_merge(path: Path) -> None:
     """No tool reads pages that would stumble over it."""
     assert [line for line in path.read_text().splitlines() if line.startswith(("<<<<<<< ", ">>>>>>> "))] == []
+
+
+@pytest.mark.parametrize("room", plain_english.ROOMS)
+def test_its_prose_is_plain(room: str) -> None:
+    found = [str(finding) for path in plain_english.held_modules((room,))
+             for finding in plain_english.findings(path)]
+    assert found == []
 
 
 def test_errors_are_caught_by_name() -> None:

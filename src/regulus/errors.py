@@ -14,12 +14,12 @@ class RegulusError(Exception):
 
 
 class FrameError(RegulusError):
-    """A peer sent bytes that are not a frame; its connection cannot go on."""
+    """A peer sent bytes that are not a frame; its connection must be closed."""
 
 
 class Http2Error(RegulusError):
-    """A peer broke the rules of HTTP/2. `code` is what it is told; the stream `stream_id` ends with it, or for 0 the
-    whole connection."""
+    """A peer broke the rules of HTTP/2. `code` is the error code sent to it, which ends the stream `stream_id`, or the
+    whole connection for stream 0."""
 
     def __init__(self, code: int, text: str, stream_id: int = 0) -> None:
         super().__init__(text)
@@ -32,7 +32,7 @@ class HeaderError(RegulusError):
 
 
 class AccessDenied(RegulusError):
-    """The rules deny a request what it needs, which was seen while it was read. `code` and the text are answered."""
+    """The access rules deny a request, which was found while it was read. `code` and the text are the answer."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
@@ -85,7 +85,7 @@ class StoreNewer(StoreError):
 
 
 class StoreNotWritable(StoreError):
-    """The directory or disk refuses writes; reads go on."""
+    """The directory or disk refuses writes; reads continue."""
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------
@@ -119,27 +119,28 @@ class BrokerRefused(ClientError):
 
 
 class ConnectFailed(ClientError):
-    """No connection to the address."""
+    """A connection to the address could not be made."""
 
     code = 10001
 
 
 class ConnectRefused(ConnectFailed):
-    """The address was reached and takes no connection, or cannot be reached: known at once, and nothing was sent."""
+    """The address was reached and refuses connections, or cannot be reached. This is known at once, and nothing was
+    sent."""
 
 
 class HostUnknown(ConnectRefused):
-    """No host of that name is known."""
+    """No host of this name is known."""
 
 
 class ConnectionLost(ClientError):
-    """The connection closed before the answer came; whether the request was done is unknown."""
+    """The connection closed before the answer arrived; whether the request was carried out is unknown."""
 
     code = 10001
 
 
 class RequestTimeout(ClientError):
-    """No answer within the time; whether the request was done is unknown."""
+    """No answer arrived in time; whether the request was carried out is unknown."""
 
     code = 10002
 
@@ -157,7 +158,7 @@ class NoNameServer(ClientError):
 
 
 class WrongNameServer(NoNameServer):
-    """Each address is one that no host has, or of a server that is no name server: to wait does not help."""
+    """Each address names an unknown host, or a server that is not a name server: waiting does not help."""
 
 
 class NoRoute(ClientError):
@@ -167,7 +168,7 @@ class NoRoute(ClientError):
 
 
 class NoBroker(NoRoute):
-    """The name servers know no broker at all: none is up, or none has told them yet."""
+    """The name servers know no broker: none is running, or none has registered yet."""
 
 
 class TooManyRequests(ClientError):
@@ -175,7 +176,7 @@ class TooManyRequests(ClientError):
 
 
 class Throttled(TooManyRequests):
-    """A broker asks for fewer requests, and it rests for longer than the call may take."""
+    """A broker asks for fewer requests, and the pause that it asks for is longer than the call may take."""
 
     code = 2
 
@@ -198,23 +199,23 @@ class SendFailed(ClientError):
 
 
 class AnswerUnreadable(ClientError):
-    """The broker's answer tells success, and what it tells besides cannot be read. A message whose send was answered so
-    would be stored twice if it were sent again."""
+    """The broker answered that the send succeeded, but the rest of its answer cannot be read. If the message were sent
+    again, it would be stored twice."""
 
 
 class NoMaster(ClientError):
-    """The route names no master for the chosen queue's broker."""
+    """The route names no master for the broker of the chosen queue."""
 
 
 class SendKept(ClientError):
-    """The send failed, and whoever was asked to keeps its messages and sends them again: do not send them again too.
+    """The send failed, and the file of kept sends has its messages and sends them again: do not send them yourself.
 
     `code` and `__cause__` are those of the failure.
     """
 
 
 class SendNotKept(ClientError):
-    """The send failed, and its messages could not be kept either: they are the application's again.
+    """The send failed, and its messages could not be kept either: the application must decide what to do with them.
 
     `code` and `__cause__` are those of the failure.
     """
@@ -225,10 +226,10 @@ class KeptFileUnusable(ClientError):
 
 
 class PartlySent(ClientError):
-    """A list of messages that goes out in several batches: those before the failed one are stored.
+    """A list of messages was sent in several batches, and one of them failed: those before it are stored.
 
-    `results`: the SendResult of each stored batch; `stored`: how many messages they are, from the first on. `code` and
-    `__cause__` are those of the failure.
+    `results`: the SendResult of each stored batch; `stored`: the number of stored messages, counted from the first.
+    `code` and `__cause__` are those of the failure.
     """
 
     def __init__(self, *, results: Sequence[object], stored: int, count: int,
@@ -239,7 +240,8 @@ class PartlySent(ClientError):
 
 
 class ReceiptInvalid(ClientError):
-    """A received message is not this consumer's any more: its time is over, it is done, or it was never received so."""
+    """A received message no longer belongs to this consumer: its invisible time is over, it is done, or this consumer
+    never received it."""
 
 
 class ClientClosed(ClientError):
@@ -247,8 +249,11 @@ class ClientClosed(ClientError):
 
 
 class SendCutOff(ClientClosed):
-    """The producer was shut down, and this send had not ended within the time that it gave: it is not stored if it had
-    not begun, and may be if it had. `code` and `__cause__` are those of its last attempt, if one had failed."""
+    """The producer was shut down, and this send had not ended within the time allowed. It is not stored if it had not
+    begun, and may be stored if it had.
+
+    `code` and `__cause__` are those of its last attempt, if one had failed.
+    """
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------
@@ -259,7 +264,7 @@ class MissingExtra(RegulusError):
 
 
 class MissingJava(RegulusError):
-    """No Java 17 or newer was found for Spark; the text says where it was looked for and how to get one."""
+    """No Java 17 or newer was found for Spark; the text names the places searched and how to get one."""
 
 
 class OptionError(RegulusError):
@@ -267,42 +272,43 @@ class OptionError(RegulusError):
 
 
 class TopicUnknown(OptionError):
-    """An option names a topic that is not there; the text names the nearest."""
+    """An option names a topic that does not exist; the text names the nearest."""
 
 
 class SparkFailed(RegulusError):
-    """Spark ended for a reason that is not ours; the text is the sentence of its own that tells most."""
+    """Spark ended because of a fault outside this package; the text is the most informative sentence of Spark's own."""
 
 
 class DataLoss(RegulusError):
-    """Messages that the reader was to read are gone; the text names queue, range and cause."""
+    """Messages that the reader should have read were removed; the text names queue, range and cause."""
 
 
 class TaskOutOfMemory(RegulusError):
-    """A task of Spark's may not have the memory that its work needs; the text says what limits it."""
+    """A Spark task cannot get the memory that its work needs; the text says what limits it."""
 
 
 class RowRefused(RegulusError):
-    """A row that was to be sent cannot be a message; the text names task, row and cause."""
+    """A row to be sent cannot become a message; the text names task, row and cause."""
 
 
 class SinkRefused(RegulusError):
-    """The sink cannot keep its guarantee; the text says what it met and which way works."""
+    """The sink cannot keep its guarantee; the text says what it found and what works instead."""
 
 
 # --- reliability -----------------------------------------------------------------------------------------------------
 
 
 class ReliabilityRefused(RegulusError):
-    """Outbox or inbox cannot keep their promise here, and did nothing; the text names cause and remedy."""
+    """An outbox or inbox cannot keep its promise here and did nothing; the text names cause and remedy."""
 
 
 class DatabaseUnanswered(RegulusError):
-    """No database answers at the address; the text names it without its password, cause and remedy."""
+    """No database answers at the address; the text names the address without its password, the cause and the remedy."""
 
 
 class DatabaseRefused(RegulusError):
-    """A database says no; the text names its address, without the password, and gives its words."""
+    """A database refuses a connection or statement; the text names its address without the password, and quotes its
+    message."""
 
 
 class StubMissing(ReliabilityRefused):
@@ -310,22 +316,24 @@ class StubMissing(ReliabilityRefused):
 
 
 class ClaimUnavailable(RegulusError):
-    """The store of claims does not answer; the database alone decides meanwhile."""
+    """The store of claims does not answer; until it does, the database alone decides."""
 
 
 class CrashPointMissed(RegulusError):
-    """A process that was to be killed or held at a point never came there, or failed; the text says what it passed."""
+    """A process that was to be killed or held at a crash point never reached it, or failed; the text names the points
+    it passed."""
 
 
 class AlarmUndelivered(RegulusError):
-    """A channel did not take an alarm, which is kept and tried again; the text names channel, cause and remedy."""
+    """A channel did not accept an alarm, which is kept and sent again later; the text names channel, cause and
+    remedy."""
 
 
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
 class ArchiveFailed(RegulusError):
-    """An archive or index job cannot go on; the text says what is and what is not visible of its work."""
+    """An archive or index job cannot continue; the text says which part of its work is visible and which is not."""
 
 
 class ArchiveLocked(ArchiveFailed):
@@ -333,7 +341,7 @@ class ArchiveLocked(ArchiveFailed):
 
 
 class JobRefused(RegulusError):
-    """A job was asked for something that cannot be done; the text names what and the way that works."""
+    """A job was asked for something that cannot be done; the text names it and what works instead."""
 
 
 class TopicMissing(JobRefused):
@@ -341,7 +349,7 @@ class TopicMissing(JobRefused):
 
 
 class QualityBroken(RegulusError):
-    """A rule of quality that stops a run is broken; the text names it, the count and where the rows are."""
+    """A rule of quality that stops a run is broken; the text names the rule, the number of rows and where they are."""
 
 
 class PipelineError(RegulusError):
@@ -352,7 +360,7 @@ class PipelineError(RegulusError):
 
 
 class GrpcRefused(RegulusError):
-    """A call ends without an answer of its method; `status` is what gRPC calls that, the text says why."""
+    """A call ends without a response of its method; `status` is the gRPC status, and the text says why."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -360,7 +368,8 @@ class GrpcRefused(RegulusError):
 
 
 class CallRefused(RegulusError):
-    """A call of a RocketMQ 5 client is not done; `code` is the status code that it gets, the text says why."""
+    """A call of a RocketMQ 5 client is refused; `code` is the status code that the client gets, and the text says
+    why."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

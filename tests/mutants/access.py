@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(name="what is written while it is read holds", path="regulus/server/access_files.py",
            old="return seen, found if seen == found.seen else None", new="return seen, found", tests=_OF_FILES),
     Mutant(name="what was read before takes a change back", path="regulus/server/access_files.py",
-           old="        self._reading = None        # began", new="        # began", tests=_OF_FILES),
+           old="        self._reading = None        # it began", new="        # it began", tests=_OF_FILES),
     Mutant(name="files of accounts are read on the event loop", path="regulus/server/access_files.py",
            old="self._reader = reader or _Here()", new="self._reader = _Here()", tests=_OF_FILES),
     Mutant(name="a peer names the file that is written", path="regulus/server/access_files.py",

@@ -1,1 +1,1 @@
-"""Who may do what: accounts, permissions and white lists, decided without I/O."""
+"""Access control: accounts, permissions and white lists, decided without I/O."""

@@ -1,4 +1,4 @@
-"""The accounts of `plain_acl.yml`, and the words in which they grant something.
+"""The accounts of `plain_acl.yml`, and the words that grant permissions.
 
 Source: PlainAccessConfig, PlainAccessResource, Permission.
 """
@@ -12,12 +12,12 @@ from regulus.errors import ConfigError
 from regulus.model.topics import RETRY_PREFIX
 
 KEY_LENGTH_MIN = 7
-"""Characters of access key and secret key, at least. Source: AclConstants.ACCESS_KEY_MIN_LENGTH."""
+"""The minimum number of characters of an access key and a secret key. Source: AclConstants.ACCESS_KEY_MIN_LENGTH."""
 KEY_LENGTH_MAX = 1024
 
 
 class Grant(IntFlag):
-    """DENY beside others denies. Source: Permission."""
+    """Permissions of an account. DENY together with others denies. Source: Permission."""
 
     NOTHING = 0
     DENY = 1
@@ -31,7 +31,7 @@ _WORDS = {"DENY": Grant.DENY, "PUB": Grant.PUB, "SUB": Grant.SUB, "PUB|SUB": Gra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """`groups` by the plain name of the group."""
+    """An account; the keys of `groups` are plain names of groups."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -44,7 +44,7 @@ class Account:
 
 
 def check_keys(access_key: str, secret_key: str) -> None:
-    """Raises ConfigError, which does not show the secret."""
+    """Raises ConfigError, whose text does not show the secret."""
     for name, key in (("accessKey", access_key), ("secretKey", secret_key)):
         if not KEY_LENGTH_MIN <= len(key) <= KEY_LENGTH_MAX:
             of = f" of {access_key[:KEY_LENGTH_MAX]!r}" if name == "secretKey" else ""
@@ -52,17 +52,17 @@ def check_keys(access_key: str, secret_key: str) -> None:
 
 
 def parse_default(word: str | None) -> Grant:
-    """What is not written denies. Raises ConfigError for what is no permission, which RocketMQ takes for DENY."""
+    """DENY when nothing is written. Raises ConfigError for an unknown word, which RocketMQ takes for DENY."""
     return Grant.DENY if word is None else _parse_word(word)
 
 
 def parse_grants(entries: Iterable[str]) -> dict[str, Grant]:
-    """`name=PERM` each. Of two entries with one name both count, and a DENY wins. Raises ConfigError."""
+    """Entries `name=PERM`. If a name occurs twice, both entries count, and a DENY wins. Raises ConfigError."""
     grants: dict[str, Grant] = {}
     for entry in entries:
         name, equals, word = (part.strip() for part in entry.partition("="))
         if not equals or not name or "=" in word:
-            raise ConfigError(f"{entry!r} is no permission: write name=PERM, such as topicA=SUB")
+            raise ConfigError(f"{entry!r} is not a permission: write name=PERM, such as topicA=SUB")
         grants[name] = grants.get(name, Grant.NOTHING) | _parse_word(word)
     return grants
 
@@ -74,5 +74,5 @@ def parse_group_grants(entries: Iterable[str]) -> dict[str, Grant]:
 def _parse_word(word: str) -> Grant:
     grant = _WORDS.get(word.strip())
     if grant is None:
-        raise ConfigError(f"{word!r} is no permission: write PUB, SUB, PUB|SUB or DENY")
+        raise ConfigError(f"{word!r} is not a permission: write PUB, SUB, PUB|SUB or DENY")
     return grant

@@ -1,4 +1,4 @@
-"""How a broker signs its own requests, and what the settings of a door must be.
+"""How a broker signs its own requests, and the checks of access settings.
 
 Source: AuthConfig.innerClientAuthenticationCredentials, SessionCredentials.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 HIDDEN = "******"
-"""What is shown in place of a secret."""
+"""Shown in place of a secret."""
 _SECRETS = ("innerClientAuthenticationCredentials", "initAuthenticationUser")
 
 
@@ -28,13 +28,13 @@ class Credentials:
     secret_key: str = field(repr=False)
 
     def account(self) -> Account:
-        """Brokers of one cluster may ask each other anything."""
+        """An account without limits: brokers of one cluster may send each other any request."""
         return Account(access_key=self.access_key, secret_key=self.secret_key, admin=True,
                        white_addresses=WhiteAddresses())
 
 
 def parse_credentials(text: str) -> Credentials | None:
-    """None of an empty text. Raises ConfigError, which does not show the text."""
+    """None for an empty text. Raises ConfigError, whose text does not show the input."""
     if not text.strip():
         return None
     try:
@@ -53,7 +53,8 @@ def parse_credentials(text: str) -> Credentials | None:
 
 
 def parse_init_user(text: str) -> Credentials | None:
-    """`initAuthenticationUser`; None of an empty text. Raises ConfigError, which does not show the text."""
+    """The value of `initAuthenticationUser`; None for an empty text. Raises ConfigError, whose text does not show the
+    input."""
     if not text.strip():
         return None
     try:
@@ -67,33 +68,33 @@ def parse_init_user(text: str) -> Credentials | None:
 
 
 def parse_codes(text: str) -> frozenset[int]:
-    """Request codes with commas between them. Raises ConfigError."""
+    """Request codes separated by commas. Raises ConfigError."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     wrong = [word for word in words if not word.isdecimal()]
     if wrong:
-        raise ConfigError(f"{wrong[0]!r} on a white list is no request code: write numbers with commas between them")
+        raise ConfigError(f"{wrong[0]!r} on a white list is not a request code: write numbers with commas between them")
     return frozenset(map(int, words))
 
 
 def made_credentials(chance: bytes) -> str:
-    """The text of credentials that nobody could guess who does not know the chance."""
+    """The text of new credentials, which cannot be guessed without knowing `chance`."""
     return json.dumps({"accessKey": f"inner-{chance[:4].hex()}", "secretKey": chance[4:].hex()})
 
 
 def sign_as(request: RemotingCommand, credentials: Credentials | None) -> None:
-    """Nothing without credentials. All other fields are set by now."""
+    """Sign a request; does nothing without credentials. All other fields must be set before."""
     if credentials is not None:
         sign(request, credentials.access_key, credentials.secret_key)
 
 
 def shown_values(config: "DataclassInstance") -> dict[str, str]:
-    """All settings, with no secret among them."""
+    """All settings, with the secrets hidden."""
     values = config_values(config)
     return values | {key: HIDDEN for key in _SECRETS if values.get(key)}
 
 
 def check_access(acl_enable: bool, home: str, inner: str) -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError for settings of ACL 1.0 that contradict each other."""
     parse_credentials(inner)
     if acl_enable and not home:
         raise ConfigError("aclEnable=true, and rocketmqHome is empty: set it to the folder whose "
@@ -101,7 +102,7 @@ def check_access(acl_enable: bool, home: str, inner: str) -> None:
 
 
 def check_users(authenticates: bool, authorizes: bool, acl_enable: bool, init_user: str, *white_lists: str) -> None:
-    """Settings of ACL 2.0. Raises ConfigError."""
+    """Raises ConfigError for settings of ACL 2.0 that contradict each other."""
     parse_init_user(init_user)
     for white_list in white_lists:
         parse_codes(white_list)

@@ -1,7 +1,7 @@
-"""What a door knows of a request, and what it says.
+"""What an access check knows of a request, and its verdict.
 
-A door stands before every handler of a server. A table of the room (`broker/access`, `nameserver/access`) says what
-each request needs; the rules of this house (`plain_rules`, or users and policies) say whether its sender has it.
+Each server checks access before any handler. A table of the package (`broker/access`, `nameserver/access`) says what
+each request needs; the rules (`plain_rules`, or users and policies) say whether its sender has it.
 
     facts of the request -> Rules.decide -> Allowed(rule) | Denied(rule, code, remark)
 
@@ -14,9 +14,9 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_NAME = "*"
-"""The name in a need for all resources of a kind: only what is granted for all of them meets it."""
+"""The name in a need for all resources of a kind: only a grant for all of them meets it."""
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-"""A field that clients up to 4.9.3 set after they have signed, and later ones before.
+"""A field that clients up to 4.9.3 set after signing, and later ones before signing.
 
 Source: MixAll.UNIQUE_MSG_QUERY_FLAG.
 """
@@ -44,7 +44,8 @@ class Action(Enum):
 
 
 class Need(NamedTuple):
-    """One of `actions` on the resource. A retry topic is its group: `%RETRY%g` is never a name here."""
+    """The sender needs one of `actions` on the resource. A retry topic is represented by its group: `%RETRY%g` is never
+    a name here."""
 
     kind: ResourceKind
     name: str
@@ -53,9 +54,12 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
-    """`source` is the peer's address without its port. `needs` reads the request, which a stranger may have written: it
-    is called when the signature is known to be right, and raises HeaderError for what is no such request, KeyError for
-    a code that no table has."""
+    """The facts on which a verdict rests.
+
+    `source` is the peer's address without its port. `needs` reads the request, which may come from a stranger: it is
+    called only after the signature has been verified. It raises HeaderError for a malformed request, and KeyError for a
+    code in no table.
+    """
 
     code: int
     source: str
@@ -66,8 +70,8 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """`rule` says in words for an operator what let the request in. `user` is who asked, where that was proved by a
-    signature or an address; empty for nobody."""
+    """The request may be handled. `rule` says for an operator what allowed it. `user` is the sender, if a signature or
+    an address proved it; empty for an anonymous one."""
 
     rule: str
     user: str = ""
@@ -75,7 +79,8 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """`rule` is for an operator; `code` and `remark` are answered, and have no secret."""
+    """The request is refused. `rule` is for an operator; `code` and `remark` are sent to the client and contain no
+    secret."""
 
     rule: str
     code: int
@@ -88,17 +93,19 @@ Verdict = Allowed | Denied
 class Rules(Protocol):
     """Both versions of access control: accounts of `plain_acl.yml`, and users with policies.
 
-    They never change: whatever changes an account makes new rules. So what they said may be kept as long as they hold.
+    Rules are immutable: each change of an account makes new rules. A verdict may therefore be cached as long as its
+    rules are in force.
     """
 
     def decide(self, facts: RequestFacts) -> Verdict:
-        """Of a request as it came: white lists, account, signature, then `permit`."""
+        """The verdict on a request: by white lists, account and signature, then by `permit`."""
 
     def secret_of(self, user: str) -> str | None:
-        """With what a user signs whom these rules know; None for all others."""
+        """The secret with which a user signs, if these rules know the user; otherwise None."""
 
     def looks_at(self, code: int) -> bool:
-        """Whether it is asked of requests of this code what they need; else whoever comes in may do all of it."""
+        """Whether requests of this code are checked for what they need; otherwise each authenticated sender may send
+        them."""
 
     def permit(self, user: str, source: str, needs: tuple[Need, ...]) -> Verdict:
-        """What a user whose signature is right may do; also what `regulus acl explain` asks."""
+        """What an authenticated user may do; `regulus acl explain` calls it too."""

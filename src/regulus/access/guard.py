@@ -1,7 +1,8 @@
-"""What is asked of the rules behind the door, for what a request does not name or what is decided later.
+"""Access checks during handling, for resources that a request does not name, and for decisions made later.
 
-A door decides what a request says. Whose the message is at which it points, who is asked of a message, and whether what
-is held may still be answered, is known behind it only: there the same rules are asked, those of that moment.
+The first check covers what the request itself names. Only its handling shows the owner of the message that it refers
+to, the client that is asked about a message, and whether a held request may still be answered. These checks use the
+rules in force at that moment.
 """
 
 from collections.abc import Callable
@@ -12,8 +13,8 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 class Guard:
-    """`rules` tells those that hold now. `again` decides a whole request as the door does; None lets it pass. `note` is
-    told of a part of a request that was denied."""
+    """`rules` returns the rules in force. `again` decides a whole request as the first check does; None allows it.
+    `note` is called with each denied part of a request."""
 
     def __init__(self, rules: Callable[[], Rules], again: Callable[[RemotingCommand, Peer], Denied | None],
                  note: Callable[[RemotingCommand, Peer, Denied], None]) -> None:
@@ -26,12 +27,13 @@ class Guard:
         return self._rules()
 
     def denial(self, user: str, remote_text: str, needs: tuple[Need, ...]) -> Denied | None:
-        """None when the user, at this `host:port`, has what is needed."""
+        """None when the user at this `host:port` is allowed all needs."""
         verdict = self._rules().permit(user, host_of(remote_text), needs)
         return verdict if isinstance(verdict, Denied) else None
 
     def denial_of_part(self, request: RemotingCommand, peer: Peer, need: Need) -> Denied | None:
-        """The same of one thing that the request names, which the door has not read; told as what the door denies."""
+        """Like `denial`, for one resource named in the request that the first check has not read; it is reported like a
+        denial of that check."""
         denied = self.denial_of(peer, (need,))
         if denied is not None:
             self._note(request, peer, denied)

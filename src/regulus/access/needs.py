@@ -1,7 +1,7 @@
-"""Words to write down what a request needs; the tables of the rooms are made of them.
+"""The vocabulary in which the tables of brokers and name servers say what a request needs.
 
-A read takes the request and says all that it needs. It decodes with the same class as the handler does: two readings of
-one request would be a way past the door.
+A `Read` takes the request and returns all its needs. It decodes with the same class as the handler: two ways to read
+one request would allow bypassing the check.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,16 +26,18 @@ SUB_OR_UPDATE = (Action.SUB, Action.UPDATE)
 USE_OR_GET = (Action.PUB, Action.SUB, Action.GET)
 
 _OF_ANY_TOPIC = NEVER_CONSUMED_TOPICS | {TRANS_CHECK_MAX_TIME_TOPIC}
-"""Where messages of all topics wait for their time or for their producer's word, or were given up."""
+"""Topics that hold messages of all topics: those that wait for a time or for a decision of their producer, and those
+given up."""
 
 
 def topic_need(topic: str, actions: tuple[Action, ...]) -> Need:
-    """Of a retry topic its group is needed, whatever is done with it; where messages of all topics wait, all topics:
-    whoever may read most of them would find there what was denied to him.
+    """The need for an action on a topic.
 
-    Retries of pops have a topic for each topic. `%RETRY%group+topic` says whose they are. `%RETRY%group_topic`, as
-    RocketMQ names them by default, is the retry topic of a group with the name `group_topic` as well, and counts as
-    that.
+    For a retry topic it is its group, whatever the action. For a topic that holds messages of all topics it is all
+    topics: a user who may read most of them could otherwise read there what is denied to him.
+
+    Retries of pops have a retry topic for each topic. `%RETRY%group+topic` names its owner. `%RETRY%group_topic`,
+    RocketMQ's default name, is also the retry topic of a group named `group_topic`, and is treated as such.
     """
     if topic.startswith(RETRY_PREFIX):
         return group_need(topic.partition("+")[0], SUB if actions == PUB else actions)
@@ -47,19 +49,19 @@ def group_need(group: str, actions: tuple[Action, ...]) -> Need:
 
 
 def ending_needs(topic: str) -> tuple[Need, ...]:
-    """Of who ends a transaction of the topic, and of who is asked how it ended: the half message is shown to him.
-    Producer groups have no rights of their own in RocketMQ, neither of accounts nor of policies."""
+    """The needs to end a transaction of the topic, and to be asked how one ended, which shows the half message.
+    Producer groups have no permissions of their own in RocketMQ, neither in accounts nor in policies."""
     return (topic_need(topic, PUB),)
 
 
 def cluster(actions: tuple[Action, ...]) -> Read:
-    """Something that concerns the broker as a whole."""
+    """Access to the broker as a whole."""
     needs = (Need(ResourceKind.CLUSTER, ANY_NAME, actions),)
     return lambda request: needs
 
 
 def every_topic(actions: tuple[Action, ...]) -> Read:
-    """What the request reads or changes may be of any topic."""
+    """Access to all topics, because the request may read or change any of them."""
     needs = (Need(ResourceKind.TOPIC, ANY_NAME, actions),)
     return lambda request: needs
 
@@ -70,19 +72,19 @@ def every_group(actions: tuple[Action, ...]) -> Read:
 
 
 def nothing(request: RemotingCommand) -> tuple[Need, ...]:
-    """A user whose signature is right, and no more."""
+    """No need besides a valid signature."""
     return ()
 
 
 def seen_in_parts(request: RemotingCommand) -> tuple[Need, ...]:
-    """A user whose signature is right, as far as the door looks: what the body needs is looked at behind it, while it
-    is read in steps."""
+    """No need besides a valid signature at the first check: the needs of the body are checked later, while it is read
+    in steps."""
     return ()
 
 
 def of_header(header: type[Header], *, topic: str = "", group: str = "", more_groups: Iterable[str] = (),
               actions: tuple[Action, ...]) -> Read:
-    """The fields of the header that name a topic and groups; one that the request leaves out needs nothing."""
+    """The needs for the topic and groups named in header fields; a field that the request omits needs nothing."""
     groups = [name for name in (group, *more_groups) if name]
 
     def read(request: RemotingCommand) -> tuple[Need, ...]:

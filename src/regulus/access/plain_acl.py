@@ -17,7 +17,7 @@
     - counter: 3
       timestamp: 1795219694797
 
-Texts are taken as they are written: a secret of digits is no number, so that one with leading zeros keeps them.
+Values are read as text: a secret of digits is not a number, so that it keeps its leading zeros.
 
 Source: PlainPermissionManager.load, createAclAccessConfigMap, AclUtils.writeDataObject.
 """
@@ -33,9 +33,9 @@ from regulus.access.white_addresses import WhiteAddresses
 from regulus.errors import ConfigError
 
 DOCUMENT_SIZE_MAX = 1 << 20
-"""Bytes of one document: some 5,000 accounts."""
+"""The maximum number of bytes of one document: some 5,000 accounts."""
 
-# A document is read on the event loop. Written in C, as most installations have it, a reader takes a tenth of the time.
+# Documents are read on the event loop. The C reader, which most installations have, takes a tenth of the time.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TRUTH = {"true": True, "false": False}
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountEntry:
-    """An account as it is written; None and what is empty were left out. Source: PlainAccessConfig."""
+    """An account as written in the document; None and empty values were omitted. Source: PlainAccessConfig."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -56,7 +56,7 @@ class AccountEntry:
     group_perms: tuple[str, ...] | None = None
 
     def account(self) -> Account:
-        """Raises ConfigError that names the cause, and no secret."""
+        """Raises ConfigError, whose text names the cause and shows no secret."""
         check_keys(self.access_key, self.secret_key)
         return Account(
             access_key=self.access_key, secret_key=self.secret_key, admin=self.admin,
@@ -65,16 +65,16 @@ class AccountEntry:
             topics=parse_grants(self.topic_perms or ()), groups=parse_group_grants(self.group_perms or ()))
 
     def changed(self, entry: "AccountEntry") -> "AccountEntry":
-        """With what the other has of its own; what that leaves out stays."""
+        """This entry with the values of `entry`; values that it omits stay."""
         given = {name: value for name in self.__slots__ if (value := getattr(entry, name)) not in (None, "")}
-        if entry.white_remote_address is not None:      # empty takes it away
+        if entry.white_remote_address is not None:      # empty removes it
             given["white_remote_address"] = entry.white_remote_address
         return replace(self, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainAcl:
-    """`counter` and `timestamp` (ms) are its version."""
+    """The document; `counter` and `timestamp` (ms) are its version."""
 
     white_addresses: tuple[str, ...] = ()
     accounts: tuple[AccountEntry, ...] = ()
@@ -82,7 +82,7 @@ class PlainAcl:
     timestamp: int = 0
 
     def with_account(self, entry: AccountEntry, now_ms: int) -> "PlainAcl":
-        """Changed, or added at the end, as a changed one is. Raises ConfigError for what is no account."""
+        """This document with the account changed, or added at the end. Raises ConfigError for an invalid account."""
         known = next((each for each in self.accounts if each.access_key == entry.access_key), None)
         changed = entry if known is None else known.changed(entry)
         changed.account()
@@ -124,17 +124,18 @@ def _entry_document(entry: AccountEntry) -> dict[str, Any]:
 
 
 def parse(text: str, name: str) -> PlainAcl:
-    """Raises ConfigError that begins with the name and line. An empty document has no accounts."""
+    """Parse a document. Raises ConfigError, whose text begins with name and line. An empty document has no accounts."""
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        # Of an alias or tag the problem shows the name, which may be a secret that begins with * or !.
+        # For an alias or tag the problem shows the name, which may be a secret that begins with * or !.
         problem = str(error.problem or error.context).partition("'")[0].strip()
-        raise ConfigError(f"{name}:{line}: this is no YAML: {problem}; a text with signs stands in quotes") from None
+        raise ConfigError(f"{name}:{line}: this is not YAML: {problem}; put a text with special characters in "
+                          "quotes") from None
     except (yaml.YAMLError, RecursionError):
-        # The error's own text shows what stands there, which may be a secret.
-        raise ConfigError(f"{name}:1: this is no YAML: it has characters or depths that no such document has") from None
+        # The exception's text quotes the input, which may contain a secret.
+        raise ConfigError(f"{name}:1: this is not YAML: it has characters or depths that no document has") from None
     if node is None or _is_null(node):
         return PlainAcl()
     return _Reader(name).acl(node)
@@ -154,7 +155,7 @@ class _Reader:
         for each in self._items(fields.get("accounts")):
             entry = self._entry(each)
             if entry.access_key in entries:
-                raise self._fault(each, f"the account {entry.access_key} stands here twice")
+                raise self._fault(each, f"the account {entry.access_key} occurs twice")
             entries[entry.access_key] = entry
         counter, timestamp = self._version(fields.get("dataVersion"))
         return PlainAcl(white_addresses=patterns, accounts=tuple(entries.values()), counter=counter,
@@ -175,7 +176,7 @@ class _Reader:
         return entry
 
     def _perms(self, node: yaml.Node | None) -> tuple[str, ...] | None:
-        """Each is looked at by itself, so that a fault has its own line."""
+        """Each entry is checked by itself, so that a fault is reported with its line."""
         if node is None or _is_null(node):
             return None
         found = []
@@ -196,14 +197,14 @@ class _Reader:
 
     def _fields(self, node: yaml.Node, known: frozenset[str] | set[str]) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            raise self._fault(node, f"here stand keys with values, of {', '.join(sorted(known))}")
+            raise self._fault(node, f"write keys with values here, of {', '.join(sorted(known))}")
         fields: dict[str, yaml.Node] = {}
         for key, value in node.value:
             word = key.value if isinstance(key, yaml.ScalarNode) else ""
             if word not in known:
                 raise self._fault(key, f"unknown key {word[:64]!r}: known are {', '.join(sorted(known))}")
             if word in fields:
-                raise self._fault(key, f"{word} stands here twice")
+                raise self._fault(key, f"{word} occurs twice")
             fields[word] = value
         return fields
 
@@ -211,14 +212,14 @@ class _Reader:
         if node is None or _is_null(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
-            raise self._fault(node, "here stands a list, each of its items behind a dash")
+            raise self._fault(node, "write a list here, each item after a dash")
         return list(node.value)
 
     def _text(self, node: yaml.Node | None) -> str | None:
         if node is None or _is_null(node):
             return None
         if not isinstance(node, yaml.ScalarNode):
-            raise self._fault(node, "here stands a single text")
+            raise self._fault(node, "write a single text here")
         return str(node.value)
 
     def _at(self, node: yaml.Node, read: Callable[[], _T]) -> _T:

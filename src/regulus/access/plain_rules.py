@@ -1,6 +1,6 @@
 """ACL 1.0: accounts with a secret each, and what they may do with topics and groups.
 
-The order of the questions, of which the first that knows an answer decides:
+The checks are made in this order; the first that applies decides:
 
     1  the address is on the global white list            allowed, whatever it is
     2  no AccessKey, or one without an account            denied
@@ -19,7 +19,7 @@ What a request needs is looked up in the account; a name that is not listed has 
     all topics, all groups     admin
     create, update, delete     admin
 
-An admin needs no entries. One that has some is bound by them and the defaults, as in RocketMQ.
+An admin needs no entries. An admin that has entries is limited to them and the defaults, as in RocketMQ.
 
 Source: PlainPermissionManager.validate, checkPerm.
 """
@@ -36,7 +36,7 @@ from regulus.wire.acl_signature import ACCESS_KEY, DENIAL
 from regulus.wire.codes import ResponseCode
 
 DENIED_CODE = int(ResponseCode.SYSTEM_ERROR)
-"""What 4.9 answers."""
+"""The response code of RocketMQ 4.9."""
 _SHOWN_MAX = 128        # characters of a peer's text in a remark
 
 _USES = {Action.PUB: Grant.PUB, Action.SUB: Grant.SUB, Action.GET: Grant.PUB | Grant.SUB}
@@ -44,7 +44,7 @@ _LOOKS = frozenset((Action.GET, Action.LIST))
 
 
 class PlainRules:
-    """`accounts` by access key."""
+    """Rules of ACL 1.0; the keys of `accounts` are access keys."""
 
     def __init__(self, white_addresses: WhiteAddresses, accounts: Mapping[str, Account]) -> None:
         self._white_addresses = white_addresses
@@ -80,7 +80,7 @@ class PlainRules:
         return True
 
     def permit(self, user: str, source: str, needs: tuple[Need, ...]) -> Verdict:
-        """With the white lists, too: they come first."""
+        """Also applies the white lists, which come first."""
         if self._white_addresses.matches(source):
             return Allowed(f"{source} is one of globalWhiteRemoteAddresses")
         account = self._accounts.get(user)

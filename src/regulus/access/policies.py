@@ -1,4 +1,4 @@
-"""What a user of ACL 2.0 may do: entries of policies, and which of them decides.
+"""Policies of ACL 2.0: their entries, and which entry decides.
 
     resource         matches
     Topic:orders     this one
@@ -6,11 +6,11 @@
     Topic:*          each topic
     *                everything
 
-The same of `Group`, `Cluster` and `Namespace`. Of the entries that match resource, action and address the first in this
-order decides: one name, then the longer prefix, then all of a kind, then `*`; and a Deny before an Allow.
+`Group`, `Cluster` and `Namespace` work alike. Among the entries that match resource, action and address, the first in
+this order decides: one name, then the longer prefix, then all of a kind, then `*`; a Deny comes before an Allow.
 
 Where a request may touch any topic (or group), only an entry for all of them allows it, and a Deny of any single one
-denies it: nobody knows beforehand that it will not be the one.
+denies it, because it might be the one touched.
 
 Source: Resource.of, Resource.isMatch, PolicyEntry, AclAuthorizationHandler, IPAddressUtils.
 """
@@ -26,9 +26,9 @@ from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
 from regulus.errors import ConfigError
 
 NAME_LENGTH_MAX = 255
-"""Characters of a resource's name."""
+"""The maximum number of characters in a resource's name."""
 SOURCES_MAX = 64
-"""Addresses of one entry."""
+"""The maximum number of addresses in one entry."""
 ALL_ACTIONS = "All"
 _SHOWN_MAX = 128
 _STAR = "*"
@@ -40,14 +40,14 @@ class Decision(Enum):
 
 
 class PolicyType(Enum):
-    """Default entries count where no Custom one matches."""
+    """The kind of a policy; Default entries count only if no Custom entry matches."""
 
     CUSTOM = "Custom"
     DEFAULT = "Default"
 
 
 class Pattern(IntEnum):
-    """The lower decides before the higher."""
+    """The kind of a name pattern; a lower value decides before a higher one."""
 
     LITERAL = 0
     PREFIXED = 1
@@ -55,7 +55,7 @@ class Pattern(IntEnum):
 
 
 class Resource(NamedTuple):
-    """`kind` None: everything."""
+    """A resource pattern; a `kind` of None matches everything."""
 
     kind: ResourceKind | None
     pattern: Pattern
@@ -67,7 +67,7 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """`actions` by their names, `All` among them; no `sources`: from everywhere."""
+    """One entry. `actions` are names, among them `All`; empty `sources` match every address."""
 
     resource: Resource
     actions: tuple[str, ...]
@@ -75,7 +75,7 @@ class PolicyEntry:
     decision: Decision
 
     def is_of(self, need: Need, source: str) -> bool:
-        """Whether this entry says something about the need of a request from there."""
+        """Whether this entry applies to a need of a request from `source`."""
         return (_is_of_resource(self.resource, need, self.decision)
                 and (ALL_ACTIONS in self.actions or any(action.value in self.actions for action in need.actions))
                 and (not self.sources or any(_covers(each, source) for each in self.sources)))
@@ -88,7 +88,7 @@ class Policy:
 
 
 def in_order(entries: Iterable[PolicyEntry]) -> tuple[PolicyEntry, ...]:
-    """So that the first that matches decides."""
+    """The entries sorted so that the first that matches decides."""
     return tuple(sorted(entries, key=_rank))
 
 
@@ -119,11 +119,11 @@ def parse_resource(text: str) -> Resource:
     word, _, name = text.partition(":")
     kind = next((kind for kind in ResourceKind if kind.value.lower() == word.lower()), None)
     if kind is None or not name:
-        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is no resource: write Topic:name, Topic:prefix*, Topic:* or *, of "
+        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is not a resource: write Topic:name, Topic:prefix*, Topic:* or *, of "
                           f"{', '.join(kind.value for kind in ResourceKind)}")
     plain = name.removesuffix(_STAR)
     if _STAR in plain or len(plain) > NAME_LENGTH_MAX or not plain.isprintable():
-        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is no resource: a * stands at the end, and a name has "
+        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is not a resource: a * must be at the end, and a name has "
                           f"{NAME_LENGTH_MAX} printable characters at most")
     pattern = Pattern.LITERAL if plain == name else Pattern.PREFIXED if plain else Pattern.ANY
     return Resource(kind, pattern, plain)
@@ -143,17 +143,17 @@ def parse_entry(resource: str | None, actions: Iterable[str] | None, sources: It
         _parse_source(each)
     decided = next((each for each in Decision if each.value.lower() == (decision or "").lower()), None)
     if decided is None:
-        raise ConfigError(f"{(decision or '')[:_SHOWN_MAX]!r} is no decision: write Allow or Deny")
+        raise ConfigError(f"{(decision or '')[:_SHOWN_MAX]!r} is not a decision: write Allow or Deny")
     return PolicyEntry(resource=parse_resource(resource or ""), actions=named, sources=from_there, decision=decided)
 
 
 def parse_policy_type(word: str | None) -> PolicyType:
-    """Custom, where nothing is written. Raises ConfigError."""
+    """Custom, when nothing is written. Raises ConfigError."""
     if not word:
         return PolicyType.CUSTOM
     found = next((each for each in PolicyType if each.value.lower() == word.lower()), None)
     if found is None:
-        raise ConfigError(f"{word[:_SHOWN_MAX]!r} is no policy type: write Custom or Default")
+        raise ConfigError(f"{word[:_SHOWN_MAX]!r} is not a policy type: write Custom or Default")
     return found
 
 
@@ -161,7 +161,7 @@ def _parse_action(word: str) -> str:
     names = [ALL_ACTIONS, *(action.value for action in Action)]
     found = next((name for name in names if name.lower() == word.strip().lower()), None)
     if found is None:
-        raise ConfigError(f"{word[:_SHOWN_MAX]!r} is no action: write {', '.join(names)}")
+        raise ConfigError(f"{word[:_SHOWN_MAX]!r} is not an action: write {', '.join(names)}")
     return found
 
 
@@ -170,7 +170,7 @@ def _parse_source(text: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text, strict=False)
     except ValueError:
-        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is no address: write 10.0.0.1 or 10.0.0.0/24, or IPv6 "
+        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is not an address: write 10.0.0.1 or 10.0.0.0/24, or IPv6 "
                           "alike") from None
 
 
@@ -185,7 +185,7 @@ def _covers(pattern: str, source: str) -> bool:
 
 
 def updated(policies: tuple[Policy, ...], changes: Iterable[Policy]) -> tuple[Policy, ...]:
-    """An entry takes the place of the one with its resource, others are added."""
+    """The policies after a change: an entry replaces the one with its resource, or is added."""
     entries = {policy.type: {entry.resource: entry for entry in policy.entries} for policy in policies}
     for change in changes:
         entries.setdefault(change.type, {}).update({entry.resource: entry for entry in change.entries})
@@ -193,7 +193,7 @@ def updated(policies: tuple[Policy, ...], changes: Iterable[Policy]) -> tuple[Po
 
 
 def without(policies: tuple[Policy, ...], kind: PolicyType, resource: Resource) -> tuple[Policy, ...]:
-    """A policy without entries goes."""
+    """The policies without that resource; a policy without entries is dropped."""
     left = (Policy(each.type, tuple(entry for entry in each.entries if each.type is not kind
                                     or entry.resource != resource)) for each in policies)
     return tuple(policy for policy in left if policy.entries)

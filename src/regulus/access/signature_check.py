@@ -1,9 +1,9 @@
-"""Whether a request was signed with a secret. Takes the same time for each signature that is wrong.
+"""Check whether a request was signed with a secret; the check takes the same time for each wrong signature.
 
-A signature says that somebody who knows the secret once signed these values, in this order of their names, and this
-body. It covers neither the request's code nor the names of its fields nor where one value ends and the next begins, and
-has no time in it: whoever can copy a signed frame may send it again, and also as another request with the same values.
-So it is with RocketMQ, whose clients sign so, and only TLS keeps others from copying.
+A signature proves that a holder of the secret once signed these values, in the order of their names, and this body. It
+does not cover the request's code, the names of its fields, or where one value ends and the next begins, and it contains
+no time. An attacker that can copy a signed frame may send it again, even as another request with the same values.
+RocketMQ's clients sign this way; only TLS prevents copying.
 
 Source: AclUtils.combineRequestContent, AclSigner.calSignature, DefaultAuthenticationContextBuilder.build.
 """
@@ -17,7 +17,7 @@ from regulus.access.decision import UNIQUE_KEY_QUERY
 from regulus.wire.acl_signature import SIGNATURE, signed_content
 
 SIGNATURE_SIZE = 28
-"""Characters of a signature: base64 of 20 bytes."""
+"""The number of characters of a signature: base64 of 20 bytes."""
 
 
 def is_signed(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> bool:

@@ -1,11 +1,13 @@
-"""Sends of a producer that was let in before: each costs its signature, and no map of its fields.
+"""A fast check for sends of a producer that was allowed before: it verifies the signature and makes no dict of the
+fields.
 
-What may be sent is decided by the rules, always. Here is kept, for each connection, what they said last: the topics to
-which its account may send. A send alike passes when its signature is right; whatever else it is (a field that is not
-known, an escape in a text, another account, a topic that was not asked for, a wrong signature) says False, and the
-rules decide. So this may be stricter than they are, never more lenient, and it forgets all when there are new rules.
+The rules always decide who may send. This cache keeps, for each connection, their last verdict: the topics to which its
+account may send. A send to one of them passes when its signature is right. In every other case (an unknown field, an
+escape in a text, another account, a topic not yet allowed, a wrong signature) the answer is False, and the rules
+decide. The cache may therefore be stricter than the rules, never more lenient, and it is emptied when there are new
+rules.
 
-A send's fields have one letter each, and two stand beside them. Ordered by name, as they are signed:
+A send's fields have names of one letter, and two more. Ordered by name, as they are signed:
 
     AccessKey, Signature (not signed), a, b (the topic), c ... n
 
@@ -25,31 +27,31 @@ from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
 from regulus.wire.straight_properties import is_separator, run_end
 
 CHANNELS_MAX = 10_000
-"""Connections of which something is kept; at one more all is forgotten, and asked anew."""
+"""The maximum number of connections in the cache; with one more the cache is emptied and filled again."""
 TOPICS_MAX = 1_000
-"""Of one connection; at one more those are forgotten."""
+"""The maximum number of topics for one connection; with one more its topics are dropped."""
 TEXT_SIZE_MAX = 32 << 10
-"""Bytes of a send's fields; the rules decide on those with more."""
+"""The maximum number of bytes of a send's fields; the rules decide on larger ones."""
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _ROCKETMQ = ROCKETMQ
 _TEXT_SIZE_MAX = TEXT_SIZE_MAX
-_COPIED_MAX = 4 << 10           # bytes of a body that stand behind the values
+_COPIED_MAX = 4 << 10           # bytes of a body that are copied after the values
 _SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
 _SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
 _LETTERS = ord("n") - ord("a") + 1
-_ACCESS_KEY = _LETTERS          # places of the two others
+_ACCESS_KEY = _LETTERS          # positions of the two others
 _SIGNATURE = _LETTERS + 1
 _FIELDS = _LETTERS + 2
 _TOPIC = ord("b") - ord("a")
 _NEEDED = 1 << _ACCESS_KEY | 1 << _SIGNATURE | 1 << _TOPIC
-_BLOCK_SIZE = 64                # of SHA-1; a longer secret stands there by its digest
+_BLOCK_SIZE = 64                # of SHA-1; a longer secret is replaced by its digest
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
 class _Sender:
-    """An account on one connection: both halves of its signature's key, and where it may send."""
+    """An account on one connection: both halves of its signature key, and the topics to which it may send."""
 
     def __init__(self, access_key: bytes, secret_key: bytes) -> None:
         block = (secret_key if len(secret_key) <= _BLOCK_SIZE else sha1(secret_key).digest()).ljust(_BLOCK_SIZE, b"\0")
@@ -61,19 +63,19 @@ class _Sender:
 
 
 class SignedSends:
-    """Asked with the rules that hold now; `remember` is told when they have let in the send that `passes` did not."""
+    """Call `passes` with the rules in force; when it returns False and the rules allow the send, call `remember`."""
 
     def __init__(self) -> None:
         self._senders: dict[int, _Sender] = {}
         self._rules: Any = None
         self._text = b""
         self._is_binary = False
-        self._places = bytearray(8 * _FIELDS)   # of each field where its value begins and ends
+        self._places = bytearray(8 * _FIELDS)   # start and end of each field's value
         self._seen = 0
         self._content = bytearray(TEXT_SIZE_MAX + _COPIED_MAX)
 
     def passes(self, request: RemotingCommand, channel: int, rules: object) -> bool:
-        """Whether this is a send as one that these rules have let in, with a signature that is right."""
+        """Whether these rules have allowed a send of this kind, and its signature is right."""
         if request.code != _SEND_MESSAGE_V2 and request.code != _SEND_BATCH_MESSAGE:
             return False
         if not self._read(request):
@@ -87,7 +89,7 @@ class SignedSends:
         return self._is_signed(request, sender)
 
     def remember(self, channel: int, rules: object, access_key: str, secret_key: str, topic: str) -> None:
-        """These rules have let in a send of this account to `topic` by this connection."""
+        """Note that these rules have allowed a send of this account to `topic` on this connection."""
         if rules is not self._rules or len(self._senders) >= CHANNELS_MAX:
             self._senders.clear()
             self._rules = rules
@@ -109,7 +111,7 @@ class SignedSends:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, request: RemotingCommand) -> bool:
-        """Note where each field is; False when there is one that is not known, or that comes twice."""
+        """Note the position of each field; False when a field is unknown or occurs twice."""
         self._is_binary = request.serialize_type == _ROCKETMQ
         text = request.ext_binary if self._is_binary else request.ext_json
         if text is None or len(text) > _TEXT_SIZE_MAX:
@@ -125,7 +127,7 @@ class SignedSends:
         while text[position] == ord('"'):
             key = position + 1
             position = run_end(text, key)
-            # A value that is no text has its own spelling in the signature.
+            # A value that is not text is spelled differently in the signature.
             if text[position] != ord('"') or text[position + 2] != ord('"'):
                 return False
             key_end = position
@@ -186,7 +188,7 @@ class SignedSends:
         return cut(content, 0, size) + cut(request.body_source, request.body_start, request.body_end)
 
     def _put(self, out: bytearray, size: int, field: int) -> int:
-        """Write a field's value, with its separators as they are, if it is there; the position behind it."""
+        """Write a field's value, if present, with its escapes unchanged; returns the position after it."""
         if not self._seen >> field & 1:
             return size
         text = self._text
@@ -205,5 +207,5 @@ class SignedSends:
         return size
 
     def _value(self, field: int) -> bytes:
-        """As it is spelled; the values that are asked for have no separators."""
+        """The value as it is spelled; the values that are asked for contain no escapes."""
         return cut(self._text, big_endian.uint4(self._places, 8 * field), big_endian.uint4(self._places, 8 * field + 4))

@@ -1,16 +1,16 @@
 """ACL 2.0: users with a secret each, and policies that say what they may do.
 
-The order of the questions, of which the first that knows an answer decides:
+The checks are made in this order; the first that applies decides:
 
-    1  the code is on authenticationWhitelist, and nothing is left to authorize    allowed, whoever asks
+    1  the code is on authenticationWhitelist, and nothing is left to authorize    allowed, for every sender
     2  no AccessKey, an unknown or disabled user, or a wrong signature             denied
     3  authorization is off, or the code is on authorizationWhitelist              allowed
     4  the user is Super                                                           allowed
     5  for each thing that the request needs, the entry that comes first           as it says
        of the user's Custom policy; where none matches, of the Default policy      none: denied
 
-A name that nobody has proved has no permissions: a code that is on the first white list alone still needs a signature
-where requests are authorized. RocketMQ believes the name there.
+A name without proof has no permissions: a code that is only on the first white list still needs a signature if requests
+are authorized. RocketMQ trusts the name in that case.
 
 Source: DefaultAuthenticationHandler, UserAuthorizationHandler, AclAuthorizationHandler.
 """
@@ -42,7 +42,7 @@ class UserStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """`policies` as they were written."""
+    """A user; `policies` are in the order in which they were written."""
 
     name: str
     secret: str = field(repr=False)
@@ -61,7 +61,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
-    """Settings of a door. `cluster` is the name that entries `Cluster:name` mean."""
+    """Settings of access control. `cluster` is the name that entries `Cluster:name` refer to."""
 
     cluster: str
     authorizes: bool = True
@@ -73,7 +73,7 @@ Ordered = Mapping[PolicyType, tuple[PolicyEntry, ...]]
 
 
 class UserRules:
-    """`users` by name, of which nobody changes this mapping any more. Decides in a time that is proportional to the
+    """Rules of ACL 2.0. `users` by name; the mapping must not change any more. A verdict takes time proportional to the
     entries of one user."""
 
     def __init__(self, switches: Switches, users: Mapping[str, User]) -> None:
@@ -125,7 +125,7 @@ class UserRules:
         return Allowed(rule, user)
 
     def _stranger(self, name: str) -> Denied | None:
-        """None of a user who may come in."""
+        """None for a user who is known and enabled."""
         if not name:
             return _denied("the request has no AccessKey", "username cannot be null.")
         user = self._users.get(name)
@@ -145,7 +145,7 @@ class UserRules:
         return _forbidden(f"no policy of {user} matches", user, source, need, "no matched policies.")
 
     def _in_order(self, user: str) -> Ordered:
-        """Sorted when the user first comes."""
+        """The user's entries, sorted when they are first needed."""
         found = self._ordered.get(user)
         if found is None:
             found = {policy.type: in_order(policy.entries) for policy in self._users[user].policies}

@@ -1,4 +1,4 @@
-"""Users and policies from the words of operators and documents, and back.
+"""Convert users and policies from the words of operators and documents, and back.
 
 Source: UserConverter, AclConverter.
 """
@@ -22,12 +22,12 @@ def parse_subject(text: str) -> str:
     """The name of the user. Raises ConfigError."""
     kind, _, name = text.partition(":")
     if kind.lower() + ":" != SUBJECT_PREFIX.lower() or not name:
-        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is no subject: write User:name")
+        raise ConfigError(f"{text[:_SHOWN_MAX]!r} is not a subject: write User:name")
     return name
 
 
 def parse_type(word: str | None) -> UserType | None:
-    """None where nothing is written. Raises ConfigError."""
+    """None when nothing is written. Raises ConfigError."""
     return _parse(UserType, word, "Super or Normal")
 
 
@@ -40,12 +40,12 @@ def _parse(kind: type[E], word: str | None, known: str) -> E | None:
         return None
     found = next((each for each in kind if each.value.lower() == word.lower()), None)
     if found is None:
-        raise ConfigError(f"{word[:_SHOWN_MAX]!r} is no {kind.__name__}: write {known}")
+        raise ConfigError(f"{word[:_SHOWN_MAX]!r} is not a {kind.__name__}: write {known}")
     return found
 
 
 def user_of(info: UserInfo | StoredUser) -> User:
-    """Normal and enabled, where nothing is written. Raises ConfigError."""
+    """Normal and enabled, unless something else is written. Raises ConfigError."""
     return User(name=info.username or "", secret=info.password or "",
                 type=parse_type(info.user_type) or UserType.NORMAL,
                 status=parse_status(info.user_status) or UserStatus.ENABLE)
@@ -69,7 +69,7 @@ def policies_of(infos: Iterable[PolicyInfo]) -> tuple[Policy, ...]:
 
 
 def policy_infos(policies: Sequence[Policy], resource_part: str = "") -> list[PolicyInfo]:
-    """Those whose resource has that in it."""
+    """The policies with entries whose resource contains `resource_part`."""
     infos = []
     for policy in policies:
         entries = [_entry_info(entry) for entry in policy.entries if resource_part in str(entry.resource)]

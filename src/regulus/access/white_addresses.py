@@ -1,17 +1,17 @@
-"""Patterns of addresses: whose requests pass without a signature, who may copy the log.
+"""Patterns of addresses, for senders that need no signature, and for slaves that may copy the log.
 
     pattern               matches
-    (empty)               nobody
-    *   *.*.*.*           everybody
+    (empty)               no address
+    *   *.*.*.*           every address
     10.0.0.1              this one; also an IPv6 address in any spelling
     10.0.0.*  10.0.*.*    every number there
-    10.0.0.1-5            1 to 5 there; what stands behind is every number
+    10.0.0.1-5            1 to 5 there; what follows is every number
     10.0.0.{1,7}          the listed ones
     10.0.0.1,10.0.0.9     any of several
     fe80::*  fe80::1-ff   IPv6: the last group or groups, numbers in hexadecimal
     fe80::{1,2}
 
-An IPv4 address that came over an IPv6 socket (`::ffff:10.0.0.1`) is taken for the IPv4 address.
+An IPv4 address received on an IPv6 socket (`::ffff:10.0.0.1`) counts as the IPv4 address.
 
 Source: RemoteAddressStrategyFactory.
 """
@@ -26,7 +26,7 @@ _EVERYBODY = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 _V4_MAX, _V6_MAX = 255, 0xFFFF
 
 Ranges = tuple[range, ...]
-"""One for each number of an address: 4, or 8."""
+"""One range for each number of an address: 4, or 8."""
 
 
 class WhiteAddresses:
@@ -41,7 +41,8 @@ class WhiteAddresses:
         return bool(self.patterns)
 
     def matches(self, source: str) -> bool:
-        """`source` has no port. What is no address matches only the pattern for everybody."""
+        """Whether `source`, which has no port, matches. Text that is not an address matches only the pattern for every
+        address."""
         if self._is_everybody:
             return True
         numbers = _numbers_of(source)
@@ -69,12 +70,12 @@ def _parsed(pattern: str) -> list[Ranges]:
 
 
 def _spread(pattern: str) -> list[str]:
-    """Without braces and commas."""
+    """The patterns with braces and commas expanded."""
     head, brace, tail = pattern.partition("{")
     if not brace:
         return [each.strip() for each in pattern.split(",") if each.strip()]
     if not tail.endswith("}") or "," in head:
-        raise _fault(pattern, "braces stand at the end, around numbers with commas between them")
+        raise _fault(pattern, "braces must be at the end, around numbers with commas between them")
     return [head + each.strip() for each in tail[:-1].split(",")]
 
 
@@ -105,18 +106,19 @@ def _range(pattern: str, part: str, base: int, highest: int) -> range:
     try:
         start, end = int(first, base), int(last if dash else first, base)
     except ValueError:
-        raise _fault(pattern, f"{part!r} is no number, range or *") from None
+        raise _fault(pattern, f"{part!r} is not a number, range or *") from None
     if not (first + last).isalnum() or not part.isascii() or not 0 <= start <= end <= highest:
         raise _fault(pattern, f"{part!r} is not from 0 to {highest:{'x' if base == 16 else 'd'}}, the smaller first")
     return range(start, end + 1)
 
 
 def _checked(pattern: str, ranges: list[range]) -> Ranges:
-    """What stands behind a range is one, too: RocketMQ looks no further, so a single number there would not hold."""
+    """Raises unless ranges come last: RocketMQ looks no further than the first, so a single number after it would have
+    no effect."""
     first = next((place for place, each in enumerate(ranges) if len(each) > 1), len(ranges))
     highest = _V6_MAX if len(ranges) == 8 else _V4_MAX
     if first == 0 or any(len(each) != highest + 1 for each in ranges[first + 1:]):
-        raise _fault(pattern, "a range or * is not first, and only * stands behind it")
+        raise _fault(pattern, "a range or * must not be first, and only * may follow it")
     return tuple(ranges)
 
 

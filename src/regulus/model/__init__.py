@@ -1,1 +1,1 @@
-"""Nouns without bytes."""
+"""The nouns of the system, without their encodings."""

@@ -1,4 +1,4 @@
-"""What a broker is to the others of its name.
+"""The role of a broker among the brokers of the same name.
 
 Source: BrokerRole.
 """
@@ -8,10 +8,10 @@ from enum import StrEnum
 
 class BrokerRole(StrEnum):
     ALONE = ""
-    """A master that nobody copies: what a broker is whose file names no role."""
+    """A master without slaves: the role of a broker if its configuration names none."""
     ASYNC_MASTER = "ASYNC_MASTER"
     """Slaves may copy it; no answer waits for them."""
     SYNC_MASTER = "SYNC_MASTER"
     """An answer waits until a slave has the message."""
     SLAVE = "SLAVE"
-    """It copies the master of its name, and takes no messages of its own."""
+    """It copies the master of its name and accepts no messages itself."""

@@ -5,7 +5,7 @@ from regulus.errors import ConfigError
 DEFAULT_LADDER = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNKNOWN_LEVEL_DELAY_MS = 1000
 FIRST_RETRY_LEVEL = 3
-"""A message that failed for the first time waits at this level; each further failure moves it one level up."""
+"""The level at which a message waits after its first failure; each further failure moves it one level up."""
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -13,7 +13,7 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def parse_ladder(text: str) -> tuple[int, ...]:
     """The delay of each level in ms; level n is item n - 1. Raises ConfigError.
 
-    Besides RocketMQ's s, m, h, d we take `ms`, so that tests and demonstrations need not wait.
+    Besides RocketMQ's units s, m, h and d, `ms` is accepted, so that tests and demonstrations need not wait.
     """
     delays = []
     for word in text.split():

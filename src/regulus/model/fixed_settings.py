@@ -1,8 +1,8 @@
-"""Settings of RocketMQ that promise what is not served here, each with the one value that holds.
+"""RocketMQ settings for features that are not served here, each with the only value that is accepted.
 
-A file that gives this value may stay as it is. Another one is refused with what to do instead: a broker that starts and
-does not do what its file promises is worse than one that does not start. RocketMQ's other keys are about its own
-threads, caches and intervals; they may say what they like.
+A file with this value needs no change. Any other value is refused with the alternative: a broker that starts and does
+not do what its file promises is worse than one that does not start. RocketMQ's other keys tune its own threads, caches
+and intervals, and may have any value.
 
 Source: the defaults of BrokerConfig, MessageStoreConfig and NamesrvConfig, releases 4.9.8 and 5.3.3.
 """
@@ -22,17 +22,17 @@ _POP = "set the mode of a topic and group with setConsumeMode (docs/pop.md)"
 _LIGHT = "light queues are not served; use a topic for each"
 
 FIXED_BROKER_SETTINGS = {
-    # who the broker is, and who else has its messages
+    # the role of the broker, and its copies
     "duplicationEnable": FixedSetting("false", _ALONE),
     "enableControllerMode": FixedSetting("false", _ALONE),
     "enableDLegerCommitLog": FixedSetting("false", _ALONE),
     "enableSlaveActingMaster": FixedSetting("false", _ALONE),
     "enableRemoteEscape": FixedSetting("false", _ALONE),
-    # who may do what
+    # access
     "migrateAuthFromV1Enabled": FixedSetting("false", _V1),
     "useTLS": FixedSetting("false", "leave it out; tls.server.certPath and tls.server.keyPath let this port speak "
                            "TLS (docs/tls.md)"),
-    # how messages rest
+    # how messages are stored
     "storeType": FixedSetting("default", _FILES),
     "enableRocksDBLog": FixedSetting("false", _FILES),
     "rocksdbCQDoubleWriteEnable": FixedSetting("false", _FILES),
@@ -54,7 +54,7 @@ FIXED_BROKER_SETTINGS = {
     "validateSystemTopicWhenUpdateTopic": FixedSetting("true", "operators cannot set the broker's own topics here"),
     "filterServerNums": FixedSetting("0", "filter servers are not served; filter by tag"),
     "inBrokerContainer": FixedSetting("false", "each broker is a process of its own here"),
-    # where it finds others, and tells of itself
+    # how it finds other servers, and what it reports
     "fetchNamesrvAddrByAddressServer": FixedSetting("false", "write the addresses into namesrvAddr"),
     "fetchNameSrvAddrByDnsLookup": FixedSetting("false", "write the addresses into namesrvAddr"),
     "metricsExporterType": FixedSetting("DISABLE", "ask with brokerStatus and statsAll"),
@@ -68,7 +68,7 @@ FIXED_SETTINGS = FIXED_BROKER_SETTINGS | FIXED_NAME_SERVER_SETTINGS
 
 
 def setting_fault(key: str, text: str) -> str | None:
-    """Why a broker or name server cannot be set so; None when nothing here speaks against it."""
+    """Why a broker or name server cannot have this value; None when it can."""
     fixed = FIXED_SETTINGS.get(key)
     if fixed is None or text.strip().lower() == fixed.value.lower():
         return None

@@ -1,13 +1,14 @@
-"""What happened lately, of each kind how often and to whom first: whoever decides notes it, whoever logs takes it."""
+"""Recent events: for each kind the number of events and the first names. One part notes them, another takes and logs
+them."""
 
 NAMES_MAX = 5
-"""Names kept of one kind; the others are counted."""
+"""Names kept for one kind; further ones are only counted."""
 NAME_LENGTH_MAX = 255
-"""Characters of a name that are kept: some names are as long as their peer likes."""
+"""Characters kept of a name: a peer chooses its length."""
 
 
 class FirstNames:
-    """`count` things, and the names of the first."""
+    """The number of things, and the names of the first ones."""
 
     __slots__ = ("count", "names")
 
@@ -30,7 +31,8 @@ class FirstNames:
 
 
 class Happenings:
-    """By kind, in the order in which each kind happened first. A kind is a word of our own, never one of a peer."""
+    """Events by kind, in the order in which each kind first happened. A kind is a word of our own code, never text from
+    a peer."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, FirstNames] = {}
@@ -39,11 +41,11 @@ class Happenings:
         self._kinds.setdefault(kind, FirstNames()).add(name)
 
     def take(self) -> dict[str, FirstNames]:
-        """All that was noted since the last call."""
+        """Everything noted since the last call."""
         taken, self._kinds = self._kinds, {}
         return taken
 
     def put(self, taken: dict[str, FirstNames]) -> None:
-        """Note what was taken elsewhere."""
+        """Add events that were taken elsewhere."""
         for kind, names in taken.items():
             self._kinds.setdefault(kind, FirstNames()).merge(names)

@@ -1,4 +1,4 @@
-"""Paths of this machine, and addresses, which look like them."""
+"""Local paths, and the addresses that look like them."""
 
 import re
 from pathlib import Path
@@ -7,9 +7,9 @@ _SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def address_fault(path: str | Path) -> str:
-    """Why this is no path of the file system; empty when it may be one.
+    """Why this is not a path of the file system; empty when it may be one.
 
-    `s3://bucket/prod` as a path is the folder `s3:` where the program happens to be started.
+    Taken as a path, `s3://bucket/prod` would be the folder `s3:` in the working directory of the program.
     """
     text = str(path)
     if not _SCHEME.match(text):

@@ -1,7 +1,7 @@
 """Messages: what an application sends, and what a store keeps.
 
 `MessageExt` is not a dataclass because the broker makes one for each message, and its compiled form has typed fields.
-For a send with nothing unusual it makes none at all: one `StraightMessage` serves one after the other.
+An ordinary send makes no message object: the broker reuses one `StraightMessage` for all of them.
 """
 
 from collections.abc import Iterable
@@ -12,21 +12,24 @@ from regulus.model import message_properties as names
 from regulus.model import priority as priorities
 
 STRAIGHT_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
-"""Bytes of properties that a StraightMessage has room for; one with a longer property string goes the other way."""
+"""Bytes of properties that fit into a StraightMessage; a message with a longer property string takes the general
+way."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message:
-    """What an application sends. `properties` holds tags and keys too; several keys are joined by spaces."""
+    """A message that an application sends. `properties` includes tags and keys; several keys are joined by spaces."""
 
     def __init__(self, topic: str, body: bytes, tags: str = "", keys: str | Iterable[str] = "",
                  properties: dict[str, str] | None = None, flag: int = 0, *, delay: timedelta | None = None,
                  deliver_at: datetime | None = None, priority: int | None = None) -> None:
-        """It is delivered at once, or after `delay` from the send on, or at the moment `deliver_at`, which has a time
-        zone. `priority` is 0 or more, and the greater the sooner, in a topic of `message.type=PRIORITY` that is
-        consumed by POP. Raises MessageIllegal for a body that is not bytes, keys that are no text, no such time, and no
-        such priority."""
+        """Create a message that is delivered at once, after `delay`, or at `deliver_at`, which must have a time zone.
+
+        `delay` is counted from the send. `priority` is 0 or more; higher values are delivered sooner. It takes effect
+        in a topic of `message.type=PRIORITY` that is consumed by POP. Raises MessageIllegal when the body is not bytes,
+        the keys are not text, or the time or priority is invalid.
+        """
         if body is not None and not isinstance(body, bytes):
             raise MessageIllegal(body_type_fault(body))
         self.topic = topic
@@ -48,12 +51,12 @@ class Message:
 
     @property
     def keys(self) -> str:
-        """Space-separated, as RocketMQ keeps them."""
+        """The keys, separated by spaces, as RocketMQ keeps them."""
         return self.properties.get(names.KEYS, "")
 
     @property
     def priority(self) -> int | None:
-        """None: it has none."""
+        """The priority; None when the message has none."""
         number = priorities.of(self.properties)
         return None if number == priorities.NONE else number
 
@@ -100,8 +103,8 @@ def _timer(delay: timedelta | None, deliver_at: datetime | None) -> dict[str, st
 class MessageExt(Message):
     """A stored message. Hosts are in stored form: 4 or 16 address bytes, then the port as 4 bytes.
 
-    `properties_text` is the property string to be stored where `properties` cannot say it, as where a name comes twice;
-    else it is empty.
+    `properties_text` is the property string to store when `properties` cannot express it, for example because a name
+    occurs twice; otherwise it is empty.
 
     The store fills in queue_offset, physical_offset, store_timestamp, store_size and body_crc when it appends.
     """
@@ -131,14 +134,14 @@ class MessageExt(Message):
 
 
 class StraightMessage(MessageExt):
-    """A message on its way into a store, whose body and properties are still bytes: no object is made of them.
+    """A message on its way into a store, with its body and properties still as bytes: no objects are made of them.
 
     The body is data[body_start:body_end], and `view` is the same data. `topic_text` is the topic in ASCII, and
-    text[:text_size] the property string. In it the values of UNIQ_KEY, TAGS and KEYS lie between their starts and ends,
-    equal where there is none. `waits` says whether the client wants to hear of the disk. `body` and `properties` stay
-    empty.
+    text[:text_size] the property string. Within it, the values of UNIQ_KEY, TAGS and KEYS are between their starts and
+    ends, which are equal where a value is missing. `waits` says whether the client waits for the flush to disk. `body`
+    and `properties` stay empty.
 
-    Filled anew for each send: a store encodes it at once and keeps nothing of it.
+    The object is filled again for each send: a store encodes it at once and keeps no reference to it.
     """
 
     def __init__(self) -> None:
@@ -159,7 +162,7 @@ class StraightMessage(MessageExt):
         self.waits = True
 
     def take_data(self, data: bytes | bytearray) -> None:
-        """Messages that were read together have their bodies in the same bytes, whose view need not be made anew."""
+        """Set the bytes that hold the body. Messages that were read together share them, so the view is reused."""
         if self.data is not data:
             self.data = data
             self.view = memoryview(data)

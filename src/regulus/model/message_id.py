@@ -27,7 +27,7 @@ def host_bytes(address: str, port: int) -> bytes:
 
 
 def is_numeric_address(text: str) -> bool:
-    """Whether `host_bytes` takes it."""
+    """Whether `host_bytes` accepts it."""
     try:
         ip_address(text)
     except ValueError:
@@ -52,11 +52,11 @@ def offset_message_id(store_host: bytes, physical_offset: int) -> str:
 def parse_offset_message_id(message_id: str) -> tuple[bytes, int]:
     """Store host and physical offset. Raises ValueError when the text is not an offset id."""
     if len(message_id) not in (32, 56) or not _HEX_DIGITS.issuperset(message_id):
-        raise ValueError(f"{message_id!r} is no offset message id: one has 32 or 56 hexadecimal digits")
+        raise ValueError(f"{message_id!r} is not an offset message id: one has 32 or 56 hexadecimal digits")
     raw = bytes.fromhex(message_id)
     port = _PORT.unpack_from(raw, len(raw) - 12)[0]
     if not 0 <= port <= 0xFFFF:
-        raise ValueError(f"{message_id!r} is no offset message id: it names port {port}")
+        raise ValueError(f"{message_id!r} is not an offset message id: it names port {port}")
     return raw[:-8], _OFFSET.unpack_from(raw, len(raw) - 8)[0]
 
 
@@ -69,15 +69,15 @@ class UniqueKeySource:
     class_loader_hash: int
 
     def unique_key(self, month_ms: int, counter: int) -> str:
-        """`month_ms`: ms since the current month began in local time; `counter` wraps at 16 bits."""
+        """A new unique key. `month_ms`: ms since the current month began in local time; `counter` wraps at 16 bits."""
         tail = _UNIQUE_TAIL.pack(self.process_id & 0xFFFF, self.class_loader_hash, month_ms & 0xFFFFFFFF,
                                  counter & 0xFFFF)
         return (self.address + tail).hex().upper()
 
 
 def unique_key_month_ms(unique_key: str) -> int:
-    """Ms since the start of the month in which the key was made. Raises ValueError."""
+    """The ms between the start of the month and the moment when the key was made. Raises ValueError."""
     raw = bytes.fromhex(unique_key)
     if len(raw) not in (16, 28):
-        raise ValueError(f"{unique_key!r} is no unique key: it has {len(unique_key)} digits, not 32 or 56")
+        raise ValueError(f"{unique_key!r} is not a unique key: it has {len(unique_key)} digits, not 32 or 56")
     return int(_UNIQUE_TAIL.unpack_from(raw, len(raw) - 12)[2])

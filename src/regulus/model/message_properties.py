@@ -36,7 +36,7 @@ MESSAGE_TYPE = "MSG_TYPE"
 PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
 TRANSACTION_ID = "__transactionId__"
 TRANSACTION_HALF_OFFSET = "TRANS_OFFSET"
-"""Of the half that an op message of RocketMQ 5.5 ends, in the log."""
+"""The physical offset of the half message that an op message of RocketMQ 5.5 ends."""
 TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 TRANSACTION_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
@@ -47,7 +47,7 @@ TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_PROPERTIES = frozenset((TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS))
-"""When a message is to be delivered; the first that is there counts."""
+"""The properties that set a delivery time; the first one present counts."""
 TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_DEL_UNIQUE_KEY = "TIMER_DEL_UNIQKEY"
 TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
@@ -59,42 +59,42 @@ CRC32 = "__CRC32#"
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 LITE_TOPIC = "__LITE_TOPIC"
-"""The queue below its topic, of RocketMQ 5.5, to which a message goes."""
+"""The queue of RocketMQ 5.5, below its topic, to which a message goes."""
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
 BUSINESS_ID = "BUSINESS_ID"
-"""Ours: the id of the stub in a user's database that the message was sent for."""
+"""Ours: the id of the stub in a user's database for which the message was sent."""
 SINK = "SINK"
-"""Ours: the writer of a sink that sent the message, `<sinkId>/<partition>`."""
+"""Ours: the sink writer that sent the message, `<sinkId>/<partition>`."""
 SEQUENCE = "SEQ"
-"""Ours: the message's place in what that writer writes, `<batch>/<row>`."""
+"""Ours: the message's position in what that writer writes, `<batch>/<row>`."""
 SINK_DIGEST = "SINK_DIGEST"
-"""Ours, of a request alone: the digest of what that writer sent in this batch before, `wire.row_digest`."""
+"""Ours, only in requests: the digest of what that writer sent earlier in this batch, `wire.row_digest`."""
 
 SET_BACKS = "SET_BACKS"
-"""Ours: the number of the last set-back of the consumer offset that a pop moved; -1 of what moved none."""
+"""Ours: the number of the last reset of the consumer offset that moved a pop back; -1 when none did."""
 
 TOPIC_EPOCH = "TOPIC_EPOCH"
-"""Ours: which topic of its name a pop was of."""
+"""Ours: which of the topics that had this name a pop was from."""
 
 GROUP_REMOVED = "GROUP_REMOVED"
 """Ours: the number of the last deletion of its group that a pop knew, if there was one."""
 
 GIVEN_BACK = "GIVEN_BACK"
-"""Ours: how often a message was popped, reached nobody, and was not counted as delivered."""
+"""Ours: how often a message was popped, reached no client, and was not counted as delivered."""
 
-# Under private names these two may be typed constants in the compiled form.
+# Private names allow these two to be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR
 _PROPERTY_END = PROPERTY_SEPARATOR
 
 
 def number(text: str | None) -> int:
-    """What a property says; -1 where it is missing, or no number that fits into a long."""
+    """The number in a property; -1 when it is missing, or is not a number that fits into a long."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
 def parse(text: str) -> dict[str, str]:
-    """The properties of a property string, in its order.
+    """Parse a property string; the result keeps its order.
 
     A segment counts only if it has the separator with at least one character on each side; a later duplicate wins.
     """

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class MessageQueue(NamedTuple):
-    """Sorts as RocketMQ sorts queues: by topic, broker name, queue id."""
+    """A queue; queues sort as in RocketMQ: by topic, broker name, queue id."""
 
     topic: str
     broker_name: str

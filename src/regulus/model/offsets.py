@@ -1,4 +1,4 @@
-"""Offsets: an `int` alone says nothing about what it counts."""
+"""Types for offsets, because an `int` alone does not say what it counts."""
 
 from typing import NewType
 

@@ -2,9 +2,10 @@
 
 
 class Peer:
-    """`remote` and `local` are hosts in stored form: the peer's address, and the address at which it reached us.
+    """One connection. `remote` and `local` are hosts in stored form: the peer's address, and the address at which it
+    reached us.
 
-    `user` is who asks over the connection, as a door has proved it; empty for nobody, and where there is no door.
+    `user` is the authenticated user of the connection; empty for an anonymous one, and where access is not checked.
     """
 
     def __init__(self, channel: int, remote: bytes, local: bytes, remote_text: str = "",
@@ -17,7 +18,7 @@ class Peer:
         self.user = user
 
     def of_user(self, user: str) -> "Peer":
-        """The same connection, where this user asks over it."""
+        """This connection, with `user` as the one that asks."""
         if user == self.user:
             return self
         return Peer(self.channel, self.remote, self.local, self.remote_text, self.local_address, user)
@@ -27,8 +28,11 @@ class Peer:
 
 
 class Origin:
-    """Whose requests another asks: `remote` and `local` are hosts in stored form, as a peer's are, of the connection
-    over which the one came to the other. `peer` is kept by who asks, so that it is made once a connection."""
+    """The client for which another client or proxy asks.
+
+    `remote` and `local` are hosts in stored form, as in a Peer, of the connection between the two. `peer` is cached by
+    the asking side, so that it is made once for each connection.
+    """
 
     __slots__ = ("local", "peer", "remote")
 
@@ -39,5 +43,5 @@ class Origin:
 
 
 def host_of(remote_text: str) -> str:
-    """The address of a peer's `host:port`."""
+    """The address in a peer's `host:port`."""
     return remote_text.rpartition(":")[0].strip("[]") or remote_text

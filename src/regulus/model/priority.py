@@ -1,7 +1,7 @@
-"""How urgent a message is: the property `_SYS_MSG_PRIORITY_`, a number from 0 on, and the greater the sooner.
+"""How urgent a message is: the property `_SYS_MSG_PRIORITY_`, a number from 0 on; higher numbers are delivered sooner.
 
-Each queue of a topic has its own: the message goes to the queue of its number, or to the last one. A message that is
-delayed, transactional or ordered has none.
+Each priority has a queue of the topic: a message goes to the queue of its number, or to the last queue. A message that
+is delayed, transactional or ordered has no priority.
 
 Source: Message.getPriority, SendMessageProcessor.sendMessage, TopicMessageType.parseFromMessageProperty.
 """
@@ -19,7 +19,7 @@ _RIVALS = (names.TRANSACTION_PREPARED, names.DELAY_TIME_LEVEL, names.TIMER_DELIV
 
 
 def of(properties: Mapping[str, str]) -> int:
-    """NONE where there is none, or what is there is no number as Java reads one of 32 bits."""
+    """The priority; NONE when the property is missing or is not a 32-bit number as Java reads one."""
     text = properties.get(names.PRIORITY)
     if text is None or not _NUMBER.fullmatch(text):
         return NONE
@@ -28,9 +28,9 @@ def of(properties: Mapping[str, str]) -> int:
 
 
 def rival(properties: Mapping[str, str]) -> str:
-    """The property beside which a priority does not count; empty: it counts.
+    """The property that overrides a priority; empty when the priority counts.
 
-    A delay level of 0 is none, unlike with RocketMQ: dead letters have it.
+    Unlike in RocketMQ, a delay level of 0 is not a delay: dead letters have it.
     """
     for name in _RIVALS:
         value = properties.get(name)
@@ -41,5 +41,5 @@ def rival(properties: Mapping[str, str]) -> str:
 
 
 def queue_of(number: int, queues: int) -> int:
-    """The queue of a priority in a topic with so many queues to write to."""
+    """The queue for a priority, in a topic with `queues` queues to write to."""
     return max(0, min(number, queues - 1))

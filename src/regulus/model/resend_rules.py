@@ -2,18 +2,18 @@
 
     facts of a stub, as columns
     status, is_manual, send_count, resend_time      its own
-    is_behind       it has a place in a queue, and a group that has to apply it has not received that place yet
-    log_time        when such a group received it last, and has not finished it; null: nobody has
-    move_time       when such a group last got on in that queue; where it never did, the time of the commit
-    first_send_time     when the first copy was there for its consumers; null: not known
+    is_behind       it has a place in a queue, and a group that must apply it has not received that place yet
+    log_time        when such a group last received it without finishing it; null: no group has
+    move_time       when such a group last progressed in that queue; if it never did, the time of the commit
+    first_send_time     when the first copy became available to its consumers; null: not known
 
     due   sends left,  behind                 received           action
           and time
     no    -            -                      -                  WAIT
-    yes   -            -                      of late            WAIT: the consumer, or its retries, have it
+    yes   -            -                      recently           WAIT: the consumer, or its retries, have it
     yes   no           -                      no, or long ago    MANUAL
     yes   yes          yes                    no, or long ago    POSTPONE: it is backlog; not counted
-    yes   yes          yes, for long, and     no, or long ago    CONSUMER_DOWN: the same, and somebody is told
+    yes   yes          yes, for long, and     no, or long ago    CONSUMER_DOWN: likewise, and it is reported
                        nothing moves
     yes   yes          no, or not known       long ago           RESEND_AND_TELL
     yes   yes          no, or not known       no                 RESEND
@@ -29,7 +29,7 @@ from typing import Any
 
 
 class ResendAction(StrEnum):
-    NOTHING = "NOTHING"     # done, or a human's
+    NOTHING = "NOTHING"     # done, or left to a human
     WAIT = "WAIT"
     MANUAL = "MANUAL"
     POSTPONE = "POSTPONE"
@@ -43,17 +43,17 @@ FACTS = ("status", "is_manual", "send_count", "resend_time", "is_behind", "log_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendLimits:
-    """As of one moment; times in ms since 1970."""
+    """The limits at one moment; times in ms since 1970."""
 
     now_ms: int
     attempts_max: int
-    fresh_since_ms: int     # what was received later is in somebody's hands
-    moves_since_ms: int     # a queue that moved later is alive
-    sent_since_ms: int      # what was sent before that for the first time is sent no more
+    fresh_since_ms: int     # a stub received after this is being worked on
+    moves_since_ms: int     # a queue that moved after this is alive
+    sent_since_ms: int      # a stub first sent before this is not sent again
 
 
 def resend_rules(facts: Mapping[str, Any], limits: ResendLimits) -> list[tuple[Any, ResendAction]]:
-    """Conditions and what follows; the first that is true decides. RESEND where none is."""
+    """Pairs of condition and action; the first condition that is true decides. RESEND when none is true."""
     return [
         ((facts["status"] != "UNCONFIRMED") | facts["is_manual"], ResendAction.NOTHING),
         (facts["resend_time"] > limits.now_ms, ResendAction.WAIT),

@@ -1,6 +1,6 @@
 """When a broker deletes its oldest files, and what it does when it may not.
 
-Names are RocketMQ's keys in snake_case; those of `archive_...` are ours.
+Names are RocketMQ's keys in snake_case; the keys `archive_...` are ours.
 
 Source: MessageStoreConfig, DefaultMessageStore.CleanCommitLogService.
 """
@@ -18,14 +18,14 @@ ARCHIVE_IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
 class ArchiveGate(StrEnum):
-    """Whether files wait for the archive before they go."""
+    """Whether files wait for the archive before they are deleted."""
 
     off = "off"
     on = "on"
 
 
 class ArchiveGatePolicy(StrEnum):
-    """What gives way when the disk is full of files that wait."""
+    """What gives way when the disk is full of files that wait for the archive."""
 
     refuse_sends = "refuse_sends"
     drop_and_report = "drop_and_report"
@@ -98,7 +98,7 @@ class RetentionRules:
         _hours(self.delete_when)
 
     def warnings(self) -> list[str]:
-        """A sentence for each percentage that does not hold as it was written, and for a gate that nothing opens."""
+        """One sentence for each percentage that is limited to another value, and for a gate that no archive opens."""
         bounds = (("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, self.expired_ratio),
                   ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, self.forced_ratio),
                   ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, self.full_ratio))
@@ -122,10 +122,10 @@ class RetentionRules:
 
     @property
     def delete_hours(self) -> frozenset[int]:
-        """Hours of the local day, 0 to 23, during which expired files go."""
+        """The hours of the local day, 0 to 23, during which expired files are deleted."""
         return _hours(self.delete_when)
 
-    # The three limits as they hold, 0 to 1: like RocketMQ, within bounds that leave a disk some room.
+    # The three limits in effect, 0 to 1: as in RocketMQ, kept within bounds that leave some room on the disk.
 
     @property
     def expired_ratio(self) -> float:

@@ -1,4 +1,4 @@
-"""Work in steps: a generator that yields after each step but the last, so that others have a turn in between."""
+"""Work in steps: a generator that yields after each step but the last, so that other work can run in between."""
 
 from collections.abc import Generator
 from typing import TypeVar
@@ -7,7 +7,7 @@ Result = TypeVar("Result")
 
 
 def run_to_end(steps: Generator[None, None, Result]) -> Result:
-    """What a generator returns when all its steps are done at once."""
+    """Run all steps at once; what the generator returns."""
     while True:
         try:
             next(steps)

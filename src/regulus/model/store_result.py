@@ -1,4 +1,4 @@
-"""What a message store answers."""
+"""The results of a message store."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -10,11 +10,11 @@ class PutStatus(IntEnum):
     SERVICE_NOT_AVAILABLE = 2
     CREATE_MAPPED_FILE_FAILED = 3
     QUEUE_DAMAGED = 4
-    """This one queue takes nothing; others do."""
+    """This queue accepts no messages; others do."""
 
 
 class GetStatus(IntEnum):
-    """Names as in GetMessageStatus; a pull answer's remark is the name."""
+    """Names as in GetMessageStatus; the name is the remark of a pull answer."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -31,7 +31,10 @@ _PUT_OK = PutStatus.PUT_OK
 
 
 class Appended:
-    """Physical offsets: `start` of the (first) record, `end` behind the (last) one. `starts` only for a batch."""
+    """Where a message or batch was appended.
+
+    Physical offsets: `start` of the (first) record, `end` after the (last) one. `starts` only for a batch.
+    """
 
     def __init__(self, status: PutStatus, start: int = 0, end: int = 0, queue_offset: int = 0,
                  remark: str = "", starts: tuple[int, ...] = ()) -> None:
@@ -44,7 +47,8 @@ class Appended:
 
 
 def appended_one(start: int, end: int, queue_offset: int) -> Appended:
-    """That one record was appended; field by field, because the constructor is slow to call where it is compiled."""
+    """The result for one appended record; set field by field, because calling the constructor is slow in compiled
+    code."""
     appended = Appended.__new__(Appended)
     appended.status = _PUT_OK
     appended.start = start
@@ -56,9 +60,11 @@ def appended_one(start: int, end: int, queue_offset: int) -> Appended:
 
 
 class GetResult(NamedTuple):
-    """`buffers` have whole records each, as slices of the log or copied, `size` bytes and `message_count` messages.
+    """The messages that a read found.
 
-    `looked`: at how many bytes of properties a filter looked, each as often as it weighs."""
+    `buffers` contain whole records, as slices of the log or copied: `size` bytes and `message_count` messages in total.
+    `looked`: the bytes of properties that a filter examined, each counted `weight` times.
+    """
 
     status: GetStatus
     next_begin_offset: int
@@ -71,7 +77,7 @@ class GetResult(NamedTuple):
 
 
 class QueueUnit(NamedTuple):
-    """One unit of a consume queue with its place."""
+    """One unit of a consume queue, with its position."""
 
     queue_offset: int
     physical_offset: int
@@ -80,7 +86,7 @@ class QueueUnit(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A message became visible: wakes pulls of the queue that wait at or below `queue_offset`."""
+    """A message became visible; it wakes pulls of the queue that wait at or below `queue_offset`."""
 
     topic: str
     queue_id: int
@@ -91,7 +97,7 @@ class Arrival(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """Whole records of the log, one behind the other; the next ones begin at `next_offset`."""
+    """Whole records of the log, without gaps; the next ones begin at `next_offset`."""
 
     data: memoryview
     next_offset: int
@@ -104,4 +110,4 @@ class QueryResult(NamedTuple):
     index_last_update_timestamp: int
     index_last_update_physical_offset: int
     unreadable: frozenset[int] = frozenset()
-    """Where the index says that there are more such records, and none can be read."""
+    """Positions at which the index has more such records that cannot be read."""

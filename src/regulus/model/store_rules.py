@@ -1,4 +1,4 @@
-"""What a broker and its store must agree on, once: the broker's settings are such rules, and the store is given them.
+"""The settings that a broker and its store share: the broker's settings extend them, and the store is given them.
 
 Names are RocketMQ's keys in snake_case.
 
@@ -14,7 +14,7 @@ from regulus.model.retention_rules import HOUR_MS, RetentionRules
 
 TIMER_PRECISIONS_MS = (100, 200, 500, 1000)
 TIMER_SLOTS_MAX = 604_800 - 60
-"""Ticks ahead that the wheel holds."""
+"""The number of ticks that the timer wheel covers."""
 
 
 class FlushDiskType(StrEnum):
@@ -24,7 +24,7 @@ class FlushDiskType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRules(RetentionRules):
-    """Raises ConfigError for a value that makes no sense."""
+    """Settings shared by broker and store; raises ConfigError for an invalid value."""
 
     # Flushing and delay levels
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
@@ -50,7 +50,7 @@ class StoreRules(RetentionRules):
     """The delay of each level, from `message_delay_level`."""
 
     def __post_init__(self) -> None:
-        RetentionRules.__post_init__(self)   # with slots, super() would look for a class that is gone
+        RetentionRules.__post_init__(self)   # with slots, super() would look for a class that no longer exists
         if self.flush_disk_type not in tuple(FlushDiskType):
             raise ConfigError(f"flushDiskType is {self.flush_disk_type!r}: write {' or '.join(FlushDiskType)}")
         if self.timer_precision_ms not in TIMER_PRECISIONS_MS:
@@ -65,8 +65,8 @@ class StoreRules(RetentionRules):
 
     @property
     def timer_window_ms(self) -> int:
-        """The longest that a message waits at one place of the log: no longer than two thirds of what a file of the
-        log is kept."""
+        """The longest time that a message waits at one position of the log: at most two thirds of the time that files
+        of the log are kept."""
         kept_ms = max(self.file_reserved_time, 1) * HOUR_MS * 2 // 3
         return min(min(self.timer_roll_window_slot, TIMER_SLOTS_MAX) * self.timer_precision_ms, kept_ms)
 

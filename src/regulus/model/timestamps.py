@@ -1,11 +1,12 @@
-"""Times as messages have them: ms since 1970. A damaged record or a foreign sender may state any number."""
+"""Timestamps of messages: ms since 1970. A damaged record or a foreign sender may contain any number."""
 
 DATED_MAX_MS = 253_402_214_400_000
-"""Midnight before the last day of the year 9999, UTC: the calendar's end, less what time zones differ."""
+"""Midnight before the last day of the year 9999, UTC: the end of the calendar, less the difference between time
+zones."""
 
 
 def dated(timestamp_ms: int) -> int:
-    """The nearest time from 1970 on that has a date in every time zone."""
+    """The nearest timestamp from 1970 on that has a date in every time zone."""
     return min(max(timestamp_ms, 0), DATED_MAX_MS)
 
 
@@ -13,6 +14,6 @@ YEAR_2000_MS = 946_684_800_000
 
 
 def may_be_ms(number: int) -> bool:
-    """Whether a number that somebody wrote is ms since 1970: no message is as old as seconds are, when they are taken
-    for ms. 0 stands for the beginning."""
+    """Whether a number can be ms since 1970, rather than seconds: seconds taken for ms give a date older than any
+    message. 0 means the beginning."""
     return number <= 0 or number >= YEAR_2000_MS

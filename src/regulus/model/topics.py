@@ -1,4 +1,4 @@
-"""Topic and group names, and what a topic and a subscription group are set to.
+"""Names of topics and groups, and the settings of a topic and of a subscription group.
 
 Source: TopicValidator, MixAll, TopicConfig, SubscriptionGroupConfig.
 """
@@ -10,7 +10,7 @@ from regulus.model import permission
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LIGHT_PREFIX = "%LMQ%"
-"""Of light queues, which RocketMQ fills with messages of other topics; here they rest as they are."""
+"""Prefix of light queues, which RocketMQ fills with messages of other topics; here they are kept unchanged."""
 AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"
@@ -18,7 +18,7 @@ TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
-"""Of RocketMQ 5.5, when it keeps open halves in RocksDB. Not used here."""
+"""Used by RocketMQ 5.5 when it keeps open half messages in RocksDB; not used here."""
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -26,7 +26,7 @@ OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 REVIVE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
-"""Before the name of the cluster: what was popped."""
+"""Followed by the name of the cluster: the topic for records of pops."""
 REPLY_TOPIC_SUFFIX = "REPLY_TOPIC"
 
 TOPIC_SIZE_MAX = 127
@@ -36,21 +36,21 @@ GROUP_SIZE_MAX = 120
 NOT_SENDABLE_TOPICS = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC,
                                  SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, TIMER_TOPIC})
 NEVER_CONSUMED_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
-"""What is in them waits: for its time, or for its producer's word."""
+"""Their messages wait for a time, or for a decision of their producer."""
 SYSTEM_TOPICS = NOT_SENDABLE_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 SYSTEM_GROUPS = ("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
                  "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS")
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
 NAME_SIZE_MAX = 255
-"""Of any topic; each one's own limit is stricter or the same."""
+"""Limit for any topic; the limit for its kind is the same or stricter."""
 QUEUE_NUMS_MAX = 65_536
-"""Of one topic. Each queue takes files of its own, so that a slip of the hand must not make a million of them."""
+"""Limit for one topic. Each queue has files of its own, so a typing mistake must not create a million of them."""
 QUEUE_ID_MAX = 0x7FFFFFFF
-"""Of a record, whose queue id is a number of four bytes; a topic that has so many queues is not made."""
+"""The largest queue id that a record can hold, in four bytes; no topic has that many queues."""
 
 _NAME_CHARACTERS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-_STORED_CHARACTERS = _NAME_CHARACTERS | {"+"}       # between group and topic of a retry topic of pops
+_STORED_CHARACTERS = _NAME_CHARACTERS | {"+"}       # between group and topic in a retry topic of pops
 
 
 def retry_topic(group: str) -> str:
@@ -74,13 +74,14 @@ def is_dlq_topic(topic: str) -> bool:
 
 
 def is_sendable(topic: str) -> bool:
-    """Whether clients may put messages there, or take back what waits for it: not where brokers note what they must
-    not forget. RocketMQ lets them write into the log of pops."""
+    """Whether clients may send messages to the topic, or recall messages that wait there: not if brokers keep their own
+    records in it. RocketMQ lets clients write to the log of pops."""
     return topic not in NOT_SENDABLE_TOPICS and not topic.startswith(REVIVE_TOPIC_PREFIX)
 
 
 def is_internal(topic: str) -> bool:
-    """Whether groups or brokers use the topic for themselves: retries, dead letters, RocketMQ's own."""
+    """Whether the topic is used by groups or brokers themselves: for retries, dead letters or RocketMQ's own
+    purposes."""
     return (topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX)) or topic in SYSTEM_TOPICS
             or topic.endswith(REPLY_TOPIC_SUFFIX))
 
@@ -101,13 +102,13 @@ def name_fault(name: str, noun: str = "topic") -> str | None:
 
 
 def is_storable(topic: str, queue_id: int) -> bool:
-    """Whether a topic and queue id may become a place in a store: a folder is named after each of them."""
+    """Whether a topic and queue id may be stored: each of them becomes the name of a folder."""
     return 0 < len(topic) <= NAME_SIZE_MAX and _STORED_CHARACTERS.issuperset(topic) and 0 <= queue_id <= QUEUE_ID_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataVersion:
-    """Grows with each change of the table it stands beside."""
+    """The version of a table; it grows with each change."""
 
     counter: int = 0
     state_version: int = 0

@@ -1,1 +1,1 @@
-"""What to do with a request to the name server. No I/O, no clock, no threads, no logging."""
+"""How a name server answers requests. No I/O, no clock, no threads, no logging."""

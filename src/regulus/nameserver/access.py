@@ -1,8 +1,7 @@
-"""What each request to a name server needs: the table of its door.
+"""What each request to a name server needs: the table of its access check.
 
-Who asks for routes is nobody in particular, as with RocketMQ, whose name server knows no users. Who changes them is a
-broker of the cluster or an operator, and proves it: a stranger that registered the name of a broker would be sent its
-messages.
+Any client may read routes, as in RocketMQ, whose name server knows no users. Only a broker of the cluster or an
+operator may change them, with a signature: a stranger that registered the name of a broker would receive its messages.
 
 Source: the RocketMQAction of each request header below namesrv.
 """
@@ -18,14 +17,14 @@ OPEN = frozenset((
     Code.GET_TOPICS_BY_CLUSTER, Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, Code.GET_UNIT_TOPIC_LIST,
     Code.GET_HAS_UNIT_SUB_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, Code.GET_BROKER_MEMBER_GROUP,
     Code.GET_KV_CONFIG, Code.GET_KVLIST_BY_NAMESPACE, Code.GET_NAMESRV_CONFIG))
-"""Whoever reaches the name server may ask this, signed or not."""
+"""Every client that reaches the name server may send these, signed or not."""
 
 _OF_OPERATORS = needs.cluster(UPDATE)
 
 NEEDS: dict[int, Read] = {code: _OF_OPERATORS for code in Code if code not in OPEN}
-"""A broker's registration among them; codes that no name server answers, too."""
+"""Includes the registration of brokers, and codes that no name server answers."""
 
 
 def needs_of(request: RemotingCommand) -> tuple[Need, ...]:
-    """Raises KeyError for a code that nobody knows."""
+    """Raises KeyError for an unknown code."""
     return NEEDS[request.code](request)

@@ -66,4 +66,4 @@ UPDATABLE_KEYS = frozenset({
 
 FORBIDDEN_KEYS = frozenset({"configBlackList", "configStorePath", "innerClientAuthenticationCredentials",
                             "kvConfigPath", "rocketmqHome"})
-"""Keys that may never be changed from outside; NO_PERMISSION."""
+"""Keys that no request may change; the answer is NO_PERMISSION."""

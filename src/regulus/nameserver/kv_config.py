@@ -12,7 +12,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class KvConfig:
-    """`changes` counts changes, for saving."""
+    """The table; `changes` counts changes, for saving."""
 
     def __init__(self) -> None:
         self._table: dict[str, dict[str, str]] = {}
@@ -26,25 +26,25 @@ class KvConfig:
         return self._table.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """An absent key is fine."""
+        """Delete a key; nothing happens if it is absent."""
         if self._table.get(namespace, {}).pop(key, None) is not None:
             self.changes += 1
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """A copy of one namespace; None when nothing was ever put there."""
+        """A copy of one namespace; None when it never had a key."""
         table = self._table.get(namespace)
         return None if table is None else dict(table)
 
     def document(self) -> LatePieces:
-        """The whole table as it is now. It is encoded when it is gone through."""
+        """The whole table as it is now, encoded during iteration."""
         return _written({namespace: dict(entries) for namespace, entries in self._table.items()})
 
     def load_document(self, text: str) -> None:
-        """Raises HeaderError when the text is no such document."""
+        """Raises HeaderError when the text is not such a document."""
         document = fastjson.loads(text)
         table = document.get("configTable", {}) if isinstance(document, dict) else None
         if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
-            raise HeaderError("the key-value configuration is no object of objects under configTable")
+            raise HeaderError("the key-value configuration is not an object of objects under configTable")
         self._table = {str(namespace): {str(key): str(value) for key, value in entries.items()}
                        for namespace, entries in table.items()}
 

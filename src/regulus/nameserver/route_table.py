@@ -1,10 +1,10 @@
 """Which broker serves which topic, and which brokers are alive.
 
-A broker name owns a row of addresses (id -> address, 0 is the master) and, in each of its topics, one row of queues.
-A row of addresses lives as long as one of its addresses is registered; when the last one goes, because its connection
-closed, its registration lapsed or it said so, the name leaves its cluster and all topics. Which topics a name has rows
-in, and which addresses a connection registered, stands beside the tables: a broker that comes or goes costs as much as
-it has, not as much as there is.
+A broker name has a row of addresses (id -> address, 0 is the master) and, in each of its topics, one row of queues. A
+row of addresses exists as long as one of its addresses is registered. When the last one is removed, because its
+connection closed, its registration lapsed or it unregistered, the name leaves its cluster and all topics. Further
+tables keep the topics in which a name has rows, and the addresses that a connection registered: registering or removing
+a broker costs time proportional to that broker, not to the tables.
 
 Source: RouteInfoManager.
 """
@@ -46,7 +46,7 @@ class BrokerRow:
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """One registered address. Its registration lapses `timeout_ms` after `heard_ms`, of the steady clock."""
+    """One registered address. Its registration lapses `timeout_ms` after `heard_ms`, in steady time."""
 
     broker_name: str
     broker_id: int
@@ -59,7 +59,7 @@ class BrokerLiveInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a broker says of itself. `topics` None: it sent no topic table."""
+    """The content of a broker's registration; `topics` is None if it sent no topic table."""
 
     cluster_name: str
     broker_name: str
@@ -72,12 +72,12 @@ class Registration:
     filter_servers: tuple[str, ...] | None = None
     timeout_ms: int | None = None
     enable_acting_master: bool | None = None
-    """None: a broker that does not know acting masters."""
+    """None for a broker that does not support acting masters."""
     zone_name: str | None = None
 
 
 class Registered(NamedTuple):
-    """Answer to a registration; the addresses are filled for a slave whose master is alive."""
+    """Answer to a registration; the addresses are set for a slave whose master is alive."""
 
     accepted: bool
     master_addr: str | None = None
@@ -86,7 +86,7 @@ class Registered(NamedTuple):
 
 
 class MinBrokerIdChange(NamedTuple):
-    """The lowest id of `broker_name` changed; `channels` are the connections of the brokers to be told."""
+    """The lowest id of `broker_name` changed; `channels` are the connections of the brokers to notify."""
 
     broker_name: str
     min_broker_id: int
@@ -98,7 +98,7 @@ class MinBrokerIdChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """The rows of one topic by broker name, and the addresses of those names."""
+    """The rows of one topic by broker name, and the addresses of these brokers."""
 
     queues: dict[str, QueueRow]
     brokers: dict[str, BrokerRow]
@@ -106,8 +106,11 @@ class TopicRoute:
 
 
 class RouteTable:
-    """`happenings` has which brokers came and went, and which routes others than a first registration changed; `faults`
-    has which two of them are of one name and id, each time that one of both registers."""
+    """The routes of all topics.
+
+    `happenings` collects which brokers came and went, and which routes were changed other than by a first registration.
+    `faults` collects pairs of brokers with the same name and id, each time that one of them registers.
+    """
 
     def __init__(self) -> None:
         self.happenings = Happenings()
@@ -115,17 +118,17 @@ class RouteTable:
         self.topics: dict[str, dict[str, QueueRow]] = {}
         self.brokers: dict[str, BrokerRow] = {}
         self.clusters: dict[str, set[str]] = {}
-        self._topics_of: dict[str, dict[str, None]] = {}    # by broker name, those it has a row in
+        self._topics_of: dict[str, dict[str, None]] = {}    # by broker name, topics in which it has a row
         self._channels: dict[int, dict[tuple[str, str], None]] = {}
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    # --- brokers come -------------------------------------------------------------------------------------------------
+    # --- brokers arrive------------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration, steady_ms: int, delete_missing_topics: bool = False) -> Registered:
-        """Enter a broker, in one go: whoever comes, goes or changes rows meanwhile would meet half of it.
+        """Register a broker in one step, so that no other change sees half of it.
 
-        Not accepted: an unknown one that sends one topic, which is an update without its base.
+        An unknown broker that sends only one topic is not accepted, because that is an update without its base.
         """
         known = self.brokers.get(registration.broker_name)
         if len(registration.topics or ()) == 1 and (known is None or registration.broker_id not in known.broker_addrs):
@@ -155,7 +158,8 @@ class RouteTable:
         return Registered(True, master_addr, ha_server_addr, min_changed)
 
     def _note_twins(self, row: BrokerRow, registration: Registration, holder: str | None, what: str) -> None:
-        """Of two clusters, too: a route has no word for these, so that one broker's messages are found no more."""
+        """Two brokers of different clusters conflict too: a route does not distinguish clusters, so the messages of one
+        of them would not be found."""
         places = [f"{holder} in cluster {cluster}" for cluster in self.clusters if (cluster, holder) in self._live]
         if places:
             self.faults.note("brokers of one name and id, of which clients find one alone",
@@ -164,7 +168,7 @@ class RouteTable:
                              "moved, or one of both needs another name")
 
     def _note_broker(self, row: BrokerRow, registration: Registration, is_new: bool) -> None:
-        """A broker that comes, which may tell the rest of its topics in requests that follow."""
+        """Note the arrival of a broker, which may send the rest of its topics in later requests."""
         live = self._live.get((registration.cluster_name, registration.broker_addr))
         described = self._described(row, registration.broker_addr, " so far")
         if is_new:
@@ -175,29 +179,29 @@ class RouteTable:
     def _described(self, row: BrokerRow, address: str, so_far: str = "") -> str:
         broker_id = next(key for key, value in row.broker_addrs.items() if value == address)
         topics = len(self._topics_of.get(row.broker_name, ()))
-        # A broker beside its name server is at whatever address that is asked at.
+        # A broker on the name server's machine has whatever address clients use for the name server.
         host, _, port = address.rpartition(":")
         place = f"beside this name server, at port {port}" if host == "0.0.0.0" else f"at {address}"
         return f"{row.broker_name} {place} (id {broker_id}, {topics} topics{so_far})"
 
     def heartbeat(self, cluster_name: str, broker_addr: str, steady_ms: int) -> None:
-        """Renew a registration; one that is not there is passed over."""
+        """Renew a registration; an unknown one is ignored."""
         live = self._live.get((cluster_name, broker_addr))
         if live is not None:
             live.heard_ms = steady_ms
 
     def has_place(self, broker_name: str, broker_id: int) -> bool:
-        """Whether routes name a broker of this name and id, at whatever address."""
+        """Whether routes name a broker of this name and id, at any address."""
         row = self.brokers.get(broker_name)
         return row is not None and broker_id in row.broker_addrs
 
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
-        """What the broker at this address registered last."""
+        """The data version in the last registration of the broker at this address."""
         live = self._live.get((cluster_name, broker_addr))
         return None if live is None else live.data_version
 
     def _is_outdated(self, row: BrokerRow, registration: Registration) -> bool:
-        """Another address holds this id and has seen a later state: the newcomer is a deposed master."""
+        """Whether another address with this id has a later state: then the new broker is a deposed master."""
         holder = row.broker_addrs.get(registration.broker_id)
         if holder is None or holder == registration.broker_addr:
             return False
@@ -261,12 +265,13 @@ class RouteTable:
         live = self._live.get((registration.cluster_name, master_addr))
         return (None, None) if live is None else (master_addr, live.ha_server_addr)
 
-    # --- brokers go ---------------------------------------------------------------------------------------------------
+    # --- brokers
+    # leave--------------------------------------------------------------------------------------------------
 
     def unregister(self, cluster_name: str, broker_name: str, broker_addr: str, broker_id: int,
                    cause: str = "brokers unregistered") -> MinBrokerIdChange | None:
-        """Drop one address; `cause` is how that is noted. Answers what the brokers left under that name should hear
-        when their lowest id changed."""
+        """Drop one address; `cause` is the kind of the event noted. Returns the notice for the remaining brokers of
+        that name if their lowest id changed."""
         live = self._take_live((cluster_name, broker_addr))
         self._filter_servers.pop((cluster_name, broker_addr), None)
         row = self.brokers.get(broker_name)
@@ -297,7 +302,7 @@ class RouteTable:
 
     def min_broker_id_change(self, broker_name: str, offline_addr: str | None,
                              ha_addr: str | None) -> MinBrokerIdChange | None:
-        """The change to tell: to all that are left when one went, to all but the newcomer when one came."""
+        """The notice: for all remaining brokers when one left, for all but the new one when one came."""
         row = self.brokers.get(broker_name)
         if row is None or not row.broker_addrs:
             return None
@@ -324,7 +329,7 @@ class RouteTable:
         self._drop_rows(broker_name, list(self._topics_of.get(broker_name, ())))
 
     def _drop_rows(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Of topics in which the broker has a row."""
+        """Remove the rows of a broker in these topics."""
         of_broker = self._topics_of.get(broker_name, {})
         for topic in topics:
             rows = self.topics[topic]
@@ -351,7 +356,7 @@ class RouteTable:
         return TopicRoute(dict(queues), brokers, filter_servers)
 
     def register_topic(self, topic: str, rows: Mapping[str, QueueRow]) -> None:
-        """Add rows of known brokers; others are passed over."""
+        """Add rows of known brokers; others are ignored."""
         for name, row in rows.items():
             if name in self.brokers:
                 self._enter_row(topic, name, row)
@@ -374,11 +379,11 @@ class RouteTable:
                 for flag in [next(iter(rows.values())).topic_sys_flag] if flag & wanted and not flag & unwanted]
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Clear WRITE in all rows of a broker until it registers a changed topic table. Answers how many rows."""
+        """Clear WRITE in all rows of a broker until it registers a changed topic table. Returns the number of rows."""
         return self._set_perm(broker_name, lambda perm: perm & ~permission.WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Set all rows of a broker to read and write. Answers how many rows."""
+        """Set all rows of a broker to read and write. Returns the number of rows."""
         return self._set_perm(broker_name, lambda perm: permission.READ_WRITE)
 
     def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
@@ -391,7 +396,8 @@ class RouteTable:
 
 
 def with_acting_master(route: TopicRoute, topic: str) -> TopicRoute:
-    """A broker without master whose topic is not writable shows its lowest id as id 0, if it allows that."""
+    """The route in which a broker without a master, whose topic is not writable, shows its lowest id as id 0, if it
+    allows that."""
     if topic.startswith(SYNC_BROKER_MEMBER_PREFIX):
         return route
     brokers = {}
@@ -407,7 +413,7 @@ def with_acting_master(route: TopicRoute, topic: str) -> TopicRoute:
 
 
 def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
-    """Only brokers of the zone, and those without a master."""
+    """The route with only brokers of the zone, and those without a master."""
     brokers = {name: row for name, row in route.brokers.items()
                if MASTER_ID not in row.broker_addrs or (row.zone_name or "").lower() == zone_name.lower()}
     queues = {name: row for name, row in route.queues.items() if name in brokers or name not in route.brokers}
@@ -415,6 +421,6 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
 
 
 def _forget_other_ids(row: BrokerRow, registration: Registration) -> None:
-    """One address stands under one id: a promoted slave leaves its old one."""
+    """Remove the address from its other ids: a promoted slave leaves its old one."""
     row.broker_addrs = {broker_id: address for broker_id, address in row.broker_addrs.items()
                         if address != registration.broker_addr or broker_id == registration.broker_id}

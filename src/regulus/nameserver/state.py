@@ -1,4 +1,4 @@
-"""All that a name server knows, and what brokers must hear of it."""
+"""The state of a name server, and the notices for brokers."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -20,7 +20,8 @@ class BrokerNotice(NamedTuple):
 
 
 class NameServerState:
-    """`steady_ms` is a time that never jumps, set by the server whenever it tells the time; all here goes by it.
+    """The state of a name server. `steady_ms` is a time that never jumps; the server sets it before each call, and all
+    durations here use it.
 
     `started_ms`: when the name server began; counts only with needWaitForService.
     """
@@ -33,7 +34,7 @@ class NameServerState:
         self.notices: deque[BrokerNotice] = deque()
 
     def tick(self, now_ms: int) -> int:
-        """Drop brokers whose registration lapsed; answers ms until it wants to be called again."""
+        """Drop brokers whose registration lapsed; returns the ms until the next call is due."""
         self.tell(self.routes.expire(self.steady_ms))
         return self.config.scan_not_active_broker_interval
 
@@ -42,7 +43,7 @@ class NameServerState:
         self.tell(self.routes.channel_closed(channel))
 
     def tell(self, changes: Iterable[MinBrokerIdChange | None]) -> None:
-        """Queue notices of changed lowest broker ids, where the configuration wants them."""
+        """Queue notices about changed lowest broker ids, if the configuration wants them."""
         if self.config.notify_min_broker_id_changed:
             self.notices.extend(notice for change in changes if change is not None for notice in _notices(change))
 

@@ -1,1 +1,1 @@
-"""Bytes that rest."""
+"""The formats of stored bytes."""

@@ -6,7 +6,7 @@
         12     8  tags_code         Java hash of the record's own tags, sign-extended; an inner batch mostly has none
         20     8  store_timestamp
         28     8  queue_offset      of the first message in the record
-        36     2  message_count     messages in the record; 1 where it is no inner batch
+        36     2  message_count     messages in the record; 1 if it is not an inner batch
         38     4  compacted_offset  -1
         42     4  reserved          0
 
@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 UNIT_SIZE = 46
 COUNT_MAX = 0x7FFF
-"""Messages in one record."""
+"""The largest number of messages in one record."""
 FILLER_SIZE = 1
-"""Says the size of a unit that has no record: so short is none. Its message is the last one before a queue goes on
-behind records that are lost, and its place in the log is behind the last one that is not."""
+"""The size in a unit that has no record: no record is this short. Its message is the last one before a queue continues
+after lost records; its physical position is after the last record that is not lost."""
 
 _LAYOUT = Struct(">qiqqqhii")
 _NOT_COMPACTED = -1
@@ -38,7 +38,7 @@ class BatchUnit(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether recovery goes on past this unit; zeros are none."""
+        """Whether recovery continues past this unit; zeros are not a unit."""
         return self.physical_offset >= 0 and self.size > 0 and self.queue_offset >= 0 and self.message_count > 0
 
     @property
@@ -47,12 +47,12 @@ class BatchUnit(NamedTuple):
 
     @property
     def physical_end(self) -> int:
-        """Behind the record; of a filler, behind the one before."""
+        """The position after the record; for a filler, after the record before it."""
         return self.physical_offset + (0 if self.is_filler else self.size)
 
     @property
     def next_offset(self) -> int:
-        """Of the message behind those in the record."""
+        """The queue offset of the message after those in the record."""
         return self.queue_offset + self.message_count
 
 
@@ -61,5 +61,5 @@ def encode(unit: BatchUnit) -> bytes:
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[BatchUnit]:
-    """The units of `data`, which holds whole units only."""
+    """The units in `data`, which must hold whole units only."""
     return (BatchUnit._make(fields[:6]) for fields in _LAYOUT.iter_unpack(data))

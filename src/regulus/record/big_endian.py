@@ -1,7 +1,7 @@
-"""Numbers as RocketMQ's files have them, highest byte first. Writing one returns the position behind it.
+"""Numbers as RocketMQ's files store them, highest byte first. Writing one returns the position after it.
 
-Like byte_runs: interpreted the functions below, and in modules that cimport it those of the .pxd, without a call.
-Bounds are the caller's.
+As with byte_runs: interpreted code uses the functions below, and modules that cimport it those of the .pxd, without a
+call. The caller checks the bounds.
 """
 
 from regulus.record.byte_runs import Buffer, WritableBuffer
@@ -16,7 +16,7 @@ def int8(data: Buffer, position: int) -> int:
 
 
 def put2(cells: WritableBuffer, position: int, value: int) -> int:
-    """The low two bytes of `value`; `put4` and `put8` alike."""
+    """Write the low two bytes of `value`; `put4` and `put8` work alike."""
     cells[position:position + 2] = (value & 0xFFFF).to_bytes(2, "big")
     return position + 2
 

@@ -1,4 +1,4 @@
-"""Where a name stands in RocketMQ's Bloom filter: the bits of a map that messages may be stored with.
+"""The bits of a name in RocketMQ's Bloom filter: messages may be stored with such a bit map.
 
     k = ceil(log2(100 / error_rate))            bits of one name
     m = ceil(n * log2(100 / error_rate) * log2(e)), then up to a multiple of 8      bits of the map, for n names
@@ -22,7 +22,7 @@ class BloomPositions(NamedTuple):
 
 
 def bloom_positions(name: str, names_expected: int, error_percent: int) -> BloomPositions:
-    """`names_expected` from 1 on, `error_percent` 1 to 99."""
+    """The bits of a name. `names_expected` is 1 or more, `error_percent` 1 to 99."""
     rate = error_percent / 100.0
     count = math.ceil(math.log(rate) / math.log(0.5))
     bits = math.ceil(names_expected * (math.log(1 / rate) / math.log(2)) * (1 / math.log(2)))
@@ -33,7 +33,7 @@ def bloom_positions(name: str, names_expected: int, error_percent: int) -> Bloom
 
 
 def _positive(number: int) -> int:
-    """As Java's int; a negative one has all its bits flipped."""
+    """The number as Java's int; all bits of a negative one are flipped."""
     number &= 0xFFFFFFFF
     return number if number < 0x80000000 else number ^ 0xFFFFFFFF
 

@@ -1,7 +1,7 @@
-"""Runs of bytes in a buffer: found, compared, copied, fetched.
+"""Find, compare, copy and prefetch runs of bytes in a buffer.
 
-Interpreted, the functions below; a compiled module that cimports them gets those of the .pxd, which are C's own and far
-faster than loops over a view. Bounds are the caller's: compiled, none is checked.
+Interpreted code uses the functions below. A compiled module that cimports them gets those of the .pxd, which are plain
+C and far faster than loops over a view. The caller checks the bounds: compiled, none is checked.
 """
 
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,7 +14,7 @@ WritableBuffer: TypeAlias = "bytearray | memoryview | mmap"
 
 
 def find_byte(data: Buffer, value: int, start: int, limit: int) -> int:
-    """Where `value` first stands in data[start:limit]; `limit` when it does not."""
+    """The first position of `value` in data[start:limit]; `limit` when it does not occur."""
     while start < limit and data[start] != value:
         start += 1
     return start
@@ -42,9 +42,9 @@ def copy_run(source: Buffer, start: int, target: memoryview, at: int, size: int)
 
 
 def copy_piece(source: Buffer, start: int, target: memoryview, at: int, size: int) -> None:
-    """`copy_run` for pieces put one behind the other: what lies behind a piece in the target may be overwritten."""
+    """Like `copy_run`, for pieces copied in sequence: bytes after the piece in the target may be overwritten."""
     target[at:at + size] = source[start:start + size]
 
 
 def fetch_ahead(data: Buffer, position: int) -> None:
-    """Have the processor fetch what lies there, which will be read soon."""
+    """Prefetch the cache line at `position`, which will be read soon."""

@@ -1,7 +1,7 @@
-"""The CRC-32 of bodies, by the fastest of the libraries that are there.
+"""The CRC-32 of bodies, computed by the fastest installed library.
 
-zlib-ng folds 64 bytes at a time where the processor can, several times as fast as the zlib that Python comes with. The
-sums are the same.
+zlib-ng processes 64 bytes at a time where the processor can, several times as fast as the zlib of Python. The checksums
+are the same.
 """
 
 try:

@@ -28,7 +28,7 @@ class ConsumeQueueUnit(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether recovery goes on past this unit; a filler is valid, zeros are not."""
+        """Whether recovery continues past this unit; a filler is valid, zeros are not."""
         return self.physical_offset >= 0 and self.size > 0
 
 
@@ -54,12 +54,13 @@ def decode(data: bytes | memoryview, position: int = 0) -> ConsumeQueueUnit:
 
 
 def unpack_all(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """As `decode_all` but tuples (physical_offset, size, tags_code), for loops over many; whole units only."""
+    """Like `decode_all`, but yields tuples (physical_offset, size, tags_code), for loops over many units; whole units
+    only."""
     return cast(Iterator[tuple[int, int, int]], _LAYOUT.iter_unpack(data))
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[ConsumeQueueUnit]:
-    """The units of `data`, which holds whole units only. Raises TruncatedRecord when a part of one is left over."""
+    """The units in `data`, which must hold whole units only. Raises TruncatedRecord when it ends within a unit."""
     if len(data) % UNIT_SIZE:
         raise TruncatedRecord("consume queue unit cut short", len(data) - len(data) % UNIT_SIZE)
     return map(ConsumeQueueUnit._make, _LAYOUT.iter_unpack(data))

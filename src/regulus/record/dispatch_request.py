@@ -1,7 +1,7 @@
-"""What consume queues and index need of one record, from the message that was just stored or from the stored bytes.
+"""What consume queues and index need to know of one record, from the message just stored or from the stored bytes.
 
-A log is dispatched at the speed at which it is written, so of the properties only the four that matter are looked for,
-and nothing is made of the others.
+Dispatching must keep up with writing, so only the four properties that matter are looked for, and nothing is made of
+the others.
 
 Source: CommitLog.checkMessageAndReturnSize, DispatchRequest; see layout.
 """
@@ -23,13 +23,14 @@ _INNER_BATCH = INNER_BATCH
 
 
 class DispatchRequest:
-    """What consume queues and index need of one record. `size` leads to the next record, also from a blank.
+    """What consume queues and index need to know of one record. `size` leads to the next record, also for a blank.
 
-    `keys` and `uniq_key` are empty when absent. `uniq_hash` is the hash of the unique key as the index keeps it where
-    that was made of bytes, and `uniq_key` was not; else -1. So is `keys_hash`, of keys that are one word. `tags_code`
+    `keys` and `uniq_key` are empty when absent. `uniq_hash` is the index hash of the unique key if it was computed from
+    bytes instead of from `uniq_key`; otherwise -1. `keys_hash` likewise, for keys that are a single word. `tags_code`
     is the hash of the tags even for a delayed message, whose `delay_level` is above 0: the store knows the delivery
-    time. `tail` is the stored record from the topic's name on, and `properties_start` where in it the properties begin;
-    it is empty when the request was made from a message. `message_count` is more than 1 for an inner batch alone.
+    time. `tail` is the stored record from the topic's name on, and `properties_start` the position in it where the
+    properties begin; it is empty when the request was made from a message. `message_count` is more than 1 only for an
+    inner batch.
     """
 
     def __init__(self, size: int, is_blank: bool = False) -> None:
@@ -53,7 +54,7 @@ class DispatchRequest:
         self.properties_start = 0
 
     def properties(self) -> dict[str, str]:
-        """All properties, parsed anew at each call."""
+        """All properties, parsed again at each call."""
         return parse_properties(self.tail[self.properties_start:].decode("utf-8", "replace"))
 
     def __repr__(self) -> str:
@@ -62,13 +63,13 @@ class DispatchRequest:
 
 
 def inner_count(properties: dict[str, str]) -> int:
-    """How many messages an inner batch says that it has; 1 where it does not, as RocketMQ takes it."""
+    """The number of messages that an inner batch states; 1 if it states none, as RocketMQ assumes."""
     count = number(properties.get(INNER_NUM))
     return count if 0 < count <= COUNT_MAX else 1
 
 
 def request_of(message: MessageExt) -> DispatchRequest:
-    """What `request_at` reads from the stored record of `message`, but without `properties()`."""
+    """Make from `message` the request that `request_at` reads from its stored record, but without `properties()`."""
     request = DispatchRequest.__new__(DispatchRequest)
     request.size = message.store_size
     request.is_blank = False
@@ -95,7 +96,7 @@ def request_of(message: MessageExt) -> DispatchRequest:
 
 
 def _take_straight(request: DispatchRequest, message: StraightMessage) -> None:
-    """What the properties of a message that goes straight say; it has no delay."""
+    """Set what the properties of a straight message say; it never has a delay."""
     text = message.text
     request.delay_level = 0
     request.tags_code = java_hash_of(text, message.tags_start, message.tags_end)
@@ -108,7 +109,7 @@ def _take_straight(request: DispatchRequest, message: StraightMessage) -> None:
 
 
 def _is_word(text: bytearray, start: int, end: int) -> bool:
-    """Whether these are ASCII characters, one at least, without a space between them."""
+    """Whether text[start:end] is one or more ASCII characters without a space."""
     for position in range(start, end):
         if not ord(" ") < text[position] <= ord("~"):
             return False
@@ -125,16 +126,16 @@ def _take_properties(request: DispatchRequest, properties: dict[str, str]) -> No
 
 
 def request_at(data: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
-    """What to dispatch of the record at `position`; bytes from `limit` on are not there.
+    """The dispatch request for the record at `position`; the data ends at `limit`.
 
-    Raises TruncatedRecord when the record is longer than that, CorruptRecord when there is none. A caller that walks
-    many records in compiled form passes the same object twice to `request_in_view`.
+    Raises TruncatedRecord when the record extends past `limit`, and CorruptRecord when there is no record. Compiled
+    callers that walk many records pass the same object twice to `request_in_view`.
     """
     return request_in_view(data, data, position, limit, check_crc)
 
 
 def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
-    """As `request_at`; `view` is `data` again, held as a typed memoryview by a compiled caller."""
+    """Like `request_at`; `view` is `data` again, held as a typed memoryview by a compiled caller."""
     size, flags, born_end, store_end, body_end, topic_start, topic_end = find_parts(view, position, limit)
     if not topic_end:
         return DispatchRequest(size, True)
@@ -143,7 +144,7 @@ def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check
                       != big_endian.int4(view, position + layout.BODY_CRC)):
         raise CorruptRecord("body and its checksum differ", position)
     properties_start = topic_end + layout.PROPERTIES_LENGTH_SIZE
-    # The checksum is the body's alone. Properties are text; a page that never reached the disk shows as zeros in them.
+    # The checksum covers only the body. Properties are text; a page that never reached the disk shows as zeros in them.
     if check_crc and properties_start < end and view[end - 1] == 0:
         raise CorruptRecord("properties end in zeros", position)
     tail = bytes(data[topic_start:end])
@@ -173,7 +174,7 @@ def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check
 
 
 def _read_dispatch_properties(request: DispatchRequest, tail: bytes, start: int, size: int) -> None:
-    """Set what the properties TAGS, KEYS, UNIQ_KEY and DELAY say, without making a dict of them all."""
+    """Set the values of the properties TAGS, KEYS, UNIQ_KEY and DELAY, without making a dict of all properties."""
     while start < size:
         separator = -1
         end = start
@@ -187,7 +188,7 @@ def _read_dispatch_properties(request: DispatchRequest, tail: bytes, start: int,
 
 
 def _take_property(request: DispatchRequest, tail: bytes, start: int, separator: int, end: int) -> None:
-    # Most properties are none of the four: their length or first letter says so.
+    # Most properties are not among the four: their length or first letter shows it.
     size = separator - start
     letter = tail[start]
     if size == 4 and letter == 84 and _is_name(tail, start, b"TAGS", size):

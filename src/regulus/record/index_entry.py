@@ -18,7 +18,7 @@
         12     4  time_difference         seconds since the file's begin_timestamp
         16     4  previous                number of the next older entry of the chain, 0 at its end
 
-A file has the local time of its first message for its name, 17 digits.
+The name of a file is the local time of its first message, 17 digits.
 
 Source: IndexHeader, IndexFile.putKey, IndexFile.indexKeyHashMethod, IndexService.getAndCreateLastIndexFile.
 """
@@ -38,7 +38,7 @@ SLOT_SIZE = 4
 ENTRY_SIZE = 20
 TIME_DIFFERENCE_MAX = 0x7FFFFFFF
 
-# The same numbers once more under private names: these become C constants in the compiled form.
+# These numbers again under private names, which become C constants in the compiled form.
 _SLOTS_START = HEADER_SIZE
 _SLOT = SLOT_SIZE
 _SHARP = ord("#")
@@ -84,13 +84,13 @@ def index_key(topic: str, key: str) -> str:
 
 
 def key_hash(key: str) -> int:
-    """The hash an entry keeps, never negative: Java's abs of the hash, and 0 where that overflows."""
+    """The hash in an entry, never negative: Java's abs of the hash, and 0 where that overflows."""
     value = abs(java_hash(key))
     return 0 if value > 0x7FFFFFFF else value
 
 
 def key_hash_on(topic: bytes, text: bytes | bytearray, start: int, end: int) -> int:
-    """The same for the ASCII key text[start:end] of a message of an ASCII topic; -1 for an empty key."""
+    """Like `key_hash`, for the ASCII key text[start:end] of a message of an ASCII topic; -1 for an empty key."""
     if start >= end:
         return -1
     value = hash_on(hash_on(0, topic, 0, len(topic)) * 31 + _SHARP, text, start, end)
@@ -100,7 +100,7 @@ def key_hash_on(topic: bytes, text: bytes | bytearray, start: int, end: int) -> 
 
 
 def time_difference(store_timestamp: int, begin_timestamp: int) -> int:
-    """Whole seconds between the two, kept within 0 and 2**31 - 1; 0 while the file has no begin time."""
+    """Whole seconds between the two times, limited to 0 and 2**31 - 1; 0 while the file has no begin time."""
     if begin_timestamp <= 0 or store_timestamp <= begin_timestamp:
         return 0
     return min((store_timestamp - begin_timestamp) // 1000, TIME_DIFFERENCE_MAX)
@@ -145,9 +145,10 @@ def write_slot(cells: memoryview, slot: int, entry: int) -> None:
 
 
 def chain(hashes: memoryview, previous: memoryview, heads: memoryview, entry: int) -> None:
-    """Put entries, numbered from `entry` on, in front of the chains of their key hashes.
+    """Insert entries, numbered from `entry` on, at the head of the chains of their key hashes.
 
-    `heads` are the slots, 32-bit numbers of this machine as `previous`, which is filled; `hashes` are 64-bit.
+    `heads` are the slots and `previous` is filled, both 32-bit numbers in the byte order of this machine; `hashes` are
+    64-bit.
     """
     slots = len(heads)
     for index in range(len(hashes)):
@@ -168,7 +169,7 @@ def decode_entry(data: bytes | memoryview, position: int = 0) -> IndexEntry:
 
 
 def file_name(store_timestamp: int, before: str) -> str:
-    """The name of a file that begins with a message of that time, moved on until it sorts behind the file before."""
+    """The name of a file that begins with a message of that time, increased until it sorts after the previous file."""
     timestamp = dated(store_timestamp)
     name = f"{datetime.fromtimestamp(timestamp // 1000):%Y%m%d%H%M%S}{timestamp % 1000:03d}"
     return name if name > before else f"{int(before) + 1:0{NAME_SIZE}d}"

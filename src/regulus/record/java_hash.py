@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, over which RocketMQ's tag codes and index slots are computed.
+"""Java's `String.hashCode`, from which RocketMQ computes tag codes and index slots.
 
 h = 31 * h + unit over the UTF-16 code units, wrapping at 32 bits, read as a signed number.
 
@@ -32,17 +32,19 @@ def java_hash_of(text: bytes | bytearray, start: int, end: int) -> int:
 
 
 def hash_on(value: int, text: bytes | bytearray, start: int, end: int) -> int:
-    """Go on from `value`, 0 to begin with, over the ASCII characters text[start:end]; the hash without a sign."""
+    """Continue a hash from `value`, 0 at the beginning, over the ASCII characters text[start:end]; the result is
+    unsigned."""
     for position in range(start, end):
         value = (value * 31 + text[position]) & _MASK
     return value
 
 
 def in_map_order(names: Iterable[str]) -> list[str]:
-    """These names in the order in which Java's HashMap, made for 128, gives those that were put into it in this order.
+    """The names in the order of Java's HashMap with 128 buckets, when they are inserted in the given order.
 
-    Source: HashMap.hash, MessageDecoder.string2messageProperties. Not for more than 8 in one bucket, of which Java
-    makes a tree."""
+    Source: HashMap.hash, MessageDecoder.string2messageProperties. Not valid for more than 8 names in one bucket, which
+    Java turns into a tree.
+    """
     put = list(names)
     buckets = _BUCKETS
     while len(put) > buckets * 3 // 4:
@@ -56,5 +58,5 @@ def _spread(value: int) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """What a consume queue unit keeps of a message's tags: the hash of the whole text, 0 for none."""
+    """The tags code in a consume queue unit: the hash of the whole text, 0 for no tags."""
     return java_hash(tags) if tags else 0

@@ -1,4 +1,4 @@
-"""Where each part of one message stands in the commit log: the one page that tells all who read or write records.
+"""The position of each part of a message in the commit log, for everything that reads or writes records.
 
 Numbers are big-endian. `h` and `g` are 8 for an IPv4 host, 20 for IPv6.
 
@@ -26,12 +26,13 @@ Numbers are big-endian. `h` and `g` are 8 for an IPv4 host, 20 for IPv6.
 
 The end of a log file that is too short for the next record is a blank: its size (4), MAGIC_BLANK (4), anything.
 
-Like big_endian: interpreted these are the module's numbers, in modules that cimport it the constants of the .pxd.
+As with big_endian: interpreted code uses the numbers of this module, and modules that cimport it the constants of the
+.pxd.
 
 Source: MessageDecoder.MESSAGE_MAGIC_CODE, MessageDecoder.BLANK_MAGIC_CODE, MessageVersion, CommitLog.calMsgLength.
 """
 
-# From the start of the record.
+# Offsets from the start of the record.
 TOTAL_SIZE = 0
 MAGIC = 4
 BODY_CRC = 8
@@ -43,11 +44,11 @@ SYS_FLAG = 36
 BORN_TIMESTAMP = 40
 BORN_HOST = 48
 
-# From the end of the born host.
+# Offsets from the end of the born host.
 STORE_TIMESTAMP = 0
 STORE_HOST = 8
 
-# From the end of the store host.
+# Offsets from the end of the store host.
 RECONSUME_TIMES = 0
 PREPARED_TRANSACTION_OFFSET = 4
 BODY_LENGTH = 12
@@ -57,9 +58,9 @@ HOST_V4_SIZE = 8
 HOST_V6_SIZE = 20
 PROPERTIES_LENGTH_SIZE = 2
 BODY_START_V4 = 88
-"""Where the body of a record with IPv4 hosts starts, from the start of the record."""
+"""Offset of the body from the start of a record with IPv4 hosts."""
 FIXED_SIZE_V1 = 91
-"""Bytes of a record with IPv4 hosts apart from body, topic and properties; one more in V2, 12 more for an IPv6 host."""
+"""Bytes of a record with IPv4 hosts without body, topic and properties; one more in V2, 12 more for an IPv6 host."""
 BLANK_SIZE_MIN = 8
 
 MAGIC_V1 = 0xDAA320A7 - 0x100000000

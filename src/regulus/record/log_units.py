@@ -1,7 +1,7 @@
-"""A piece of the commit log, walked record by record: what consume queues, index and archive need of each, as columns.
+"""Walk a piece of the commit log record by record: what consume queues, index and archive need of each, as columns.
 
-The walk makes no object for a record, so that a million records a second and more pass on one core. A row of `table`
-is one record; columns lie one behind the other, column c of row r with room for n rows is number c * n + r:
+The walk makes no object for a record, so that one core processes more than a million records a second. A row of `table`
+is one record. Columns are stored one after the other: with room for n rows, column c of row r is number c * n + r:
 
     position         where the record starts in the piece
     size             bytes of the whole record
@@ -14,7 +14,7 @@ is one record; columns lie one behind the other, column c of row r with room for
     entries          how many index entries the record has; their key hashes are the next ones of `hashes`
     flaw             0, or why the record is damaged: BODY_FLAW, ZEROS_FLAW; only looked for when asked to
 
-What is read of a record, and what counts as damaged, is as in dispatch_request.
+Records are read, and considered damaged, as in dispatch_request.
 
 Source: see layout, consume_queue_unit and index_entry.
 """
@@ -45,23 +45,23 @@ _POSITIVE_MAX = 0x7FFFFFFF
 
 
 class LogWalk:
-    """Where a walk stands, and the topics that it met."""
+    """The state of a walk: its position, and the topics found so far."""
 
     def __init__(self, delays_ms: tuple[int, ...], check_crc: bool, with_tags: bool, with_index: bool) -> None:
-        """`delays_ms`: the delay of each level, as the broker has them. `with_index`: whether keys are hashed.
+        """`delays_ms`: the delay of each level in the broker's settings. `with_index`: whether keys are hashed.
 
-        `with_tags`: whether tags are; without, `tags_code` is filled in for the schedule topic alone.
+        `with_tags`: whether tags are hashed; otherwise `tags_code` is filled in for the schedule topic alone.
         """
         self.topics: dict[bytes, int] = {}
-        """Topic to number; numbers are in the order in which topics were met."""
+        """Topic to number; topics are numbered in the order in which they were found."""
         self.position = 0
-        """Behind the last record of the last piece walked."""
+        """The end of the last record of the last piece walked."""
         self.hashes_used = 0
-        """How many of the last piece's `hashes` are filled."""
+        """Number of `hashes` filled for the last piece."""
         self.is_blank = False
-        """Whether a blank stands at `position`: the file has no more records."""
+        """Whether there is a blank at `position`: the file has no more records."""
         self.fault: RecordError | None = None
-        """Why there is no record at `position`; None when the walk ended at its limit, at a blank or for want of
+        """Why there is no record at `position`; None when the walk ended at its limit, at a blank or for lack of
         room."""
         self._delays_ms = delays_ms
         self._check_crc = check_crc
@@ -74,11 +74,11 @@ class LogWalk:
 
     def walk(self, data: Buffer, view: Buffer, start: int, limit: int, base: int, table: memoryview, room: int,
              hashes: memoryview) -> int:
-        """Walk the records from `start`; returns how many rows of `table` are filled.
+        """Walk the records from `start`; returns the number of rows of `table` filled.
 
-        Ends at `limit`, at `room` rows, or when `hashes` may not hold the next record's entries. `view` is `data`
-        again; its first byte lies at `base` of the log. A record that states another place than its own does not count
-        as one.
+        Ends at `limit`, at `room` rows, or when `hashes` may be too small for the next record's entries. `view` is
+        `data` again; its first byte is at `base` in the log. A record that states a position other than its own is not
+        accepted.
         """
         self.position = start
         self.is_blank = False
@@ -149,7 +149,7 @@ class LogWalk:
         return size
 
     def _topic(self, data: Buffer, view: Buffer, start: int, end: int) -> int:
-        """The number of the topic whose name stands there: mostly that of the record before."""
+        """The number of the topic with the name in [start, end): mostly that of the record before."""
         size = end - start
         if self._last_number >= 0 and size == len(self._last_topic) and _is_name(view, start, self._last_topic, size):
             return self._last_number
@@ -174,7 +174,7 @@ class LogWalk:
             end = start
             while end < limit and view[end] != 2:
                 end += 1
-            # A name is one of the four when what ends it stands in the right place; a later duplicate wins.
+            # A name is one of the four when its terminator is in the right place; a later duplicate wins.
             size = end - start
             if size > 5 and view[start + 4] == 1:
                 if _is_name(view, start, b"TAGS", 4):
@@ -212,7 +212,7 @@ class LogWalk:
         return self._delays_ms[min(level, len(self._delays_ms)) - 1]
 
     def _add_hash(self, data: Buffer, view: Buffer, start: int, end: int, topic: int, hashes: memoryview) -> None:
-        """As index_entry.key_hash of index_entry.index_key."""
+        """Add the hash that index_entry.key_hash computes of index_entry.index_key."""
         value = _hash_bytes(data, view, start, end, self._seeds[topic])
         if value < 0:
             value = -value if -value <= _POSITIVE_MAX else 0
@@ -221,11 +221,11 @@ class LogWalk:
 
 
 def _hash_bytes(data: Buffer, view: Buffer, start: int, end: int, seed: int) -> int:
-    """Java's hash of the UTF-8 text, begun with the hash of what stands before it."""
+    """Java's hash of the UTF-8 text, continued from `seed`, the hash of the text before it."""
     value = seed
     index = start
     while end - index >= 4:
-        # Four letters at a time: each step waits for the product of the one before.
+        # Four letters at a time: otherwise each step waits for the product of the one before.
         if (view[index] | view[index + 1] | view[index + 2] | view[index + 3]) > 127:
             return _hash_text(bytes(data[start:end]).decode("utf-8", "replace"), seed)
         value = (value * 923521 + view[index] * 29791 + view[index + 1] * 961 + view[index + 2] * 31

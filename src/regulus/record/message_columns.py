@@ -1,13 +1,13 @@
-"""Stored records -> the buffers of columns: what a table reader makes of a piece of the log.
+"""Stored records -> the buffers of columns, from which table readers build their tables.
 
-A reader says where records start (it knows from the consume queues) and gets, column by column, their fixed fields and
-the places of their variable ones; then it has the bytes of a column gathered into one buffer. No value becomes a Python
-object on the way, so that a million records a second and more pass on one core.
+A reader knows from the consume queues where records start. It gets, column by column, their fixed fields and the
+positions of their variable ones; then it has the bytes of a column gathered into one buffer. No value becomes a Python
+object on the way, so that one core processes more than a million records a second.
 
 All buffers come from the caller: `data` is one log file or a piece of it; places are positions in `data`; `table` and
-the other numbers are 64-bit, `offsets` 32-bit. Columns lie one behind the other: column c of row r of n rows is number
-c * n + r. This module knows neither numpy nor Arrow. Interpreted it gives the same results, slowly; for installations
-without compiled modules spark.numpy_columns does the same with numpy.
+the other numbers are 64-bit, `offsets` 32-bit. Columns are stored one after the other: column c of row r of n rows is
+number c * n + r. This module uses neither numpy nor Arrow. Interpreted it gives the same results, slowly; for
+installations without compiled modules spark.numpy_columns does the same with numpy.
 
 Source: see layout.
 """
@@ -22,16 +22,16 @@ FIELDS = (
     "store_timestamp", "reconsume_times", "prepared_transaction_offset", "born_host_start", "store_host_start",
     "body_start", "body_end", "topic_start", "topic_end", "properties_start", "properties_end",
 )
-"""The columns of the table that `read_fields` fills, in order. A host's size is told by sys_flag."""
+"""The columns of the table that `read_fields` fills, in order. sys_flag determines the size of each host."""
 
-# Records lie too far apart for the processor to guess the next one: it is told this many records ahead of their first
-# bytes and of their properties, which begin about this many bytes before the next record; line by line.
+# Records are too far apart for the processor to guess the next one. It prefetches this many records ahead, line by
+# line: their first bytes, and their properties, which begin about this many bytes before the next record.
 _FETCHED_AHEAD = 8
 _PROPERTIES_GUESS = 192
 _HEAD_GUESS = 128
 _LINE_SIZE = 64
 
-# This many properties of a message are expected to have the names that they had in a message before.
+# This many properties of a message are expected to have the names that they had in an earlier message.
 _SHAPE_SIZE = 32
 
 _FOUR_BYTES = 0xFFFF_FFFF
@@ -45,7 +45,7 @@ _ZEROS = int.from_bytes(b"00000000", "big")
 def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
     """Fill `table` (len(FIELDS) columns) from the records that start at `positions`.
 
-    Raises CorruptRecord or TruncatedRecord with the position of the first that is not a record.
+    Raises CorruptRecord or TruncatedRecord with the position of the first one that is not a record.
     """
     rows = len(positions)
     limit = len(data)
@@ -61,9 +61,9 @@ def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
 
 
 def find_records(data: Buffer, positions: memoryview) -> int:
-    """Where the records begin that fill `data` one behind the other: how many there are, of at most len(positions).
+    """Find the starts of the records that fill `data` without gaps; returns their number, at most len(positions).
 
-    Raises CorruptRecord or TruncatedRecord with the position of the first that is not a record.
+    Raises CorruptRecord or TruncatedRecord with the position of the first one that is not a record.
     """
     room = len(positions)
     limit = len(data)
@@ -122,22 +122,23 @@ def _read_record(data: Buffer, position: int, limit: int, table: memoryview, row
 
 def read_properties(data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...], counts: memoryview,
                     places: memoryview, offsets: memoryview, entries: memoryview) -> int:
-    """Find the values of `names` in the property strings, and list all properties; returns how many are listed.
+    """Find the values of `names` in the property strings, and list all properties; returns the number listed.
 
     `places` has columns 2 * k for the starts of name k, 2 * k + 1 for the ends: -1 where a message does not have it. A
-    later duplicate wins. A name that no message has leaves its columns as they are; `counts` says how many have it.
+    later duplicate wins. A name that no message has leaves its columns unchanged; `counts` has the number of messages
+    with each name.
 
     The entries of row r are numbers offsets[r] to offsets[r + 1]; `entries` has four columns of a quarter of its room
-    each: name start, name end, value start, value end. Of duplicates in a row only the last value is listed, where the
-    first stood. Nothing is listed where `entries` has no room at all; else it has that for properties_max.
+    each: name start, name end, value start, value end. Of duplicates in a row only the last value is listed, in the
+    position of the first. Nothing is listed if `entries` has no room; otherwise it must have room for properties_max.
     """
     rows = len(starts)
     room = len(entries) >> 2
     joined = b"".join(names)
-    # One byte each: where in `joined` a name ends. The names are ours, and short.
+    # One byte each: the end of a name in `joined`. The names are ours, and short.
     name_ends = bytes([len(b"".join(names[:number + 1])) for number in range(len(names))])
-    # Messages of one sender have the same names in the same order, mostly, so each is first compared with what stood at
-    # its turn in a message before: where that began, its size, its number among `names`. The last turn stays empty.
+    # Messages of one sender mostly have the same names in the same order, so each name is first compared with the one
+    # at the same turn in an earlier message: its start, its size, its number among `names`. The last turn stays empty.
     shape = memoryview(bytearray(8 * 3 * (_SHAPE_SIZE + 1))).cast("q")
     total = 0
     for number in range(len(name_ends)):
@@ -164,7 +165,8 @@ def _read_row(data: Buffer, start: int, limit: int, joined: bytes, name_ends: by
             separator = _name_end(data, start, limit)
         end = byte_runs.find_byte(data, 2, separator, limit)
         if start < separator < end - 1:
-            # The turns so far are the names of this row, each once; a name that is known at its turn is another one.
+            # The turns so far are the names of this row, each once; a name that is known at its turn is not a
+            # duplicate.
             entry = total
             if is_known:
                 number = shape[turn + 2]
@@ -205,7 +207,7 @@ def _place(counts: memoryview, places: memoryview, number: int, row: int, rows: 
 
 
 def _number_of(data: Buffer, start: int, size: int, joined: bytes, name_ends: bytes, names: int) -> int:
-    """Which of the names stands there; -1 for none."""
+    """The number of the name at `start`; -1 if it is not one of the names."""
     begin = 0
     for number in range(names):
         end = name_ends[number]
@@ -223,14 +225,15 @@ def _is_name(data: Buffer, start: int, joined: bytes, begin: int, size: int) -> 
 
 
 def _name_end(data: Buffer, start: int, limit: int) -> int:
-    """Where the next 0x01 or 0x02 stands; `limit` when there is none."""
+    """The position of the next 0x01 or 0x02; `limit` when there is none."""
     while start < limit and data[start] != 1 and data[start] != 2:
         start += 1
     return start
 
 
 def properties_max(starts: memoryview, ends: memoryview) -> int:
-    """How many entries `read_properties` may list: one has at least a name, a value and what ends them."""
+    """The largest number of entries that `read_properties` may list: each has at least a name, a value and their
+    terminators."""
     total = 0
     for row in range(len(starts)):
         total += (ends[row] - starts[row] + 1) >> 2
@@ -238,7 +241,7 @@ def properties_max(starts: memoryview, ends: memoryview) -> int:
 
 
 def _same_name(data: Buffer, start: int, end: int, entries: memoryview, room: int, first: int, total: int) -> int:
-    """The entry from `first` on that has the name at `start`; `total` when it is new."""
+    """The entry from `first` on with the name at `start`; `total` when the name is new."""
     size = end - start
     for entry in range(first, total):
         at = entries[entry]
@@ -248,7 +251,7 @@ def _same_name(data: Buffer, start: int, end: int, entries: memoryview, room: in
 
 
 def lay_out(starts: memoryview, ends: memoryview, offsets: memoryview) -> int:
-    """Fill `offsets`, one more than pieces, with where each piece begins when they lie one behind the other."""
+    """Fill `offsets`, one more than pieces, with the start of each piece when they are stored without gaps."""
     at = 0
     offsets[0] = 0
     for row in range(len(starts)):
@@ -282,11 +285,11 @@ def write_ids(hosts: memoryview, physical_offsets: memoryview, target: memoryvie
 
 
 def _digits(value: int) -> int:
-    """The hex digits of the low four bytes, as a number of eight bytes: all at once, each in a byte of its own."""
+    """The hex digits of the low four bytes as one eight-byte number: all at once, each digit in a byte of its own."""
     spread = value & _FOUR_BYTES
     spread = (spread | spread << 16) & _EACH_TWO_BYTES
     spread = (spread | spread << 8) & _EACH_BYTE
     spread = (spread | spread << 4) & _EACH_DIGIT
-    # A digit above 9 becomes 16 or more by adding 6; between "9" and "A" lie 7 other characters.
+    # A digit above 9 becomes 16 or more when 6 is added; between "9" and "A" there are 7 other characters.
     is_letter = (spread + 6 * _EACH_ONE) >> 4 & _EACH_ONE
     return spread + _ZEROS + is_letter * 7

@@ -1,4 +1,4 @@
-"""One message as the commit log keeps it, written and read; `layout` says what stands where."""
+"""Write and read one message of the commit log; `layout` has the positions of its fields."""
 
 from struct import Struct
 
@@ -26,7 +26,8 @@ _BLANK_LAYOUT = Struct(">ii")
 
 
 def record_size(message: MessageExt) -> int:
-    """Bytes that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too long."""
+    """The size of the record that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too
+    long."""
     if isinstance(message, StraightMessage):
         return _size(message, body_size(message), len(message.topic_text), message.text_size)
     return _size(message, len(message.body), len(_utf8(message.topic)),
@@ -34,14 +35,14 @@ def record_size(message: MessageExt) -> int:
 
 
 def body_size(message: MessageExt) -> int:
-    """Bytes of its body, wherever that is."""
+    """The size of the body in bytes, however the message holds it."""
     if isinstance(message, StraightMessage):
         return message.body_end - message.body_start
     return len(message.body)
 
 
 def encode(message: MessageExt) -> bytes:
-    """One record. Raises MessageIllegal when topic or properties are too long."""
+    """The record of `message`. Raises MessageIllegal when topic or properties are too long."""
     record = bytearray(record_size(message))
     encode_into(record, 0, message)
     return bytes(record)
@@ -50,15 +51,15 @@ def encode(message: MessageExt) -> bytes:
 def encode_into(buffer: WritableBuffer, position: int, message: MessageExt, room: int = -1) -> int:
     """Write the record of `message` at `position` and return its size; fill in `body_crc`, `store_size`, `sys_flag`.
 
-    With a `room` the size is returned but nothing written when the record is longer than that, so that a store need
-    not ask for the size first. Raises MessageIllegal when topic or properties are too long. The caller has set offsets
-    and store time.
+    When the record is longer than `room`, only its size is returned and nothing is written, so that a store need not
+    compute the size first. Raises MessageIllegal when topic or properties are too long. The caller has set offsets and
+    store time.
     """
     return encode_view(buffer, buffer, position, message, room)
 
 
 def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, room: int) -> int:
-    """The same for a caller that keeps a view: `cells` is `buffer` again, for single bytes."""
+    """Like `encode_into`, for a caller that keeps a view: `cells` is `buffer` again, for single bytes."""
     if isinstance(message, StraightMessage):
         return _encode_straight(buffer, cells, position, message, room)
     topic = _utf8(message.topic)
@@ -86,7 +87,7 @@ def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, me
 
 def _encode_straight(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: StraightMessage,
                      room: int) -> int:
-    """The same for a message that is bytes already: they are copied from where they were read."""
+    """Like `encode_view`, for a message that is bytes already: they are copied from where they were read."""
     size = _size(message, message.body_end - message.body_start, len(message.topic_text), message.text_size)
     if room >= 0 and size > room:
         return size
@@ -102,7 +103,8 @@ def _encode_straight(buffer: WritableBuffer, cells: WritableBuffer, position: in
 
 
 def _ascii_size(properties: dict[str, str]) -> int:
-    """Bytes of a property string that is all ASCII; -1 when it is not, or when writing it letter by letter is slow."""
+    """The size of a property string that is all ASCII; -1 when it is not, or when writing it letter by letter would be
+    slow."""
     if not _COMPILED:
         return -1
     size = 0
@@ -115,7 +117,7 @@ def _ascii_size(properties: dict[str, str]) -> int:
 
 
 def _put_ascii(cells: WritableBuffer, position: int, properties: dict[str, str]) -> int:
-    """Write the property string letter by letter, without making it first; the position behind it."""
+    """Write the property string letter by letter, without building it first; returns the position after it."""
     for name, value in properties.items():
         if value:
             for letter in name:
@@ -132,7 +134,7 @@ def _put_ascii(cells: WritableBuffer, position: int, properties: dict[str, str])
 
 
 def _utf8(text: str) -> bytes:
-    """Half a surrogate pair, which no byte sequence stands for, becomes a question mark."""
+    """The text as UTF-8; an unpaired surrogate, which UTF-8 cannot express, becomes a question mark."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -141,10 +143,10 @@ def _utf8(text: str) -> bytes:
 
 def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, body_size: int,
               topic_size: int) -> int:
-    """Write the fields before the body, in the order of `layout`; the position behind them."""
+    """Write the fields before the body, in the order of `layout`; returns the position after them."""
     message.sys_flag = _flags_of_hosts(message)
     magic = layout.MAGIC_V2 if topic_size > _TOPIC_SIZE_V1_MAX else layout.MAGIC_V1
-    # Each field begins where the one before ends: adding up its place costs the interpreted form a twentieth more.
+    # Each field begins where the one before ends: computing its position costs the interpreted form a twentieth more.
     end = big_endian.put4(cells, position, message.store_size)
     end = big_endian.put4(cells, end, magic)
     end = big_endian.put4(cells, end, message.body_crc)
@@ -163,7 +165,7 @@ def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, mess
 
 
 def _put_topic(buffer: WritableBuffer, cells: WritableBuffer, position: int, topic: bytes) -> int:
-    """Write the topic behind its length; the position behind it."""
+    """Write the length of the topic and the topic; returns the position after it."""
     if len(topic) > _TOPIC_SIZE_V1_MAX:
         return _copy(buffer, cells, big_endian.put2(cells, position, len(topic)), topic)
     cells[position] = len(topic)
@@ -171,13 +173,13 @@ def _put_topic(buffer: WritableBuffer, cells: WritableBuffer, position: int, top
 
 
 def _copy(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes) -> int:
-    """Write `data`; the position behind it. Few bytes go faster one by one, but only in the compiled form."""
+    """Write `data`; returns the position after it. A few bytes are faster one by one, but only in the compiled form."""
     return _copy_part(buffer, cells, position, data, 0, len(data))
 
 
 def _copy_part(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes | bytearray, start: int,
                end: int) -> int:
-    """Write data[start:end]; the position behind it."""
+    """Write data[start:end]; returns the position after it."""
     if _COMPILED:
         return part_copy.copy_part(cells, position, data, start, end)
     behind = position + end - start
@@ -214,7 +216,7 @@ def decode(data: Buffer, position: int = 0, read_body: bool = True) -> MessageEx
 
 
 def decode_all(data: Buffer) -> list[MessageExt]:
-    """The messages of records that lie one behind the other, as a pull answer has them."""
+    """The messages of a pull answer, whose records follow each other without gaps."""
     messages = []
     position = 0
     end = len(data)
@@ -229,7 +231,7 @@ def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> Messa
     size, flags, born_end, store_end, body_end, topic_start, topic_end = find_parts(view, position, len(data))
     if not topic_end:
         raise CorruptRecord("blank at the end of a log file, no message", position)
-    # What lies around the body is copied at once; the pieces are cut from that.
+    # The bytes around the body are copied at once; the fields are cut from that copy.
     hosts_start = position + layout.BORN_HOST
     hosts = bytes(data[hosts_start:store_end])
     tail = bytes(data[topic_start:position + size])
@@ -256,10 +258,11 @@ def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> Messa
 
 
 def find_parts(view: Buffer, position: int, limit: int) -> tuple[int, int, int, int, int, int, int]:
-    """Its size and sys_flag, and where born host, store host and body end, the topic starts and ends.
+    """The positions of a record's parts: its size, sys_flag, ends of born host, store host and body, start and end of
+    the topic.
 
     All but the size are 0 for a blank. Raises CorruptRecord when there is no record at `position` or its parts do not
-    fill it exactly, TruncatedRecord when it is not whole before `limit`.
+    fill it exactly, TruncatedRecord when it does not end before `limit`.
     """
     size = check_start(view, position, limit)
     magic = big_endian.int4(view, position + layout.MAGIC)
@@ -269,7 +272,7 @@ def find_parts(view: Buffer, position: int, limit: int) -> tuple[int, int, int, 
     born_end = position + layout.BORN_HOST + (layout.HOST_V6_SIZE if flags & _BORN_V6 else layout.HOST_V4_SIZE)
     store_end = born_end + layout.STORE_HOST + (layout.HOST_V6_SIZE if flags & _STORE_V6 else layout.HOST_V4_SIZE)
     body_start = store_end + layout.BODY
-    # Behind the body come one byte of the topic's length at least, and two of the properties'.
+    # After the body there are at least one byte of the topic's length and two of the properties' length.
     room = position + size - body_start - 3
     if room < 0:
         raise CorruptRecord(f"hosts do not fit record size {size}", position)
@@ -292,7 +295,7 @@ def find_parts(view: Buffer, position: int, limit: int) -> tuple[int, int, int, 
 
 
 def check_start(view: Buffer, position: int, limit: int) -> int:
-    """The size that the record at `position` states. Raises when that is not a record, or not whole before `limit`."""
+    """The size stated by the record at `position`. Raises when it is not a record, or does not end before `limit`."""
     room = limit - position
     if room < layout.BLANK_SIZE_MIN:
         raise TruncatedRecord("record cut short", position)

@@ -1,7 +1,7 @@
-"""What a record has of a few properties, read where it lies: no message is made of it, and no map.
+"""Read a few properties of a record in place, without making a message or a dict.
 
-It means the same as `message_properties.parse`: a property counts when it has a name and a value, a later one of a name
-wins.
+The result is that of `message_properties.parse`: a property counts when it has a name and a value, and a later
+duplicate wins.
 """
 
 from regulus.errors import RecordError
@@ -20,8 +20,10 @@ _LENGTH_SIZE = PROPERTIES_LENGTH_SIZE
 
 
 def read_named(view: Buffer, position: int, end: int, names: list[bytes], values: list[str | None]) -> int:
-    """Put the value of each of `names` at its place in `values`, None where there is none; how many bytes of
-    properties there are, UNREADABLE when view[position:end] is no whole record."""
+    """Set `values` to the values of `names`, None for a missing one; returns the bytes of all properties.
+
+    UNREADABLE is returned when view[position:end] is not a whole record.
+    """
     try:
         size, _, _, _, _, _, topic_end = find_parts(view, position, end)
     except RecordError:

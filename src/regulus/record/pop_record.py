@@ -1,4 +1,4 @@
-"""What a pop leaves in the revive topic: the checkpoint of what was handed out, and what was acknowledged of it.
+"""The records of a pop in the revive topic: the checkpoint of the messages delivered, and their acknowledgements.
 
     tag    body
     ck     {"bm":0,"bn":"broker-a","c":"g1","d":[0,2],"it":60000,"n":2,"pt":...,"q":3,"reviveTime":...,"ro":0,"so":10,
@@ -24,11 +24,11 @@ ACK_TAG = "ack"
 BATCH_ACK_TAG = "bAck"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 MESSAGES_MAX = 32
-"""Of one checkpoint."""
+"""The largest number of messages in one checkpoint."""
 NO_EPOCH = -1
-"""Nobody noted which topic of its name it was."""
+"""It is not recorded which of the topics with this name it was."""
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
-"""Of an offset, and of a time."""
+"""The largest offset, and the largest time."""
 
 
 class CheckpointKey(NamedTuple):
@@ -45,9 +45,13 @@ class CheckpointKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopCheckpoint:
-    """`topic` is the retry topic of what was popped from there. `offsets` are queue offsets, in their order. Times in
-    ms. `put_again_times`: how often it was put back because a message could not be revived. `topic_epoch` says which
-    topic of the name it was, `group_removed` when a group of the name was deleted last; neither is part of the body."""
+    """The messages of one pop, until they are acknowledged.
+
+    `topic` is the retry topic for messages popped from there. `offsets` are queue offsets, in their order. Times in ms.
+    `put_again_times`: how often it was written again because a message could not be revived. `topic_epoch` says which
+    of the topics with this name it was, `group_removed` when a group of this name was last deleted; neither is part of
+    the body.
+    """
 
     key: CheckpointKey
     broker_name: str
@@ -77,7 +81,7 @@ class PopCheckpoint:
 
 
 class Acks(NamedTuple):
-    """Of one checkpoint."""
+    """The acknowledged messages of one checkpoint."""
 
     key: CheckpointKey
     broker_name: str
@@ -126,11 +130,11 @@ def decode_checkpoint(body: bytes) -> PopCheckpoint:
         _number(checkpoint.revive_time)
         return checkpoint
     except (KeyError, TypeError, ValueError):
-        raise CorruptRecord(f"this is no checkpoint of a pop: {body[:200]!r}", 0) from None
+        raise CorruptRecord(f"this is not a checkpoint of a pop: {body[:200]!r}", 0) from None
 
 
 def decode_acks(body: bytes) -> Acks:
-    """Of either kind. Raises CorruptRecord."""
+    """Decode an ack of either kind. Raises CorruptRecord."""
     value = _decoded(body)
     try:
         offsets = value["aol"] if "aol" in value else [value["ao"]]
@@ -138,18 +142,18 @@ def decode_acks(body: bytes) -> Acks:
             raise ValueError
         return Acks(_key(value), _text(value.get("bn") or ""), tuple([_number(each) for each in offsets]))
     except (KeyError, TypeError, ValueError):
-        raise CorruptRecord(f"this is no acknowledgement of a pop: {body[:200]!r}", 0) from None
+        raise CorruptRecord(f"this is not an acknowledgement of a pop: {body[:200]!r}", 0) from None
 
 
 def _text(value: Any) -> str:
-    """Raises ValueError for what no record can hold."""
+    """Raises ValueError for a text that no record can hold."""
     text = str(value)
     text.encode()
     return text
 
 
 def _key(value: dict[str, Any]) -> CheckpointKey:
-    """What stands there names a place in the store, and a retry topic."""
+    """Checked, because it names a place in the store and a retry topic."""
     topic, group, queue_id = value["t"], value["c"], _number(value["q"])
     if type(topic) is not str or type(group) is not str \
             or not is_storable(topic, queue_id) or name_fault(group, "group"):
@@ -158,7 +162,8 @@ def _key(value: dict[str, Any]) -> CheckpointKey:
 
 
 def _number(value: object, greatest: int = LONG_MAX) -> int:
-    """Raises ValueError for what is no whole number of ours: JSON has infinite ones, and of any length."""
+    """Raises ValueError for anything that is not a whole number in range: JSON allows infinities, and numbers of any
+    length."""
     if type(value) is not int or not 0 <= value <= greatest:
         raise ValueError
     return value
@@ -174,5 +179,5 @@ def _decoded(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise CorruptRecord(f"this is no JSON object: {body[:200]!r}", 0)
+        raise CorruptRecord(f"this is not a JSON object: {body[:200]!r}", 0)
     return value

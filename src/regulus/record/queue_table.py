@@ -1,4 +1,4 @@
-"""The file `regulusQueues`: which consume queues and index files there are, as of one place in the log.
+"""The file `regulusQueues`: the consume queues and index files that exist, as of one position in the log.
 
 Text, numbers in decimal, one blank between fields:
 
@@ -7,17 +7,17 @@ Text, numbers in decimal, one blank between fields:
                                    SyncedMark of the last record before it; CRC-32 of the lines up to `end`
     log FIRST                      where the log begins
     index NAME END                 an index file, and the physical offset of its newest entry
-    queue ID FIRST BEHIND TOPIC    a consume queue, its first queue offset and the one behind its last unit on disk
+    queue ID FIRST BEHIND TOPIC    a consume queue, its first queue offset and the one after its last unit on disk
     faulty ID TOPIC                one of the queues above, in which a fault was found
-    born ID OFFSET TOPIC           a queue of that name was deleted when the log ended at OFFSET: what lies before is
-                                   of none that was made since
+    born ID OFFSET TOPIC           a queue of that name was deleted when the log ended at OFFSET: records before it do
+                                   not belong to a later queue of that name
     end
     gone ID TOPIC                  added later, one by one: the queue was deleted, and nothing is known of its topic now
-    born ID OFFSET TOPIC           as above, with it
+    born ID OFFSET TOPIC           as above, in the same place
     log FIRST                      likewise: the log begins later, because its first file was deleted
 
-A start reads from it where each queue ends without opening thousands of files, and sees what is missing. It is read
-only by a store whose log has the marked record; RocketMQ does not know the file and leaves it alone.
+From it a start learns where each queue ends without opening thousands of files, and sees what is missing. A store reads
+it only if its log has the marked record; RocketMQ does not know the file and ignores it.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ _NAME = f"{FILE_NAME} 1"
 _END = "\nend\n"
 _HEAD_FIELDS = 6
 UNKNOWN_START = 0x7FFFFFFFFFFFFFFF
-"""A table of before there was a line for it says nothing of where the log began."""
+"""Where the log began is not known, because the table was written before it had a line for it."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class QueueTable:
     mark: SyncedMark
     index: dict[str, int] = field(default_factory=dict)
     queues: dict[str, dict[int, str]] = field(default_factory=dict)
-    """`FIRST BEHIND` of each topic and queue id, read by `bounds`: most are never asked for."""
+    """`FIRST BEHIND` of each topic and queue id, parsed by `bounds`: most are never needed."""
     faulty: list[tuple[str, int]] = field(default_factory=list)
     births: dict[tuple[str, int], int] = field(default_factory=dict)
     log_start: int = UNKNOWN_START
@@ -55,8 +55,8 @@ def bounds(text: str) -> tuple[int, int]:
 def encode(position: int, mark: SyncedMark, log_start: int, index: Iterable[tuple[str, int]],
            queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]] = (),
            births: Iterable[tuple[str, int, int]] = ()) -> bytes:
-    """`queues`: topic, queue id, first queue offset, the one behind the last; `births`: topic, queue id, where the log
-    ended."""
+    """Encode the table. `queues`: topic, queue id, first queue offset, the offset after the last; `births`: topic,
+    queue id, end of the log."""
     lines = [f"log {log_start}"]
     lines += [f"index {name} {end}" for name, end in index]
     lines += [f"queue {queue_id} {first} {behind} {topic}" for topic, queue_id, first, behind in queues]
@@ -76,7 +76,7 @@ def encode_log_start(log_start: int) -> bytes:
 
 
 def decode(data: bytes) -> QueueTable:
-    """Raises CorruptRecord when this is no whole table. A line behind `end` that was cut short is passed over."""
+    """Decode a table. Raises CorruptRecord when it is not whole. An incomplete line after `end` is ignored."""
     whole, found, gone = data.partition(_END.encode())
     head, line_end, body = whole.partition(b"\n")
     fields = head.decode("utf-8", "replace").removeprefix(_NAME).split()
@@ -103,7 +103,7 @@ def decode(data: bytes) -> QueueTable:
     for line in gone.decode("utf-8", "replace").split("\n")[:-1]:
         kind, _, rest = line.partition(" ")
         if kind == "gone":
-            # Its queues may have been made anew since, which no line says.
+            # Queues of that topic may have been created again since, which no line records.
             table.queues.pop(rest.partition(" ")[2], None)
         elif kind == "born":
             _add_birth(table, rest)
@@ -113,12 +113,12 @@ def decode(data: bytes) -> QueueTable:
 
 
 def _is_number(text: str) -> bool:
-    """One that 64 bits hold. Other scripts have digits, too, of which some make no number."""
+    """Whether it is a number of at most 64 bits. Other scripts have digits too, and some of them make no number."""
     return text.isascii() and text.isdigit() and int(text) < 1 << 63
 
 
 def _add_birth(table: QueueTable, rest: str) -> None:
-    """A line behind `end` has no checksum: what is no birth is passed over."""
+    """Lines after `end` have no checksum: an invalid one is ignored."""
     queue_id, _, rest = rest.partition(" ")
     physical_offset, _, topic = rest.partition(" ")
     if _is_number(queue_id) and _is_number(physical_offset):

@@ -17,7 +17,7 @@ from regulus.errors import TruncatedRecord
 
 CHECKPOINT_SIZE = 4096
 SAFETY_MARGIN_MS = 3000
-"""Recovery takes what is this much older than the checkpoint as surely on disk."""
+"""Recovery assumes that everything this much older than the checkpoint is on disk."""
 
 _LAYOUT = Struct(">qqqqq")
 
@@ -31,17 +31,17 @@ class StoreCheckpoint(NamedTuple):
 
     @property
     def min_timestamp(self) -> int:
-        """Messages stored up to here have their consume queue units on disk."""
+        """Messages stored up to this time have their consume queue units on disk."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MARGIN_MS)
 
 
 def encode(checkpoint: StoreCheckpoint) -> bytes:
-    """The whole file, zeros behind the fields."""
+    """The whole file, with zeros after the fields."""
     return _LAYOUT.pack(*checkpoint).ljust(CHECKPOINT_SIZE, b"\0")
 
 
 def decode(data: bytes | memoryview) -> StoreCheckpoint:
-    """Raises TruncatedRecord when fewer than 40 bytes are there."""
+    """Raises TruncatedRecord when there are fewer than 40 bytes."""
     if len(data) < _LAYOUT.size:
         raise TruncatedRecord("checkpoint cut short", 0)
     return StoreCheckpoint._make(_LAYOUT.unpack_from(data))

@@ -1,4 +1,4 @@
-"""The file `regulusSynced`: a record of the log of which it is certain that it and all before it are on disk.
+"""The file `regulusSynced`: it names a record of the log; that record and all before it are certainly on disk.
 
 One line of text, numbers with blanks between them:
 
@@ -8,8 +8,8 @@ One line of text, numbers with blanks between them:
     checksum         CRC-32 of its first HEAD_SIZE bytes: place, time, length and checksum of its body among them
     line checksum    CRC-32 of the line up to the blank before it
 
-The mark names a record and not a position alone: one that does not lie where the mark says, with that checksum, is of
-another log, and then the mark counts as absent. RocketMQ does not know the file and leaves it alone.
+The mark names a record and not only a position: if there is no record with that checksum at that position, the mark
+belongs to another log and counts as absent. RocketMQ does not know the file and ignores it.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class SyncedMark(NamedTuple):
         return self.start + self.size
 
     def fits(self, head: bytes) -> bool:
-        """Whether these first bytes are those of the record that was marked."""
+        """Whether these are the first bytes of the marked record."""
         return len(head) == HEAD_SIZE and crc32(head) == self.checksum
 
 
@@ -43,7 +43,7 @@ def encode(mark: SyncedMark) -> bytes:
 
 
 def decode(data: bytes) -> SyncedMark:
-    """Raises CorruptRecord when this is no mark, or not a whole one."""
+    """Raises CorruptRecord when the data is not a whole mark."""
     line, _, checksum = data.removesuffix(b"\n").rpartition(b" ")
     fields = line.split(b" ")
     if len(fields) != _FIELD_COUNT or not all(field.isdigit() for field in (*fields, checksum)) \

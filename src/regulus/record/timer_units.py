@@ -1,4 +1,4 @@
-"""What the timer files are made of, big-endian.
+"""The units of the timer files, big-endian.
 
 One record of the timer log, 52 bytes: a message that waits.
 
@@ -6,7 +6,7 @@ One record of the timer log, 52 bytes: a message that waits.
          0     4  size              52
          4     8  previous          position of the record before it in the same slot, -1 for none
         12     4  kind              bits: 1 always, 2 to be put back (its time is beyond the wheel), 4 takes another
-                                    out, 8 entered once more (ours; RocketMQ lets it be)
+                                    out, 8 entered again (ours; RocketMQ ignores it)
         16     8  entered_ms        when it was entered
         24     4  wait_ms           from then until its slot
         28     8  physical_offset   of the message in the commit log
@@ -14,7 +14,7 @@ One record of the timer log, 52 bytes: a message that waits.
         40     4  topic_hash        Java hash of the topic where it goes
         44     8  reserved          0
 
-Where less than a record and its blank (16 bytes) is left of a file, a blank ends it: 4 bytes the size of the rest, 8 of
+When a file has less room than a record and its blank (16 bytes), a blank ends it: 4 bytes the size of the rest, 8 of
 zeros, 4 BLANK_MAGIC.
 
 One slot of the wheel, 32 bytes:
@@ -31,14 +31,14 @@ The checkpoint, 4096 bytes of which RocketMQ uses 56; the rest is ours, and zero
     offset  size  field
          0     8  read_ms           all slots before are done
          8     8  timer_log_end     up to which the timer log was on disk
-        16     8  queue_offset      of the timer topic: what is before was entered
-        24     8  master_offset     the same of the master
+        16     8  queue_offset      of the timer topic: messages before it were entered
+        24     8  master_offset     that of the master
         32    24  data version      state version, timestamp, counter
-        56     8  log_position      of the commit log: what was delivered of the slot `read_ms` since lies behind
+        56     8  log_position      of the commit log: deliveries of the slot `read_ms` since then are after it
         64     4  done              records of that slot that were done
         68     4  checksum          of the 68 bytes before
-        72     4  version_checksum  of the data version, by which a damaged file is known from one that RocketMQ went on
-                                    with: it counts its changes there, and leaves what is ours
+        72     4  version_checksum  of the data version. It distinguishes a damaged file from one that RocketMQ
+                                    continued: it counts its changes there, and keeps our fields
 
 Source: TimerLog, Slot, TimerWheel, TimerCheckpoint, TimerMessageStore.doEnqueue.
 """
@@ -53,7 +53,7 @@ BLANK_SIZE = 16
 BLANK_MAGIC = 0xCBD43194
 SLOT_SIZE = 32
 SLOTS = 2 * 604_800
-"""Of the wheel. Half of them are ahead of the time."""
+"""The slots of the wheel. Half of them are ahead of the current time."""
 CHECK_SIZE = 4096
 NOWHERE = -1
 
@@ -72,10 +72,10 @@ _SUMS = Struct(">II")
 
 
 class TimerRecord(NamedTuple):
-    """`previous` is of one that was read."""
+    """A message that waits. `previous` is set in a record that was read."""
 
     slot_ms: int
-    """Of its slot: `entered_ms` + `wait_ms`."""
+    """The time of its slot: `entered_ms` + `wait_ms`."""
     kind: int
     entered_ms: int
     physical_offset: int
@@ -100,7 +100,7 @@ class TimerCheck(NamedTuple):
     version_timestamp: int = 0
     version_counter: int = 0
     log_position: int = NOWHERE
-    """NOWHERE where RocketMQ wrote it."""
+    """NOWHERE if RocketMQ wrote the file."""
     done: int = 0
 
 
@@ -112,7 +112,7 @@ def encode(record: TimerRecord, previous: int) -> bytes:
 
 
 def decode(data: bytes | memoryview, position: int = 0) -> TimerRecord | None:
-    """None where no record is."""
+    """The record at `position`; None when there is none."""
     size, previous, kind, entered_ms, wait_ms, physical_offset, message_size, topic_hash, _ = _RECORD.unpack_from(
         data, position)
     if size != RECORD_SIZE or not 0 < kind <= _KINDS_MAX or physical_offset < 0 or previous < NOWHERE:
@@ -121,7 +121,7 @@ def decode(data: bytes | memoryview, position: int = 0) -> TimerRecord | None:
 
 
 def blank(room: int) -> bytes:
-    """What ends a file with so many bytes left."""
+    """The bytes that end a file with `room` bytes left."""
     return _BLANK.pack(room, 0, BLANK_MAGIC)
 
 
@@ -140,12 +140,13 @@ def encode_check(check: TimerCheck) -> bytes:
 
 
 def encode_told_check(check: TimerCheck) -> bytes:
-    """What a slave is told: RocketMQ's 56 bytes."""
+    """The checkpoint as it is sent to a slave: RocketMQ's 56 bytes."""
     return _CHECK.pack(*check)[:56]
 
 
 def decode_check(data: bytes) -> TimerCheck:
-    """What is not there, or not ours, is as a new one has it; all of it, where what we wrote last is damaged."""
+    """The checkpoint. Missing fields, and our fields if RocketMQ wrote the file, have their initial values; so do all
+    fields if our last write is damaged."""
     size = _CHECK.size
     check = TimerCheck(*_CHECK.unpack(data[:size].ljust(size, b"\0")))
     if len(data) >= size + _SUMS.size:

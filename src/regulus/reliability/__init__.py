@@ -1,7 +1,7 @@
-"""One commit, one effect: messages that are stored with the business data they speak of, and applied once.
+"""One commit, one effect: messages are stored with the business data that they refer to, and applied once.
 
-`outbox` writes a message into a table in the caller's own transaction, `relay` and `relay_loop` bring it to a broker,
-`inbox` has a listener's effect and its confirmation in one transaction. Needs the extra `sql`.
+`outbox` writes a message into a table in the caller's own transaction, `relay` and `relay_loop` send it to a broker,
+`inbox` makes a listener's effect and its confirmation one transaction. Needs the extra `sql`.
 """
 
 from importlib.util import find_spec

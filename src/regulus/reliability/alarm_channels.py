@@ -1,6 +1,6 @@
-"""The ways by which people are told: mail, a webhook, and the log. Blocking; each raises AlarmUndelivered.
+"""The channels by which people are notified: mail, a webhook, and the log. Blocking; each raises AlarmUndelivered.
 
-Many alarms are one digest, which names so many of them and counts the others.
+Several alarms are sent as one digest, which lists some of them and counts the others.
 """
 
 import json
@@ -26,7 +26,7 @@ from regulus.reliability.alarms import Alarm
 _log = logging.getLogger(__name__)
 
 LINES_MAX = 50
-"""Alarms that a digest names."""
+"""The maximum number of alarms that a digest lists."""
 
 
 class Digest:
@@ -49,7 +49,7 @@ class Channel(Protocol):
     def name(self) -> str: ...
 
     def send(self, digest: Digest) -> None:
-        """Raises AlarmUndelivered."""
+        """Deliver a digest. Raises AlarmUndelivered."""
         ...
 
 
@@ -57,13 +57,13 @@ class LogChannel:
     name = "log"
 
     def send(self, digest: Digest) -> None:
-        """A line for each alarm, at level ERROR."""
+        """Log one line for each alarm, at level ERROR."""
         for line in digest.lines:
             _log.error("%s", line)
 
 
 class MailSecurity(StrEnum):
-    """How the way to the mail server is guarded; certificates are always checked."""
+    """How the connection to the mail server is secured; certificates are always checked."""
 
     NONE = "NONE"
     STARTTLS = "STARTTLS"   # port 587
@@ -72,7 +72,8 @@ class MailSecurity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailChannel:
-    """By SMTP, one mail a digest. `context`: where the server's certificate is not of a public authority."""
+    """Delivery by SMTP, one mail for each digest. `context` is for a server whose certificate is not from a public
+    authority."""
 
     host: str
     sender: str
@@ -81,7 +82,7 @@ class MailChannel:
     security: MailSecurity = MailSecurity.STARTTLS
     user: str = ""
     password: str = field(default="", repr=False)
-    timeout_ms: int = 10_000            # of each answer
+    timeout_ms: int = 10_000            # for each answer
     context: ssl.SSLContext | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class MailChannel:
             raise ConfigError("recipients is empty or one text; give a list of addresses")
         for address in (self.sender, *self.recipients):
             if "@" not in address or any(char.isspace() for char in address):
-                raise ConfigError(f"{address!r} is no address of a mail; write name@host")
+                raise ConfigError(f"{address!r} is not an address of a mail; write name@host")
         if self.user and self.security is MailSecurity.NONE:
             raise ConfigError("a password would travel readable; choose security STARTTLS or TLS, or give no user")
 
@@ -99,7 +100,8 @@ class MailChannel:
         return f"mail by {self.host}:{self.port}"
 
     def send(self, digest: Digest) -> None:
-        """A recipient whom the server refuses is logged; the others are not sent the mail again for its sake."""
+        """Send a mail. A recipient that the server refuses is logged; the others do not get the mail again because of
+        it."""
         try:
             context = self.context or ssl.create_default_context()
             with self._connection(context) as server:
@@ -108,7 +110,7 @@ class MailChannel:
                 if self.user:
                     server.login(self.user, self.password)
                 refused = server.send_message(self._mail(digest), self.sender, list(self.recipients))
-        except (OSError, smtplib.SMTPException) as error:       # the former is TLS's and the network's, too
+        except (OSError, smtplib.SMTPException) as error:       # the former includes TLS and network errors
             raise AlarmUndelivered(f"{self.name} failed ({type(error).__name__}: {error}); look at host, port, "
                                    "security, user and recipients") from error
         for address, (code, answer) in refused.items():
@@ -133,7 +135,7 @@ class MailChannel:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A redirected POST becomes a GET, which succeeds and tells nobody."""
+    """Raises on a redirect: a redirected POST would become a GET, which succeeds and notifies no person."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -141,10 +143,10 @@ class _NoRedirects(HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookChannel:
-    """A POST of JSON: `text`, as chats show it; `alarms`, each with kind, subject, detail, raise_time and closed_time;
-    and `more`, how many there are besides."""
+    """Delivery by a POST of JSON: `text`, as chats show it; `alarms`, each with kind, subject, detail, raise_time and
+    closed_time; and `more`, the number of further alarms."""
 
-    url: str = field(repr=False)        # often a secret by itself
+    url: str = field(repr=False)        # often a secret itself
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout_ms: int = 10_000
 
@@ -152,8 +154,9 @@ class WebhookChannel:
         _check_timeout(self.timeout_ms)
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("the webhook's url is no address of the web; write https://host/path")
-        # Told at the start and without the text, which is often a secret: http.client would name it in its error.
+            raise ConfigError("the webhook's url is not an address of the web; write https://host/path")
+        # Checked at the start, and without showing the text, which is often a secret: http.client would show it in its
+        # error.
         if not _is_plain(self.url) or " " in self.url:
             raise ConfigError("the webhook's url has blanks, ends of lines or letters that are not ASCII; write %20 "
                               "and the like")

@@ -1,7 +1,7 @@
-"""Tells people of alarms: each round closes those whose cause is gone, and sends all that are due as one digest.
+"""Notifies people of alarms: each round closes those whose cause is gone, and sends all that are due as one digest.
 
-A channel that fails gets what it missed later, after pauses that grow; those that took it do not get it again for its
-sake, unless this process dies in between. Any number of these may work on one table.
+A channel that fails gets the alarms that it missed later, after increasing pauses; the other channels do not get them
+again, unless this process dies in between. Any number of loops may work on one table.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from regulus.reliability.rounds import Rounds, check_first
 _log = logging.getLogger(__name__)
 
 _TAKEN_MAX = 10_000
-"""Alarms of which is remembered which channels took them; beyond it some may be told twice."""
+"""The number of alarms for which the channels that took them are remembered; beyond it some may be sent twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class AlarmConfig:
 
 
 class Digests:
-    """The part that speaks to database and channels, blocking."""
+    """The blocking part, which uses database and channels."""
 
     def __init__(self, engine: Engine, channels: Sequence[Channel], config: AlarmConfig) -> None:
         """Connects to nothing yet. Raises ConfigError."""
@@ -66,7 +66,7 @@ class Digests:
             tables.check(connection, tables.alarms, tables.stubs, tables.confirmations, tables.watermarks)
 
     def run(self) -> int:
-        """One round; how many alarms all channels have now."""
+        """Run one round; returns how many alarms all channels have now."""
         with self._engine.begin() as connection:
             alarms.close_settled(connection)
             due = alarms.claim(connection, self._config.lease_ms, self._config.digest_max)
@@ -85,7 +85,7 @@ class Digests:
 
 
 class _Course:
-    """What one channel has of alarms that others lack still, and how long it rests after a failure."""
+    """The alarms that one channel has and others still lack, and its pause after a failure."""
 
     def __init__(self, channel: Channel, config: AlarmConfig) -> None:
         self._channel = channel
@@ -100,7 +100,7 @@ class _Course:
         return max(1, int((self._rests_until - time.monotonic()) * 1000)) if self._failures else 0
 
     def deliver(self, due: Sequence[Alarm]) -> set[int]:
-        """The ids of those that the channel still lacks."""
+        """Deliver alarms; returns the ids of those that the channel still lacks."""
         lacking = [alarm for alarm in due if alarm.alarm_id not in self._taken]
         if not lacking:
             return set()
@@ -129,7 +129,7 @@ class _Course:
         self._failures += 1
         self._rests_until = time.monotonic() + rest_ms / 1000
         why = str(error) if isinstance(error, AlarmUndelivered) else f"{type(error).__name__}: {error}"
-        _log.error("%d alarms are not told yet and will be in %d s again: %s", count, rest_ms // 1000, why)
+        _log.error("%d alarms are not delivered yet; the next attempt is in %d s: %s", count, rest_ms // 1000, why)
 
 
 class AlarmLoop(Started):
@@ -154,7 +154,7 @@ class AlarmLoop(Started):
         self._rounds.start(self._send)
 
     async def shutdown(self) -> None:
-        """Finish the round under way, and begin no other."""
+        """Finish the current round, and begin no other."""
         await self._rounds.finish()
 
     async def _send(self) -> None:

@@ -1,6 +1,6 @@
-"""What people have to be told, once for each cause as long as it lasts.
+"""Alarms for people, one for each cause as long as it lasts.
 
-Alarms are rows, so that whoever raises one needs its own transaction alone; `alarm_loop` sends them.
+Alarms are rows, so that raising one needs only the transaction that raises it; `alarm_loop` sends them.
 
     raised  --claimed by one sender, for a lease-->  under way  --all channels took it-->  sent
     under way  --a channel failed, or the lease ended-->  raised: not before its due_time
@@ -29,20 +29,20 @@ from regulus.reliability.tables import (
 
 
 class AlarmKind(StrEnum):
-    """Each with what its subject is."""
+    """The kinds of alarms; the comment gives the subject of each."""
 
-    MANUAL = "MANUAL"                       # a stub that was sent as often as may be
-    MISSING_STUB = "MISSING_STUB"           # a message that nobody committed
-    DEAD_LETTER = "DEAD_LETTER"             # a stub whose message was given up by a group
-    STALE_RECEIPT = "STALE_RECEIPT"         # a stub that a group received long ago, and did not finish
-    CONSUMER_DOWN = "CONSUMER_DOWN"         # a queue of a group that does not move, with stubs waiting behind it
+    MANUAL = "MANUAL"                       # a stub that was sent the maximum number of times
+    MISSING_STUB = "MISSING_STUB"           # a message whose transaction was not committed here
+    DEAD_LETTER = "DEAD_LETTER"             # a stub whose message a group gave up
+    STALE_RECEIPT = "STALE_RECEIPT"         # a stub that a group received long ago and did not finish
+    CONSUMER_DOWN = "CONSUMER_DOWN"         # a queue of a group that does not move, with stubs waiting in it
     DEAD_LETTERS = "DEAD_LETTERS"           # a group whose dead letters grow
-    BLOCKED_QUEUE = "BLOCKED_QUEUE"         # a group of which queues stand still at one message
-    GIVEN_UP_SENDS = "GIVEN_UP_SENDS"       # a file of kept sends of which some were given up
+    BLOCKED_QUEUE = "BLOCKED_QUEUE"         # a group with queues that are stuck at one message
+    GIVEN_UP_SENDS = "GIVEN_UP_SENDS"       # a file of kept sends, some of which were given up
 
 
 OF_STUBS = (AlarmKind.MANUAL, AlarmKind.DEAD_LETTER, AlarmKind.STALE_RECEIPT)
-"""Their cause is gone when the stub is done, or begins anew."""
+"""Their cause is gone when the stub is done, or starts again."""
 
 
 class Cause(NamedTuple):
@@ -52,7 +52,7 @@ class Cause(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """Times in ms since 1970; `closed_time` is None as long as the cause lasts."""
+    """One alarm. Times in ms since 1970; `closed_time` is empty as long as the cause lasts."""
 
     alarm_id: int
     kind: str
@@ -70,7 +70,7 @@ _TOLD = (alarms.c.alarm_id, alarms.c.kind, alarms.c.subject, alarms.c.detail, al
 
 
 def raise_alarm(connection: Connection, kind: AlarmKind, subject: str, detail: str) -> None:
-    """One that is open already stays as it is."""
+    """Raise an alarm; does nothing if it is already open."""
     raise_alarms(connection, [Cause(kind, subject, detail)])
 
 
@@ -78,26 +78,30 @@ def raise_alarms(connection: Connection, causes: Iterable[Cause]) -> None:
     by_key = {_open_key(cause.kind, cause.subject): cause for cause in causes}
     if not by_key:
         return
-    # In one order: who raises what another raised, and did not commit yet, waits for it.
+    # In a fixed order: a transaction that raises an alarm waits for another one that raised it and did not commit yet.
     rows = [{"kind": by_key[key].kind.value, "subject": storable(by_key[key].subject, ALARM_SUBJECT_SIZE_MAX),
              "detail": storable(by_key[key].detail, LAST_ERROR_SIZE_MAX), "open_key": key} for key in sorted(by_key)]
     connection.execute(insert_new(alarms, connection.dialect.name).values(raise_time=now_ms()), rows)
 
 
 def close_alarm(connection: Connection, kind: AlarmKind, subject: str) -> None:
-    """Its cause is gone; when it comes back, it is another alarm."""
+    """Close the alarm of a cause that is gone; if the cause comes back, that is another alarm."""
     connection.execute(_close().where(alarms.c.open_key == _open_key(kind, subject)))
 
 
 def close_of_stub(connection: Connection, message_id: str) -> None:
-    """The stub is done, or begins anew."""
+    """Close the alarms of a stub that is done, or starts again."""
     connection.execute(_close().where(alarms.c.open_key.in_([_open_key(kind, message_id) for kind in OF_STUBS])))
 
 
 def close_settled(connection: Connection) -> None:
-    """Those of stubs that are done meanwhile, as by a late delivery, and of queues that go on, or in which no stub
-    waits any more. Effects and receipts do not look for alarms themselves; that would cost each of them a statement."""
-    # Asked first: it takes longer than SQLite's one writer may, and in an update MySQL would lock each stub it sees.
+    """Close alarms of stubs that were finished meanwhile, for example by a late delivery, and of queues that move again
+    or in which no stub waits.
+
+    Effects and receipts do not check for alarms themselves, which would cost each of them a statement.
+    """
+    # A separate query first: it takes longer than SQLite's one writer may, and in an update MySQL would lock each stub
+    # it reads.
     moved = connection.execute(select(alarms.c.alarm_id).where(
         alarms.c.open_key.is_not(None), alarms.c.kind == AlarmKind.CONSUMER_DOWN.value,
         ~outbox_table.stands_still(alarms.c.subject, alarms.c.raise_time))).scalars().all()
@@ -109,7 +113,7 @@ def close_settled(connection: Connection) -> None:
 
 
 def open_alarms(connection: Connection, limit: int) -> list[Alarm]:
-    """Whose cause lasts, oldest first."""
+    """The open alarms, oldest first."""
     return [Alarm(*row) for row in connection.execute(
         select(*_TOLD).where(alarms.c.open_key.is_not(None)).order_by(alarms.c.alarm_id).limit(limit))]
 
@@ -118,12 +122,12 @@ def open_alarms(connection: Connection, limit: int) -> list[Alarm]:
 
 
 def claim(connection: Connection, lease_ms: int, limit: int) -> list[Alarm]:
-    """At most `limit` alarms that nobody was told of, oldest first; ours until the lease ends."""
+    """Claim at most `limit` alarms that were not sent, oldest first, until the lease ends."""
     due = (select(alarms.c.alarm_id).where(alarms.c.sent_time.is_(None), alarms.c.due_time <= now_ms())
            .order_by(alarms.c.alarm_id).limit(limit).with_for_update(skip_locked=True))
     bump = update(alarms).values(due_time=now_ms() + lease_ms)
     if connection.dialect.update_returning:
-        # As a table of its own, or PostgreSQL may look for rows, and lock them, more than once.
+        # As a separate table, because otherwise PostgreSQL may look for rows, and lock them, more than once.
         chosen = due.cte("due")
         rows = connection.execute(
             bump.where(alarms.c.alarm_id.in_(select(chosen.c.alarm_id))).returning(*_TOLD)).all()
@@ -135,7 +139,7 @@ def claim(connection: Connection, lease_ms: int, limit: int) -> list[Alarm]:
 
 
 def put_back(connection: Connection, alarm_ids: Sequence[int], wait_ms: int) -> None:
-    """To be sent again, not before that time."""
+    """Let alarms be sent again, after `wait_ms`."""
     connection.execute(update(alarms).where(alarms.c.alarm_id.in_(alarm_ids)).values(due_time=now_ms() + wait_ms))
 
 

@@ -1,14 +1,15 @@
-"""What blocking and asynchronous listeners of an inbox have in common: all but who waits.
+"""The common part of blocking and asynchronous listeners of an inbox.
 
-    gate        a claim, so that a copy leaves alone what another works on
-    receipt     in a transaction of its own, before anything is done
+    gate        a claim, so that a copy does not disturb another worker
+    receipt     in a separate transaction, before anything is done
     judge       in the effect's transaction; then the effect, which may not end it, its row of the ledger, and the
-                receipt goes
-    behind      the claim is kept or given back, and the stub's database told where that is another one
+                receipt is removed
+    afterwards  the claim is kept or given back, and the effect is confirmed to the stub's database if that is another
+                one
 
-The effects of a call share commits: as many as are made within TOGETHER_MS_MAX, each from a savepoint of its own on, so
-that one that fails is undone alone. A copy, or what another works on, is left over for a transaction of its own, and
-so are all of a commit that the database refused.
+The effects of a call share commits: all that are made within TOGETHER_MS_MAX, each after a savepoint, so that one that
+fails is undone alone. A copy, or a message that another worker has, is left over for a separate transaction, and so are
+all messages of a commit that the database refused.
 """
 
 import logging
@@ -33,14 +34,15 @@ from regulus.reliability.judges import InboxJudge, Judge, StubJudge, Taken
 _log = logging.getLogger(__name__)
 
 MISSING_TRIES_MAX = 3
-"""Deliveries of a message without a stub, before it is parked among the dead letters."""
+"""Deliveries of a message without a stub before it becomes a dead letter."""
 CONFLICT_TRIES_MAX = 3
-"""Times that an effect is made, because the database ended its transaction for another's sake."""
+"""Attempts for an effect when the database ends its transaction because of another one."""
 CONFLICT_PAUSE_S = 0.05
 TOGETHER_MS_MAX = 100
-"""Effects share a commit until they took so long: what they lock, others wait for."""
+"""Effects share a commit until they have taken this long: others wait for their locks."""
 ALONE_S = 10.0
-"""So long each effect is committed by itself after the database ended a shared transaction for another's sake."""
+"""After the database ended a shared transaction because of another one, each effect is committed by itself for this
+long."""
 SETTLED = frozenset({Outcome.APPLIED, Outcome.DONE, Outcome.VOIDED})
 """Outcomes after which a message need not come again."""
 
@@ -67,9 +69,11 @@ class Claims(Protocol):
 
 
 class Claim(NamedTuple):
-    """What came of asking for one. `is_open`: the effect may be begun, for the database decides; False where another
-    holds it. `token`: what we hold it by, empty where we do not; `is_certain`: False where no answer said whether we
-    do."""
+    """The answer to a claim.
+
+    `is_open`: the effect may begin, because the database decides; False when another worker holds the claim. `token`:
+    what we hold it by, empty if we do not; `is_certain`: False when no answer said whether we do.
+    """
 
     is_open: bool
     token: str = ""
@@ -80,22 +84,22 @@ _UNCLAIMED = Claim(is_open=True)
 
 
 class Confirms(Protocol):
-    """Tells the stub's database of an effect that is committed in another one."""
+    """Confirms to the stub's database an effect that is committed in another one."""
 
     def confirm(self, message_id: str, consumer_group: str) -> None: ...
 
 
 @runtime_checkable
 class ConfirmsTogether(Protocol):
-    """Confirms that tell of many in one go, or of none."""
+    """Confirms several effects at once, or none of them."""
 
     def confirm_all(self, message_ids: Sequence[str], consumer_group: str) -> None: ...
 
 
 @dataclass(slots=True)
 class Part:
-    """One message of several whose effects share a commit. `error`: what its effect raised; `result`: what came of it,
-    None as long as it is left over."""
+    """One of several messages whose effects share a commit. `error`: what its effect raised; `result`: its outcome,
+    None while it is left over."""
 
     delivery: Delivery
     claim: Claim = _UNCLAIMED
@@ -106,7 +110,7 @@ class Part:
 
 
 class Applying:
-    """A listener without its engine. What takes a connection runs in the transaction that the caller began with it."""
+    """A listener without its engine. Methods with a connection run in the transaction that the caller began on it."""
 
     def __init__(self, *, claims: Claims | None, confirms: Confirms | None) -> None:
         self._claims = claims
@@ -127,7 +131,7 @@ class Applying:
                      tables.alarms)
 
     def _take(self, connection: Connection, delivery: Delivery, is_shared: bool = False) -> Taken:
-        """Before the effect. `is_shared`: the transaction is that of other effects, too."""
+        """Take a delivery, before its effect. `is_shared`: other effects use the transaction too."""
         if is_shared:
             effect_transaction.mark_shared(connection)
         taken = self._judge.takes(connection, delivery)
@@ -139,7 +143,7 @@ class Applying:
 
     def _conclude(self, connection: Connection, delivery: Delivery, taken: Taken, begun: float,
                   is_shared: bool = False) -> None:
-        """Behind the effect. What other groups wait for is locked last."""
+        """Conclude a delivery, after its effect. Rows for which other groups wait are locked last."""
         if is_shared:
             effect_transaction.check_begun(connection)
             effect_transaction.keep_nested(connection)
@@ -154,7 +158,7 @@ class Applying:
             effect_transaction.check_shared(connection)
 
     def _undo(self, connection: Connection, part: Part) -> None:
-        """Of a shared transaction one effect that failed. Raises where all of the transaction is lost."""
+        """Undo one failed effect in a shared transaction. Raises when the whole transaction is lost."""
         assert part.error is not None
         if not isinstance(part.error, Exception) or is_passing(part.error):
             raise part.error
@@ -162,7 +166,7 @@ class Applying:
         self._failed(connection, part.delivery, part.begun, part.error)
 
     def _look(self, connection: Connection, delivery: Delivery, begun: float) -> Outcome:
-        """What is known of a message whose effect is not ours to make."""
+        """The outcome of a message whose effect is not ours to make."""
         outcome = self._judge.knows(connection, delivery)
         is_parked = outcome is Outcome.MISSING and _is_last_try(delivery)
         if is_parked:
@@ -183,8 +187,11 @@ class Applying:
         return len(deliveries) > 1 and time.monotonic() >= self._alone_until
 
     def _ended(self, parts: Sequence[Part], error: BaseException | None) -> list[Part]:
-        """Behind a shared transaction, with what it raised. Each part has its result, but for those that are left over;
-        those whose failure is in no ledger are given back."""
+        """Finish the parts of a shared transaction, with the error that it raised; returns the parts that are left
+        over.
+
+        All others get their result. Claims are given back for those whose failure is not in the ledger.
+        """
         if error is None:
             for part in parts:
                 part.result = Outcome.APPLIED if part.is_applied else _failure(part)
@@ -199,8 +206,8 @@ class Applying:
     # --- claims and confirmations ----------------------------------------------------------------------------------
 
     def _win(self, delivery: Delivery) -> Claim:
-        """What is said to be done is open, too: the database may have lost it. So is what nobody answers about, and it
-        may be ours all the same, by an answer that comes too late."""
+        """Claim a message. If the claim says that it is done, the effect may begin too: the database may have lost it.
+        The same is true without an answer; then a late answer may still have given us the claim."""
         if self._claims is None or not delivery.message_id:
             return Claim(is_open=True)
         token = secrets.token_hex(16)
@@ -217,8 +224,9 @@ class Applying:
         return claim
 
     def _settle(self, delivery: Delivery, claim: Claim, outcome: Outcome, begun: float) -> None:
-        """What may be ours is asked for once more only where a copy would wait for it: not behind an effect, which the
-        database tells. So a Redis that is away costs those that succeed one wait each, and those that fail two."""
+        """Give the claim back or mark it as done. A claim that may be ours is asked for again only if a copy would wait
+        for it: not after an effect, because the database knows of that. So a Redis failure costs successful effects one
+        wait each, and failed ones two."""
         if self._claims is None or not claim.token or (outcome in SETTLED and not claim.is_certain):
             return
         self._tell_of_lease(delivery, _spent_ms(begun), self._claims.lease_ms)
@@ -242,7 +250,7 @@ class Applying:
                          Outcome.APPLIED if is_committed and part.is_applied else Outcome.FAILED, part.begun)
 
     def _confirm(self, *deliveries: Delivery) -> None:
-        """Of one group. One that is lost costs a resend, whose delivery confirms again."""
+        """Confirm effects of one group. A lost confirmation costs a resend, whose delivery confirms again."""
         if self._confirms is None:
             return
         if len(deliveries) > 1 and isinstance(self._confirms, ConfirmsTogether):
@@ -257,11 +265,12 @@ class Applying:
 
 
 class Unfinished:
-    """Those of a call's messages that are to come again: others work on them, nobody committed them, or they failed.
+    """Collects the messages of a call that must be delivered again: other workers have them, their transaction was not
+    committed, or they failed.
 
-    The others are done. Where messages are consumed in order, the first that another works on, or that fails, holds up
-    those behind it, and all come again, which a listener in order cannot say of some alone; those that are done are
-    told as done then.
+    The others are done. If messages are consumed in order, the first one that is busy or failed holds up those after
+    it, and all are delivered again, because an ordered listener cannot name single messages; those that are done are
+    then answered as done.
     """
 
     def __init__(self, deliveries: Sequence[Delivery], context: ConsumeContext) -> None:
@@ -272,7 +281,7 @@ class Unfinished:
         self._failed: dict[int, Exception] = {}
 
     def add(self, number: int, result: Outcome | Exception) -> bool:
-        """Whether the next ones may be begun. `number`: its place in the call."""
+        """Add a result; returns whether the next messages may begin. `number`: the message's position in the call."""
         if isinstance(result, Exception):
             self._failed[number] = result
         elif result is Outcome.BUSY:
@@ -282,8 +291,8 @@ class Unfinished:
         return not (self._context.is_ordered and (result is Outcome.BUSY or isinstance(result, Exception)))
 
     def answer(self) -> ConsumeStatus:
-        """What nobody committed becomes a dead letter where none of the others would become one with it. Raises what
-        the first one raised where all are to come again."""
+        """The answer for the call. A message without a commit becomes a dead letter if none of the others would become
+        one with it. Raises the first error when all messages must be delivered again."""
         again = [*self._busy, *self._strays, *self._failed]
         if not again:
             return ConsumeStatus.CONSUME_SUCCESS
@@ -310,29 +319,30 @@ def deliveries_of(messages: Sequence[MessageExt], context: ConsumeContext) -> li
 
 
 def receipt_options(dialect_name: str) -> dict[str, Any]:
-    """Of the engine that receipts are written by: where they are one statement, that is the whole transaction."""
+    """Options of the engine that writes receipts: if they are one statement, it is committed by itself."""
     return {"isolation_level": "AUTOCOMMIT"} if dialect_name == "postgresql" else {}
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """Whether the database ended the transaction for another's sake, so that it may be tried again here."""
+    """Whether the database ended the transaction because of another one, so that it may be tried again here."""
     original = error.orig
     code = getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else "")
     return str(code) in _CONFLICTS
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the fault is that of the transaction or its connection, and not of the effect."""
+    """Whether the error belongs to the transaction or its connection, and not to the effect."""
     return isinstance(error, DBAPIError) and (error.connection_invalidated or is_conflict(error))
 
 
 def is_last_of(parts: Sequence[Part], is_ordered: bool) -> bool:
-    """Whether a shared transaction ends here: by its time; in order with what is not applied."""
+    """Whether a shared transaction ends here: because of its time, or in order because a message is not applied."""
     return (_spent_ms(parts[0].begun) >= TOGETHER_MS_MAX) or (is_ordered and not parts[-1].is_applied)
 
 
 def pause_s(tries: int, jitter: float) -> float:
-    """Before the next try: who comes back at once takes the rows again that the other waits for."""
+    """The pause before the next attempt: an immediate one would take the rows again for which the other transaction
+    waits."""
     return CONFLICT_PAUSE_S * (1 << (tries - 1)) * (0.5 + 0.5 * jitter)
 
 
@@ -356,7 +366,7 @@ def _is_last_try(delivery: Delivery) -> bool:
 
 
 def _name(delivery: Delivery) -> str:
-    """For alarms and logs, which take no half characters either."""
+    """The message's name in alarms and logs, without unpaired surrogates."""
     return tables.storable(delivery.message_id or delivery.message.message_id, tables.ALARM_SUBJECT_SIZE_MAX)
 
 

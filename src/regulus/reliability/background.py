@@ -1,8 +1,8 @@
-"""Transactions of what works beside the business: relays, alarms, looks at the brokers, removals.
+"""Transactions of background work, besides those of the business: relays, alarms, checks of brokers, removals.
 
-They choose READ COMMITTED whatever the database's default is: at the level above, MySQL and MariaDB lock the gaps
-between rows, at which the business's inserts wait and die, and PostgreSQL ends one of two that touch the same rows.
-Nothing here reads a row twice and trusts that it is as it was.
+They use READ COMMITTED, whatever the database's default is. At the level above, MySQL and MariaDB lock the gaps between
+rows, at which the business's inserts wait and fail, and PostgreSQL ends one of two transactions that touch the same
+rows. The background work does not rely on a row staying the same between two reads.
 """
 
 import random
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 def read_committed(engine: Engine) -> Engine:
-    """The same engine with the same pool, whose connections are at that level. SQLite has one level, and one writer."""
+    """The engine at that level, with the same pool. SQLite has one level, and one writer."""
     if engine.dialect.name == "sqlite":
         return engine
     return engine.execution_options(isolation_level="READ COMMITTED")
 
 
 def in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
-    """What `work` returns, once its transaction is committed. One that the database ended for another's sake is made
-    again from its beginning, `CONFLICT_TRIES_MAX` times in all."""
+    """Run `work` in a transaction and commit; returns its result. If the database ends the transaction because of
+    another one, it is repeated, at most `CONFLICT_TRIES_MAX` times in total."""
     for tries in range(1, CONFLICT_TRIES_MAX):
         try:
             with engine.begin() as connection:

@@ -1,11 +1,11 @@
-"""What brokers know of consuming groups, written down where the rules of resends and people look.
+"""Writes down what brokers know of consuming groups, for the resend rules and for people.
 
-    watermark       a group's stored offset in each queue, for consumers whose receipts are in a database of their own
+    watermark       a group's stored offset in each queue, for consumers whose receipts are in another database
     DEAD_LETTERS    alarm: a group's dead letters grow
-    BLOCKED_QUEUE   alarm: queues of a group stand still at a message that fails again and again, or cannot be read
+    BLOCKED_QUEUE   alarm: queues of a group are stuck at a message that fails again and again, or cannot be read
 
-Retry topics move no watermark. A queue that ends before it was made anew, or lost its end: the watermark begins anew,
-and the places of stubs behind the end are forgotten, for their messages are gone.
+Retry topics do not move a watermark. A queue that ends before the watermark was made again, or lost its end: its
+watermark starts again, and the positions of stubs after the end are forgotten, because their messages are lost.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ _log = logging.getLogger(__name__)
 MEMBERS_MAX = 100
 """Members of a group that are asked for blocked queues."""
 QUIET_ROUNDS = 10
-"""Dead letters that have not grown for so many looks are no alarm any more; the next one is."""
+"""Rounds without new dead letters after which the alarm is closed; the next dead letter raises another one."""
 
 
 class BrokerWatch(Started):
-    """Looks at some groups again and again, beside the relay; `engine` is of the stubs' database, and a blocking one.
+    """Watches some groups, next to the relay; `engine` is a blocking one for the stubs' database.
 
         async with BrokerWatch(engine, "127.0.0.1:9876", ["billing"]):
             await asyncio.Event().wait()
 
-    `client_config` has the keys and the TLS with which it asks.
+    `client_config` has the keys and the TLS settings for its requests.
     """
 
     def __init__(self, engine: Engine, name_server: str, groups: Sequence[str], interval_ms: int = 30_000,
@@ -74,7 +74,7 @@ class BrokerWatch(Started):
         await self._admin.shutdown()
 
     async def look(self) -> None:
-        """One round. What cannot be asked is logged, and asked again in the next."""
+        """Run one round. What cannot be read is logged, and read again in the next round."""
         if await self._are_brokers_away():
             return
         for group in self._groups:
@@ -86,7 +86,7 @@ class BrokerWatch(Started):
                                  error)
 
     async def _are_brokers_away(self) -> bool:
-        """Then nothing is known, which ends no alarm. Told once as long as it lasts."""
+        """Whether no broker answers; then nothing is known, and no alarm is closed. Logged once as long as it lasts."""
         try:
             await self._admin.master_addresses()
         except ClientError as error:
@@ -99,7 +99,7 @@ class BrokerWatch(Started):
 
     async def _watch(self) -> None:
         while not self._rounds.stopping.is_set():
-            await self.look()       # outside `round`: an end may cut a look off anywhere
+            await self.look()       # outside `round`: a shutdown may cut a round off anywhere
             await self._rounds.rest(self._interval_ms)
 
     def _check(self) -> None:
@@ -107,25 +107,26 @@ class BrokerWatch(Started):
             tables.check(connection, tables.stubs, tables.watermarks, tables.alarms)
 
     async def _note_offsets(self, group: "_WatchedGroup") -> None:
-        # Known before the brokers are asked: what a consumer receives meanwhile does not lie behind the ends they tell.
+        # Read before the brokers are asked: what a consumer receives meanwhile is not after the ends that they report.
         known = await asyncio.to_thread(self._watermarks, group.name)
         stats = await self._admin.consume_stats(group.name, masters_only=True)
         offsets = {queue: offset for queue, offset in stats.offset_table.items()
                    if not queue.topic.startswith(RETRY_PREFIX)}
         anew = [MadeAnew(queue, known[queue], offset.broker_offset, min(offset.consumer_offset, offset.broker_offset))
                 for queue, offset in offsets.items() if known.get(queue, 0) > offset.broker_offset]
-        # The next to consume: all before it is done or given back, the last message of a quiet queue, too.
+        # The next offset to consume: everything before it is done or given back, including the last message of a quiet
+        # queue.
         reached = {queue: offset.consumer_offset for queue, offset in offsets.items()
                    if 0 < offset.consumer_offset <= offset.broker_offset}
         await asyncio.to_thread(self._write, _note_offsets, group.name, anew, reached)
 
     async def _note_dead_letters(self, group: "_WatchedGroup") -> None:
-        """All that ever came, whether or not it is there still."""
+        """Count all dead letters that ever arrived, whether or not they still exist."""
         try:
             offsets = await self._admin.topic_stats(dlq_topic(group.name), masters_only=True)
         except NoRoute:
             if group.has_dead_letters:
-                raise       # its brokers are away
+                raise       # its brokers do not answer
             offsets = {}    # none ever came
         count = sum(offset.max_offset for offset in offsets.values())
         await asyncio.to_thread(self._write, group.tell_dead_letters, count)
@@ -139,9 +140,9 @@ class BrokerWatch(Started):
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, ClientError):
                 raise answer
-        # A member that does not answer leaves it open whether one of its queues stands still.
+        # If a member does not answer, it is not known whether one of its queues is stuck.
         infos = [answer for answer in answers if isinstance(answer, ConsumerRunningInfo)]
-        # Clients other than ours do not say it.
+        # Clients other than ours do not report it.
         counts = [info.properties.get(BLOCKED_QUEUES, "0") for info in infos]
         blocked = sum(int(count) for count in counts if count.isdecimal())
         if blocked or len(infos) == len(members):
@@ -159,7 +160,7 @@ class BrokerWatch(Started):
 def _note_offsets(connection: Connection, group: str, anew: Sequence[MadeAnew],
                   reached: Mapping[MessageQueue, int]) -> None:
     for each in anew:
-        _log.warning("queue %s ends at %d, before what group %s received: it was made anew, or lost its end; what is "
+        _log.warning("queue %s ends at %d, before what group %s received: it was made again, or lost its end; what is "
                      "unconfirmed of it is sent again", each.queue, each.end, group)
         if delivery_log.lower_watermark(connection, group, each):
             outbox_table.forget_places(connection, each.queue, each.end)
@@ -169,7 +170,7 @@ def _note_offsets(connection: Connection, group: str, anew: Sequence[MadeAnew],
 class _WatchedGroup:
     def __init__(self, name: str) -> None:
         self.name = name
-        self._dead_letters: int | None = None       # at the latest look
+        self._dead_letters: int | None = None       # in the latest round
         self._quiet_rounds = 0
 
     @property
@@ -185,7 +186,8 @@ class _WatchedGroup:
             close_alarm(connection, AlarmKind.DEAD_LETTERS, self.name)
 
     def told_dead_letters(self, count: int) -> None:
-        """What `tell_dead_letters` wrote is committed; before that, the next look has to find it again."""
+        """Called when the update of `tell_dead_letters` is committed; until then, the next round has to find it
+        again."""
         has_grown = self._dead_letters is not None and count > self._dead_letters
         self._quiet_rounds = 0 if has_grown else self._quiet_rounds + 1
         self._dead_letters = count

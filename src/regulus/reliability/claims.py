@@ -1,11 +1,12 @@
-"""The first gate before an effect: a key in Redis for each message, so that copies do not disturb who works on it.
+"""The first gate before an effect: a key in Redis for each message, so that copies do not disturb the worker that has
+it.
 
     free  --SET NX-->  held by a token, for the lease  --effect committed-->  done, until no resend can follow
     held  --effect failed, and the token is ours-->  free            held  --the lease ends-->  free
 
-It saves work and decides nothing: a key that is lost, or a lease that ends too early, lets a second worker begin, and
-the database lets one of them commit. Done is what a database said that may have lost it since, in a crash or a
-fail-over: it is asked again. Needs the extra `redis`.
+It saves work and decides nothing: a lost key, or a lease that ends too early, lets a second worker begin, and the
+database lets one of them commit. Even if a key says done, the database is asked again, because it may have lost the
+effect in a crash or a failover. Needs the extra `redis`.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from regulus.reliability.retry_policy import ResendPolicy
 
 _PREFIX = "regulus:claim:"
 _DONE = "done"
-"""No token: those are numbers of 32 digits."""
+"""Not a token: those are numbers of 32 digits."""
 _WIN = """
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) or redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return 0
@@ -37,8 +38,8 @@ return 0
 
 
 class RedisClaims:
-    """The claims of one consuming group. `lease_ms` has to be longer than an effect ever takes, and shorter than the
-    consumer's `consume_timeout`. The client is best one that waits briefly and once: `socket_timeout=1, retry=None`."""
+    """The claims of one consuming group. `lease_ms` must be longer than any effect takes, and shorter than the
+    consumer's `consume_timeout`. The client should wait briefly and only once: `socket_timeout=1, retry=None`."""
 
     def __init__(self, client: "redis.Redis", group: str, *, lease_ms: int = 300_000,
                  policy: ResendPolicy | None = None) -> None:
@@ -56,25 +57,27 @@ class RedisClaims:
         self._done_ms = policy.horizon_ms + lease_ms
 
     def check(self) -> None:
-        """Raises ClaimUnavailable when Redis is away or refuses us, as for a wrong password."""
+        """Raises ClaimUnavailable when Redis does not answer or refuses us, for example because of a wrong password."""
         self._ask(self._client.ping)
 
     def win(self, message_id: str, token: str) -> bool:
-        """Whether the claim is held by this token; False when somebody else holds it, or is done. It may be held also
-        when this raises ClaimUnavailable: an answer that is late, or lost, tells nothing. A client that asks again by
-        itself finds its own token."""
+        """Whether this token holds the claim; False when another worker holds it, or the message is done.
+
+        When this raises ClaimUnavailable, the token may hold the claim all the same, because the answer may be late or
+        lost. A client that repeats the request finds its own token.
+        """
         return self._ask(self._client.eval, _WIN, 1, self._prefix + message_id, token, self.lease_ms) == 1
 
     def is_done(self, message_id: str) -> bool:
-        """Whether somebody finished it, which only the database knows for certain. Raises ClaimUnavailable."""
+        """Whether a worker finished it, which only the database knows for certain. Raises ClaimUnavailable."""
         return self._ask(self._client.eval, _IS_DONE, 1, self._prefix + message_id, _DONE) == 1
 
     def release(self, message_id: str, token: str) -> None:
-        """Let others try, unless the lease ended and somebody else holds the claim. Raises ClaimUnavailable."""
+        """Let others try, unless the lease ended and another worker holds the claim. Raises ClaimUnavailable."""
         self._ask(self._client.eval, _FREE_IF_OURS, 1, self._prefix + message_id, token)
 
     def finish(self, message_id: str, token: str) -> None:
-        """Remember as long as copies may come that it is done. Raises ClaimUnavailable."""
+        """Remember that it is done, as long as copies may arrive. Raises ClaimUnavailable."""
         self._ask(self._client.eval, _DONE_IF_OURS, 1, self._prefix + message_id, token, _DONE, self._done_ms)
 
     def _ask(self, command: Callable[..., object], *arguments: object, **options: object) -> object:

@@ -1,4 +1,4 @@
-"""Waits for the next commit of an outbox: by LISTEN on PostgreSQL with psycopg, elsewhere by a time that passes."""
+"""Waits for the next commit of an outbox: by LISTEN on PostgreSQL with psycopg, otherwise for a fixed time."""
 
 import asyncio
 from contextlib import suppress
@@ -10,11 +10,11 @@ from sqlalchemy import Engine
 from regulus.reliability.outbox import CHANNEL
 
 _SLICE_S = 0.5
-"""A thread that listens cannot be told to stop; so it stops by itself this often, and an end waits no longer."""
+"""A thread that listens cannot be stopped; so it returns by itself this often, and a shutdown waits no longer."""
 
 
 class CommitNotices:
-    """Listens from `async with` on, by a connection of its own. Whatever ends that connection is raised by `wait`."""
+    """Listens from `async with` on, over a separate connection. `wait` raises whatever ends that connection."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -29,12 +29,12 @@ class CommitNotices:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         trace: TracebackType | None) -> None:
         if self._listening is not None:
-            await asyncio.wait((self._listening,))      # the thread is in the connection still
+            await asyncio.wait((self._listening,))      # the thread is still using the connection
         if self._connection is not None:
             self._connection.close()
 
     async def wait(self, stopping: asyncio.Event, time_ms: int) -> None:
-        """Until a commit since the last wait, the time, or the end."""
+        """Wait for a commit since the last wait, for the time, or for the shutdown."""
         if self._connection is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), time_ms / 1000)

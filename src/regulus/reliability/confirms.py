@@ -1,10 +1,10 @@
-"""How a consumer with a database of its own tells the stub's database of an effect.
+"""How a consumer with a database of its own confirms an effect to the stub's database.
 
-    StubConfirms            over a connection to that database, where the consumer has one
-    MessageConfirms         by a message on a topic of confirmations, which `ConfirmationListener` consumes beside the
+    StubConfirms            over a connection to that database, if the consumer has one
+    MessageConfirms         by a message on a topic of confirmations, which `ConfirmationListener` consumes next to the
                             relay; retries and dead letters are those of its group
 
-A confirmation that is lost costs a resend, which the inbox answers and confirms again.
+A lost confirmation costs a resend, which the inbox answers and confirms again.
 """
 
 from collections.abc import Sequence
@@ -29,32 +29,32 @@ class StubConfirms:
         self._engine = engine
 
     def confirm(self, message_id: str, consumer_group: str) -> None:
-        """Raises what the database raises."""
+        """Confirm one effect. Raises what the database raises."""
         with self._engine.begin() as connection:
             judges.confirm(connection, message_id, consumer_group)
 
     def confirm_all(self, message_ids: Sequence[str], consumer_group: str) -> None:
-        """In one commit. Raises what the database raises, and confirms none then."""
+        """Confirm several effects in one commit. Raises what the database raises, and confirms none then."""
         with self._engine.begin() as connection:
-            # In one order, so that no two of these wait for each other.
+            # In a fixed order, so that no two of these deadlock.
             for message_id in sorted(message_ids):
                 judges.confirm(connection, message_id, consumer_group)
 
 
 class MessageConfirms:
     def __init__(self, producer: Producer, topic: str = CONFIRMATION_TOPIC) -> None:
-        """`producer` is started, and shut down, by the caller."""
+        """The caller starts `producer` and shuts it down."""
         self._producer = producer
         self._topic = topic
 
     def confirm(self, message_id: str, consumer_group: str) -> None:
-        """Raises ClientError."""
+        """Confirm one effect. Raises ClientError."""
         self._producer.send(Message(self._topic, message_id.encode(), keys=message_id,
                                     properties={names.BUSINESS_ID: message_id, GROUP_PROPERTY: consumer_group}))
 
 
 class ConfirmationListener:
-    """Confirms stubs by what `MessageConfirms` sent.
+    """Confirms stubs from the messages of `MessageConfirms`.
 
         consumer = PushConsumer(name_server, "outbox-confirmations", ConfirmationListener(engine))
         consumer.subscribe(CONFIRMATION_TOPIC)
@@ -70,7 +70,7 @@ class ConfirmationListener:
             if not self._is_checked:
                 tables.check(connection, tables.stubs, tables.confirmations)
                 self._is_checked = True
-            # In one order, so that no two of these wait for each other.
+            # In a fixed order, so that no two of these deadlock.
             for message in sorted(messages, key=business_id):
                 group = message.properties.get(GROUP_PROPERTY, "")
                 judges.confirm(connection, business_id(message), storable(group, CONSUMER_GROUP_SIZE_MAX))

@@ -1,4 +1,4 @@
-"""What databases and their drivers say when something fails, told alike for all of them."""
+"""Errors of databases and their drivers, described alike for all of them."""
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -6,10 +6,10 @@ from sqlalchemy.exc import DBAPIError
 from regulus.errors import DatabaseRefused, DatabaseUnanswered
 
 _MYSQL_CLIENT_CODES = range(2000, 3000)
-"""Numbers that the driver gives by itself; the server has others."""
+"""Numbers that the driver itself uses; the server uses others."""
 _UNDEFINED_TABLE, _NO_SUCH_TABLE_OF_MYSQL = "42P01", 1146
 _NOT_PREPARED_HERE = frozenset({"26000", "42P05"})
-"""PostgreSQL: a prepared statement that this connection does not know, or that another one made in it."""
+"""PostgreSQL: a prepared statement that this connection does not have, or that another connection made in it."""
 
 
 def shown(engine: Engine) -> str:
@@ -18,7 +18,7 @@ def shown(engine: Engine) -> str:
 
 
 def refusal(engine: Engine, error: DBAPIError, *, is_let_in: bool) -> DatabaseUnanswered | DatabaseRefused:
-    """What a database said, in one sentence with the remedy; `is_let_in`: once there was a connection."""
+    """A database error in one sentence with the remedy; `is_let_in`: the connection had been accepted."""
     if is_unanswered(error):
         return DatabaseUnanswered(f"{shown(engine)} does not answer: {in_one_line(error)}; check that it runs, and "
                                   "that this is its address")
@@ -34,36 +34,37 @@ def refusal(engine: Engine, error: DBAPIError, *, is_let_in: bool) -> DatabaseUn
 
 
 def in_one_line(error: BaseException) -> str:
-    """The driver's own words, without the statement and the link that SQLAlchemy adds."""
+    """The driver's own text, without the statement and the link that SQLAlchemy adds."""
     return " ".join(str(_of_driver(error)).split())
 
 
 def is_unanswered(error: DBAPIError) -> bool:
-    """Whether no server could be reached, or it was lost; False where one said no, as to a wrong password."""
+    """Whether no server could be reached, or it was lost; False when one refused, as for a wrong password."""
     if error.connection_invalidated:
         return True
     said = error.orig
     code = said.args[0] if said is not None and said.args else None
     if isinstance(code, int):
         return code in _MYSQL_CLIENT_CODES
-    # libpq has no number for what a server says to one who comes: its severity, or that it wanted a password, tells.
+    # libpq has no number for what a server answers to a new connection: its severity, or the request for a password,
+    # shows it.
     return (_is_operational(said) and getattr(said, "sqlstate", "") is None and "FATAL:" not in str(said)
             and not getattr(getattr(said, "pgconn", None), "used_password", False))
 
 
 def is_missing_table(error: BaseException) -> bool:
-    """Of SQLAlchemy or of a driver: whether a statement names a table that is not there."""
+    """Whether a statement names a table that does not exist, by an error of SQLAlchemy or of a driver."""
     said = _of_driver(error)
     return (getattr(said, "sqlstate", None) == _UNDEFINED_TABLE or said.args[:1] == (_NO_SUCH_TABLE_OF_MYSQL,)
             or (_is_operational(said) and str(said).startswith("no such table: ")))
 
 
 def passing(error: BaseException) -> str | None:
-    """In one line what may pass by itself: a database that is away, locked or full. None for a fault of a program,
-    whose traceback is wanted."""
+    """One line for an error that may pass by itself: a database that is unreachable, locked or full. None for a
+    programming error, whose traceback is needed."""
     said = _of_driver(error)
     is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
-    # SQLite calls a wrong statement operational, too.
+    # SQLite reports a wrong statement as operational, too.
     if is_lost or (_is_operational(said) and getattr(said, "sqlite_errorname", "") != "SQLITE_ERROR"):
         return f"the database says: {in_one_line(error)}"
     return None
@@ -74,5 +75,5 @@ def _of_driver(error: BaseException) -> BaseException:
 
 
 def _is_operational(error: BaseException | None) -> bool:
-    """By the name that PEP 249 has each driver give to what is no fault of the program."""
+    """Whether the class is the one that PEP 249 gives to errors that are not programming errors."""
     return any(kind.__name__ == "OperationalError" for kind in type(error).__mro__)

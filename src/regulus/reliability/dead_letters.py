@@ -1,8 +1,9 @@
-"""Leaves to a human what a consuming group gave up: the stub of a dead letter is sent no more, and somebody is told.
+"""Leaves dead letters of a consuming group to a human: the stub of a dead letter is not sent again, and an alarm is
+raised.
 
-Without it a stub whose message is among the dead letters would be sent again and again, or never: its receipt says that
-a consumer has it. A dead letter of which somebody was told, and whose stub a human sent again since, is mended: when it
-comes again it takes the stub from nobody.
+Otherwise a stub whose message is a dead letter would be sent again and again, or never: its receipt says that a
+consumer has it. If an alarm was raised for a dead letter and a human has sent its stub again since, that case is
+closed: when the dead letter arrives again, the stub is not changed.
 """
 
 from sqlalchemy import Connection, Engine, exists, or_, select, update
@@ -17,12 +18,12 @@ from regulus.reliability.tables import UNCONFIRMED, actions, alarms, confirmatio
 
 
 class DeadLetterListener:
-    """Beside the relay, over the database of the stubs:
+    """Runs next to the relay, on the database of the stubs:
 
         consumer = PushConsumer(name_server, "outbox-dead-letters", DeadLetterListener(engine), from_first)
         consumer.subscribe(dlq_topic("billing"))
 
-    The dead letters stay where they are.
+    The dead letters stay in their topic.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -36,7 +37,7 @@ class DeadLetterListener:
             if not self._is_checked:
                 tables.check(connection, stubs, confirmations, alarms, actions)
                 self._is_checked = True
-            # In one order, so that no two of these wait for each other.
+            # In a fixed order, so that no two of these deadlock.
             for message in sorted(messages, key=business_id):
                 told = (f"group {group} gave it up after {message.reconsume_times} deliveries: dead letter "
                         f"{context.message_queue.broker_name}/{message.queue_offset}")
@@ -47,7 +48,7 @@ class DeadLetterListener:
 
 
 def park(connection: Connection, message_id: str, consumer_group: str) -> bool:
-    """Leave a stub to a human unless it is done, for the group, or left already; whether it was changed."""
+    """Leave a stub to a human unless it is done, for the group, or left already; returns whether it was changed."""
     has_groups = exists().where(confirmations.c.message_id == message_id)
     is_open = has_groups.where(confirmations.c.consumer_group == consumer_group, confirmations.c.status == UNCONFIRMED)
     return connection.execute(
@@ -57,7 +58,7 @@ def park(connection: Connection, message_id: str, consumer_group: str) -> bool:
 
 
 def _is_mended(connection: Connection, message_id: str, told: str) -> bool:
-    """Alarms are looked through for those alone that a human sent again."""
+    """Whether a human has sent the stub again since its alarm. Alarms are searched only for such stubs."""
     is_sent_again = connection.execute(select(exists().where(actions.c.message_id == message_id,
                                                              actions.c.action == "RETRY"))).scalar_one()
     return bool(is_sent_again) and bool(connection.execute(select(exists().where(

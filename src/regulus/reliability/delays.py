@@ -1,6 +1,6 @@
-"""How long a broker keeps a message back before consumers see it, by the properties that ask for it.
+"""How long a broker delays a message before consumers see it, by the properties that request it.
 
-    DELAY                               a level, by the ladder that brokers have unless they are told otherwise
+    DELAY                               a level, by the default ladder of brokers
     TIMER_DELAY_SEC, TIMER_DELAY_MS     a time from the send on
     TIMER_DELIVER_MS                    a moment, in ms since 1970
 """
@@ -19,7 +19,7 @@ def has_delay(properties: Mapping[str, str]) -> bool:
 
 
 def delay_ms(properties: Mapping[str, str], now_ms: int) -> int:
-    """The longest that is asked for."""
+    """The longest delay that is requested."""
     level = min(_number(properties, names.DELAY_TIME_LEVEL), len(_LADDER_MS))
     return max(_LADDER_MS[level - 1] if level else 0, _number(properties, names.TIMER_DELAY_SEC) * 1000,
                _number(properties, names.TIMER_DELAY_MS), _number(properties, names.TIMER_DELIVER_MS) - now_ms)
@@ -30,6 +30,6 @@ def without_delay(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _number(properties: Mapping[str, str], name: str) -> int:
-    """0 for what is none, as brokers take it."""
+    """The number; 0 for anything else, as brokers treat it."""
     text = properties.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else 0

@@ -1,14 +1,14 @@
 """The statements of the consumer's side: what a group has received, how far it got, and how each delivery ended.
 
-    receive     a row for each message that is taken in, and the queue's watermark: before anything is done with it
-    conclude    the outcome of a delivery whose message is done; its row goes, in the transaction of the effect
-    attempt     that of any other: a row of the ledger for each
+    receive     adds a row for each received message, and moves the queue's watermark: before anything is done with it
+    conclude    the outcome of a delivery whose message is done; removes its row, in the transaction of the effect
+    attempt     the outcome of any other delivery: a row of the ledger for each
 
-The watermark says that the group was given what is below it. It goes back only with its queue, and retries, which
+The watermark says that the group was given all messages below it. It goes back only with its queue, and retries, which
 are stored in the group's own retry topic, do not move it.
 
-Each effect pays for these statements, so they are built once for each kind of database; on PostgreSQL, where the way to
-the server is what they cost, receipt and conclusion are one each.
+Each effect pays for these statements, so they are built once for each kind of database; on PostgreSQL, where round
+trips to the server dominate, receipt and conclusion are one statement each.
 """
 
 import json
@@ -64,16 +64,16 @@ from regulus.reliability.tables import (
 class Outcome(StrEnum):
     """How a delivery ended."""
 
-    APPLIED = "APPLIED"     # its effect is committed, now
-    DONE = "DONE"           # it was before
-    VOIDED = "VOIDED"       # nobody wants it: an operator took it back
-    BUSY = "BUSY"           # somebody else works on it
-    MISSING = "MISSING"     # nobody committed such a message here, or not for this group
+    APPLIED = "APPLIED"     # its effect was committed by this delivery
+    DONE = "DONE"           # its effect was committed before
+    VOIDED = "VOIDED"       # an operator revoked it
+    BUSY = "BUSY"           # another worker has it
+    MISSING = "MISSING"     # no such message was committed here, or not for this group
     FAILED = "FAILED"       # the effect or the database failed, and nothing is changed
 
 
 class Delivery(NamedTuple):
-    """One message of an outbox as one group is given it, at the place where this copy is stored."""
+    """One message of an outbox as delivered to one group, with the position of this copy."""
 
     consumer_group: str
     queue: MessageQueue
@@ -85,16 +85,16 @@ class Delivery(NamedTuple):
 
 
 def business_id(message: MessageExt) -> str:
-    """Empty when the message has none, or what no outbox gives."""
+    """The business id; empty when the message has none, or one that no outbox assigns."""
     message_id = message.properties.get(names.BUSINESS_ID, "")
     return message_id if is_message_id(message_id) else ""
 
 
 def receive(connection: Connection, deliveries: Sequence[Delivery]) -> None:
-    """Of one queue, as one: either all are written down, or none."""
+    """Write down deliveries of one queue, all or none of them."""
     last = max(deliveries, key=lambda each: each.message.queue_offset)
     latest = {each.message_id: each for each in deliveries if each.message_id}
-    # In one order, so that no two of these wait for each other.
+    # In a fixed order, so that no two of these deadlock.
     received = [latest[message_id] for message_id in sorted(latest)]
     if connection.dialect.name == "postgresql":
         connection.execute(_receive_at_once(), _received_at_once(received, last))
@@ -106,16 +106,16 @@ def receive(connection: Connection, deliveries: Sequence[Delivery]) -> None:
 
 
 def raise_watermarks(connection: Connection, consumer_group: str, reached: Mapping[MessageQueue, int]) -> None:
-    """By the offset that the group was given last in each queue, or stored as its next, of topics that are no retry
-    topics. Stubs below it are passed."""
+    """Raise watermarks to the offset that the group was given last in each queue, or stored as its next, except for
+    retry topics. Stubs below it count as passed."""
     if reached:
-        # In one order, so that no two of these wait for each other.
+        # In a fixed order, so that no two of these deadlock.
         connection.execute(_raise_watermark(connection.dialect.name),
                            [_watermark(consumer_group, queue, reached[queue]) for queue in sorted(reached)])
 
 
 class MadeAnew(NamedTuple):
-    """A queue that ends before what a group received in it, which is to begin with its stored offset."""
+    """A queue that ends before what a group received in it; its watermark starts again with the stored offset."""
 
     queue: MessageQueue
     watermark: int
@@ -129,7 +129,7 @@ def watermarks_of(connection: Connection, consumer_group: str) -> dict[MessageQu
 
 
 def lower_watermark(connection: Connection, consumer_group: str, anew: MadeAnew) -> bool:
-    """Unless it was moved since it was looked at; whether it was lowered."""
+    """Lower a watermark unless it was moved since it was read; returns whether it was lowered."""
     queue = anew.queue
     return connection.execute(update(watermarks).where(
         watermarks.c.consumer_group == consumer_group, watermarks.c.topic == queue.topic,
@@ -140,14 +140,14 @@ def lower_watermark(connection: Connection, consumer_group: str, anew: MadeAnew)
 
 def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome,
              judged: Table | None = None) -> bool:
-    """The confirmation comes first; the receipt goes last.
+    """Conclude a delivery: first the confirmation, last the removal of the receipt.
 
-    `judged`: of an effect, where its confirmation is. False where PostgreSQL finds none that this transaction wrote;
-    others are asked by `effect_transaction`.
+    `judged`: the table with the confirmation of an effect. False when PostgreSQL finds no confirmation written by this
+    transaction; `effect_transaction` checks other databases.
     """
     row = _attempted(delivery, spent_ms, outcome)
     if connection.dialect.name == "postgresql":
-        # SQLAlchemy does not keep the count of an insert unasked.
+        # SQLAlchemy returns the row count of an insert only on request.
         written = connection.execute(_conclude_at_once(judged), row, execution_options={"preserve_rowcount": True})
         return written.rowcount == 1
     connection.execute(_attempt(), row)
@@ -156,7 +156,7 @@ def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome:
 
 
 def attempt(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome, detail: str = "") -> None:
-    """`spent_ms`: since it began, by a clock that only runs."""
+    """Note a delivery in the ledger. `spent_ms`: its duration, by a monotonic clock."""
     connection.execute(_attempt(), _attempted(delivery, spent_ms, outcome, detail))
 
 
@@ -186,7 +186,7 @@ def _received_at_once(received: Sequence[Delivery], last: Delivery) -> dict[str,
 
 
 def _is_original(delivery: Delivery) -> bool:
-    """Not a retry, which has an offset of the group's retry topic."""
+    """Whether it is not a retry, which has an offset of the group's retry topic."""
     return delivery.queue.topic == delivery.message.topic
 
 
@@ -199,7 +199,7 @@ def _attempted(delivery: Delivery, spent_ms: int, outcome: Outcome, detail: str 
 # --- statements ------------------------------------------------------------------------------------------------------
 
 _RECEIVED_ANEW = ("topic", "broker_name", "queue_id", "queue_offset", "reconsume_times", "receive_time")
-"""What a later copy of a message changes in its row."""
+"""The columns that a later copy of a message changes in its row."""
 _RECEIVED_EACH = ("message_id", "topic", "queue_offset", "reconsume_times")
 _ATTEMPTED = ("message_id", "consumer_group", "number", "broker_name", "queue_id", "queue_offset", "outcome", "detail")
 
@@ -233,7 +233,7 @@ def _raise_watermark(dialect_name: str) -> Insert:
     if dialect_name in MYSQL:
         of_mysql = mysql.insert(watermarks).values(move_time=now_ms())
         given, known = of_mysql.inserted, watermarks.c
-        # The time first: what is set behind it would see the new offset.
+        # The time first: expressions after it would see the new offset.
         return of_mysql.on_duplicate_key_update([
             ("move_time", case((given.queue_offset_max > known.queue_offset_max, given.move_time),
                                else_=known.move_time)),
@@ -259,8 +259,8 @@ def _or_raised(statement: _Upsert) -> _Upsert:
 
 @cache
 def _receive_at_once() -> Insert:
-    """Rows and watermark. Its commit does not wait for the disk: a receipt that is lost in a crash of the database
-    costs a resend, which the judge answers."""
+    """Rows and watermark in one statement. Its commit does not wait for the disk: a receipt that is lost in a crash of
+    the database costs a resend, which the judge answers."""
     unsynced = select(func.set_config("synchronous_commit", "off", true())).cte("unsynced")
     of_watermark = postgresql.insert(watermarks).from_select(
         ["consumer_group", "topic", "broker_name", "queue_id", "queue_offset_max", "move_time"],
@@ -294,7 +294,7 @@ def _conclude_at_once(judged: Table | None) -> Insert:
 
 
 def _is_written_here(judged: Table) -> ColumnElement[bool]:
-    """Whether this transaction, and no part of it that may be undone by itself, wrote the message's row."""
+    """Whether this transaction itself, and no part of it that may be undone separately, wrote the message's row."""
     its_row = exists().where(judged.c.message_id == _given("message_id", String),
                              literal_column(f"{judged.name}.xmin = pg_current_xact_id()::xid", Boolean))
     if "consumer_group" in judged.c:

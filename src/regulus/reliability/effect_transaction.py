@@ -1,12 +1,12 @@
-"""The transaction of an effect, which the effect is not to end: whatever ends it parts effect and confirmation.
+"""Protects the transaction of an effect, which the effect must not end: that would separate effect and confirmation.
 
     connection.commit()             is refused, so that nothing is done
-    anything else, as a COMMIT or ROLLBACK in words, the driver's own, DDL in MySQL, or a deadlock that the effect
-    swallowed                       is found behind the effect, before more is committed
+    anything else, as a COMMIT or ROLLBACK in SQL, the driver's own, DDL in MySQL, or a deadlock that the effect
+    ignored                         is found after the effect, before more is committed
 
-PostgreSQL tells it by the row of the confirmation, in the statement that concludes a delivery; others by a savepoint,
-which goes with its transaction. Where several effects share one, each has a savepoint on every database, by which it
-can be undone alone.
+PostgreSQL detects it by the row of the confirmation, in the statement that concludes a delivery; others by a savepoint,
+which is lost with its transaction. If several effects share a transaction, each has a savepoint on every database, by
+which it can be undone alone.
 """
 
 from collections.abc import Iterator
@@ -23,36 +23,36 @@ _SHARED = "regulus_shared"
 
 
 class EndedByEffect(ReliabilityRefused):
-    """Whatever else the transaction held is gone, or committed."""
+    """The effect ended its transaction; everything else in it is lost, or committed."""
 
 
 def begin_shared(connection: Connection) -> None:
-    """A transaction for several effects. Python's sqlite3 begins none for a savepoint, whose end would commit."""
+    """Begin a transaction for several effects. Python's sqlite3 begins none for a savepoint, whose end would commit."""
     if connection.dialect.name == "sqlite" and not tables.has_begun(connection.connection.dbapi_connection):
         connection.exec_driver_sql("BEGIN")
 
 
 def mark_shared(connection: Connection) -> None:
-    """Before all that belongs to one message of several."""
+    """Set a savepoint before the statements of one of several messages."""
     connection.exec_driver_sql(f"SAVEPOINT {_SHARED}")
 
 
 def check_shared(connection: Connection) -> None:
-    """Behind all that belongs to it. Raises EndedByEffect."""
+    """Check the savepoint after the statements of a message. Raises EndedByEffect."""
     _release(connection, _SHARED)
 
 
 def keep_nested(connection: Connection) -> None:
-    """What is written behind a savepoint that the effect left open, before all is checked. SQLAlchemy would take that
-    for the next effect's, too, whose Session would then roll back to it and not say so. Raises what the database raises
-    where it has none."""
+    """Keep what was written after a savepoint that the effect left open, before the checks. Otherwise SQLAlchemy would
+    use that savepoint for the next effect, whose Session would silently roll back to it. Raises what the database
+    raises when there is none."""
     while (nested := connection.get_nested_transaction()) is not None:
         nested.commit()
 
 
 def undo_shared(connection: Connection) -> None:
-    """All that belongs to it, and nothing of the others. Raises what the database raises where there is nothing left to
-    go back to."""
+    """Undo the statements of one message, and nothing else. Raises what the database raises when there is no savepoint
+    left."""
     while (nested := connection.get_nested_transaction()) is not None:     # see `keep_nested`
         nested.rollback()
     connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_SHARED}")
@@ -60,14 +60,14 @@ def undo_shared(connection: Connection) -> None:
 
 
 def mark(connection: Connection) -> None:
-    """Behind the confirmation, before the effect."""
+    """Set the savepoint after the confirmation, before the effect."""
     if connection.dialect.name != "postgresql":
         connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
 
 
 @contextmanager
 def kept_open(connection: Connection) -> Iterator[None]:
-    """While the effect runs."""
+    """Refuse commits while the effect runs."""
     event.listen(connection, "commit", _refuse)
     try:
         yield
@@ -76,14 +76,14 @@ def kept_open(connection: Connection) -> Iterator[None]:
 
 
 def check(connection: Connection) -> None:
-    """Behind the effect. Raises EndedByEffect."""
+    """Check the transaction after the effect. Raises EndedByEffect."""
     check_begun(connection)
     if connection.dialect.name != "postgresql":
         _release(connection, _SAVEPOINT)
 
 
 def check_begun(connection: Connection) -> None:
-    """What SQLAlchemy knows of it. Raises EndedByEffect."""
+    """Check that SQLAlchemy's transaction is still open. Raises EndedByEffect."""
     if not connection.in_transaction():
         raise ended()
 
@@ -103,6 +103,6 @@ def ended() -> EndedByEffect:
 
 
 def _refuse(connection: Connection) -> None:
-    # A commit that raises is not rolled back by SQLAlchemy: the pool's next user would commit what is left.
+    # SQLAlchemy does not roll back a failed commit: the pool's next user would commit what is left.
     connection.dialect.do_rollback(connection.connection)
     raise ended()

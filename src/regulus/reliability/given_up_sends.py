@@ -1,4 +1,5 @@
-"""Tells by the alarms of an outbox's database of sends that a producer kept, tried as often as may be and gave up."""
+"""Raises alarms in an outbox's database for sends that a producer kept, tried the maximum number of times and gave
+up."""
 
 import socket
 
@@ -10,7 +11,7 @@ from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
 
 
 class GivenUpSendsAlarm:
-    """One alarm for each file, as long as it has given-up sends:
+    """Raises one alarm for each file, as long as it has given-up sends:
 
         KeptSends("orders.kept", on_given_up=GivenUpSendsAlarm(engine))
 
@@ -22,9 +23,10 @@ class GivenUpSendsAlarm:
         self._engine = engine
 
     def __call__(self, given_up: GivenUpSends) -> None:
-        """What it raises has it called again: what the driver raises, ReliabilityRefused without the table."""
+        """Raise or close the alarm. It is called again if it raises: what the driver raises, or ReliabilityRefused
+        without the table."""
         host = f"{socket.gethostname()}:"
-        # Paths differ at their ends.
+        # The end of a long path is kept, because paths differ there.
         subject = host + str(given_up.path)[-(tables.ALARM_SUBJECT_SIZE_MAX - len(host)):]
         with self._engine.begin() as connection:
             tables.check(connection, tables.alarms)

@@ -1,16 +1,16 @@
 """Applies the effect of a message once.
 
-Receipt is written down first, for all messages of a call; then, for each, a judge in the effect's transaction, which
-others of the call share, lets one of several copies have its effect (`judges`). Claims save copies the way to the
-database; without them, and when they do not answer, the database alone decides.
+The receipt of all messages of a call is written first. Then, for each message, a judge in the effect's transaction,
+which several messages of the call share, lets only one of several copies have its effect (`judges`). Claims let copies
+skip the database; without them, and when they do not answer, the database alone decides.
 
     stub                  what is done                     the listener answers
     UNCONFIRMED           confirm and effect, one commit   CONSUME_SUCCESS
-    UNCONFIRMED, fails    rolled back; claim given back    that this message comes again; the others go on
-    UNCONFIRMED, claimed  nothing: another works on it     that this message comes again; the others go on
+    UNCONFIRMED, fails    rolled back; claim given back    that this message comes again, the others are done
+    UNCONFIRMED, claimed  nothing: another works on it     that this message comes again, the others are done
     CONFIRMED, VOIDED     nothing                          CONSUME_SUCCESS
     missing               nothing                          that it comes again; at last a dead letter, and an alarm
-    no receipt            nothing                          RECONSUME_LATER: whatever was raised
+    no receipt            nothing                          RECONSUME_LATER, for any error
 """
 
 import asyncio
@@ -45,23 +45,24 @@ from regulus.reliability.applying import (
 )
 from regulus.reliability.delivery_log import Delivery, Outcome
 
-if TYPE_CHECKING:   # it needs greenlet, which nobody else has to install
+if TYPE_CHECKING:   # it needs greenlet, which is optional
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 Effect = Callable[[Connection, MessageExt], None]
-"""Makes its changes by the connection, and leaves commit and rollback to the caller."""
+"""Makes its changes on the connection, and leaves commit and rollback to the caller."""
 
 T = TypeVar("T")
 
 
 class ApplyOnce(Applying):
-    """A listener that has `effect` happen once for each message of an outbox.
+    """A listener that makes `effect` happen once for each message of an outbox.
 
         consumer = PushConsumer("127.0.0.1:9876", "billing", ApplyOnce(engine, book))
 
-    An effect that raises is rolled back, and its message comes again: alone, or, in order, with those behind it. What
-    it raised is logged, or raised where all of a call are to come again. `confirms`: the engine is of a database of the
-    consumer's own, without stubs; each effect has a row in its inbox, and the stub's database is told.
+    If an effect raises, it is rolled back, and its message is delivered again: alone, or, in order, with those after
+    it. The error is logged, or raised when all messages of a call must be delivered again. With `confirms`, the engine
+    is for the consumer's own database, without stubs; each effect has a row in its inbox, and is confirmed to the
+    stub's database.
     """
 
     def __init__(self, engine: Engine, effect: Effect, *, claims: Claims | None = None,
@@ -73,8 +74,8 @@ class ApplyOnce(Applying):
         self._effect = effect
 
     def check(self) -> None:
-        """Raises ReliabilityRefused for a table that is missing or older, and for an engine that commits each statement
-        by itself; ClaimUnavailable for claims that do not answer."""
+        """Raises ReliabilityRefused for a table that is missing or outdated, and for an engine that commits each
+        statement by itself; ClaimUnavailable for claims that do not answer."""
         if self._claims is not None:
             self._claims.check()
         with self._engine.connect() as connection:
@@ -98,8 +99,8 @@ class ApplyOnce(Applying):
         return unfinished.answer()
 
     def apply(self, delivery: Delivery) -> Outcome | Exception:
-        """What came of it, or what its effect or the database raised, with which nothing is changed but the ledger.
-        Raises that where the ledger cannot be written: the next ones would fail, too."""
+        """The outcome, or the error of its effect or of the database; then only the ledger has changed. Raises the
+        error when the ledger cannot be written, because the next messages would fail, too."""
         begun = time.monotonic()
         claim = self._win(delivery)
         decided, error = call(_in_place, self._decide if claim.is_open else self._see, delivery, begun)
@@ -112,7 +113,7 @@ class ApplyOnce(Applying):
         return outcome
 
     def _share(self, deliveries: Sequence[Delivery], is_ordered: bool) -> list[Part]:
-        """Those of which something is known, or that are left over: the first ones."""
+        """Make the effects of a shared transaction; returns the first deliveries, those with a result or left over."""
         parts: list[Part] = []
         _, error = call(self._commit_together, deliveries, is_ordered, parts)
         self._settle_shared(parts, error is None)
@@ -166,7 +167,7 @@ class ApplyOnce(Applying):
             return self._look(connection, delivery, begun)
 
     def _noted(self, delivery: Delivery, begun: float, error: BaseException) -> Exception:
-        """Raises what ends the call."""
+        """Note a failure in the ledger. Raises errors that end the call."""
         try:
             with self._engine.begin() as connection:
                 self._failed(connection, delivery, begun, error)
@@ -179,7 +180,7 @@ class ApplyOnce(Applying):
 
 
 class ApplyOnceAsync(Applying):
-    """The same for an engine and effects of asyncio."""
+    """`ApplyOnce` for an engine and effects of asyncio."""
 
     def __init__(self, engine: "AsyncEngine", effect: Any, *, claims: Claims | None = None,
                  confirms: Confirms | None = None) -> None:
@@ -190,7 +191,7 @@ class ApplyOnceAsync(Applying):
         self._effect = effect
 
     async def check(self) -> None:
-        """As of `ApplyOnce`."""
+        """See `ApplyOnce.check`."""
         if self._claims is not None:
             await asyncio.to_thread(self._claims.check)
         async with self._engine.connect() as connection:
@@ -214,7 +215,7 @@ class ApplyOnceAsync(Applying):
         return unfinished.answer()
 
     async def apply(self, delivery: Delivery) -> Outcome | Exception:
-        """As of `ApplyOnce`; a cancellation rolls back, too."""
+        """See `ApplyOnce.apply`; a cancellation rolls back, too."""
         begun = time.monotonic()
         claim = await self._won(delivery, begun) if self._claims is not None else Claim(is_open=True)
         outcome = Outcome.FAILED
@@ -232,7 +233,7 @@ class ApplyOnceAsync(Applying):
         return outcome
 
     async def _share(self, deliveries: Sequence[Delivery], is_ordered: bool) -> list[Part]:
-        """As of `ApplyOnce`."""
+        """See `ApplyOnce._share`."""
         parts: list[Part] = []
         is_committed = False
         try:
@@ -276,7 +277,8 @@ class ApplyOnceAsync(Applying):
             part.is_applied = True
 
     async def _won(self, delivery: Delivery, begun: float) -> Claim:
-        """What a thread wins for one who was cancelled meanwhile is given back, by whichever of the two comes last."""
+        """Claim in a thread. If the task is cancelled meanwhile, the claim is given back by whichever of the two ends
+        last."""
         first = threading.Lock()
 
         def win() -> Claim:
@@ -316,7 +318,7 @@ class ApplyOnceAsync(Applying):
             return await connection.run_sync(self._look, delivery, begun)
 
     async def _noted(self, delivery: Delivery, begun: float, error: BaseException) -> Exception:
-        """As of `ApplyOnce`."""
+        """See `ApplyOnce._noted`."""
         try:
             async with self._engine.begin() as connection:
                 await connection.run_sync(self._failed, delivery, begun, error)
@@ -330,7 +332,7 @@ class ApplyOnceAsync(Applying):
 
 def apply_once(engine: Engine, *, claims: Claims | None = None,
                confirms: Confirms | None = None) -> Callable[[Effect], ApplyOnce]:
-    """Make a listener of an effect.
+    """Make a listener from an effect.
 
         @apply_once(engine)
         def book(connection: Connection, message: MessageExt) -> None:
@@ -343,14 +345,14 @@ def apply_once(engine: Engine, *, claims: Claims | None = None,
 
 def apply_once_async(engine: "AsyncEngine", *, claims: Claims | None = None, confirms: Confirms | None = None
                      ) -> "Callable[[Callable[[AsyncConnection, MessageExt], Awaitable[None]]], ApplyOnceAsync]":
-    """The same of a coroutine function."""
+    """Make a listener from a coroutine function."""
     def listener(effect: "Callable[[AsyncConnection, MessageExt], Awaitable[None]]") -> ApplyOnceAsync:
         return ApplyOnceAsync(engine, effect, claims=claims, confirms=confirms)
     return listener
 
 
 def _in_place(work: Callable[..., T], *arguments: object) -> T:
-    """Again here, some times, where the database ended the transaction for another's sake."""
+    """Repeat `work` a few times here, if the database ends the transaction because of another one."""
     for tries in range(1, CONFLICT_TRIES_MAX + 1):
         try:
             return work(*arguments)

@@ -1,8 +1,8 @@
 """Removes what a consumer's own database no longer needs: rows of the inbox, of the ledger and of lost receipts.
 
-A row of the inbox is what answers a copy, so it has to outlive every copy: those that a broker still keeps, those that
-are tried again, and those that a relay, or a human, may still send. Where a service has its own outbox in the same
-database, the attempts of its stubs are the ledger's proofs, and go with the stubs.
+A row of the inbox answers later copies, so it must be kept longer than any copy: those that a broker still keeps, those
+that are retried, and those that a relay, or a human, may still send. If a service has its own outbox in the same
+database, the attempts of its stubs are the ledger's proofs, and are removed with the stubs.
 """
 
 from sqlalchemy import Column, ColumnElement, Engine, Table, bindparam, delete, exists, inspect, select, tuple_
@@ -12,12 +12,12 @@ from regulus.reliability.retry_policy import INBOX_KEEP_MS, ResendPolicy, check_
 from regulus.reliability.tables import attempts, inbox, message_log, now_ms, stubs
 
 ROWS_MAX = 1_000
-"""Of one transaction."""
+"""The maximum number of rows removed in one transaction."""
 
 
 def purge_inbox(engine: Engine, *, keep_ms: int = INBOX_KEEP_MS, policy: ResendPolicy | None = None) -> int:
-    """Rows of the inbox that were removed. `policy`: that of the relays. Raises ConfigError when copies may still come
-    of what is that old."""
+    """Remove old rows; returns the number of rows of the inbox removed. `policy`: that of the relays. Raises
+    ConfigError when copies of messages of that age may still arrive."""
     check_keep_ms(keep_ms, policy or ResendPolicy())
     engine = read_committed(engine)
     with engine.connect() as connection:
@@ -45,5 +45,5 @@ def _remove(engine: Engine, table: Table, time: Column[int], is_over: ColumnElem
             connection.execute(one, [{f"its_{key.name}": value for key, value in zip(keys, row[1:], strict=True)}
                                      for row in rows])
         removed += len(rows)
-        # On from there: what stays is not looked at again and again.
+        # Continue from there: rows that stay are not read again and again.
         page = old.where(time >= rows[-1][0], tuple_(time, *keys) > tuple(rows[-1]))

@@ -1,10 +1,11 @@
-"""What decides that an effect happens once, in the transaction of the effect.
+"""The judges, which decide in the transaction of an effect that it happens once.
 
-    StubJudge       stub and effect in one database: the stub's confirmation, which counts only while it is unconfirmed;
-                    with several consuming groups that of the group's own row, and the stub follows the last of them
+    StubJudge       stub and effect in one database: the stub's confirmation, which succeeds only while it is
+                    unconfirmed; with several consuming groups that of the group's own row, and the stub
+                    follows the last of them
     InboxJudge      the consumer has a database of its own: a row of the inbox, which only one can insert
 
-Each `takes` first, which locks the row: of two copies one has its effect, and the other finds it there.
+Each calls `takes` first, which locks the row: one of two copies has its effect, and the other finds it there.
 """
 
 from enum import IntEnum
@@ -33,7 +34,7 @@ class Taken(IntEnum):
 
     NOT = 0
     WHOLLY = 1
-    IN_PART = 2     # one group of several: `settles` has to follow the effect, in its transaction
+    IN_PART = 2     # one of several groups: `settles` must follow the effect, in its transaction
 
 
 class Judge(Protocol):
@@ -43,13 +44,13 @@ class Judge(Protocol):
     def takes(self, connection: Connection, delivery: Delivery) -> Taken: ...
 
     def table(self, taken: Taken) -> Table:
-        """Where the row is that `takes` wrote."""
+        """The table with the row that `takes` wrote."""
         ...
 
     def settles(self, connection: Connection, delivery: Delivery) -> None: ...
 
     def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
-        """What is to be said of a message whose effect is not ours to make: DONE, VOIDED, BUSY or MISSING."""
+        """The outcome of a message whose effect is not ours to make: DONE, VOIDED, BUSY or MISSING."""
         ...
 
 
@@ -89,7 +90,7 @@ class InboxJudge:
         row = {"message_id": delivery.message_id, "consumer_group": delivery.consumer_group,
                "broker_name": delivery.queue.broker_name, "queue_id": delivery.queue.queue_id,
                "queue_offset": delivery.message.queue_offset, "digest": _digest(delivery)}
-        # SQLAlchemy does not keep the count of an insert unasked.
+        # SQLAlchemy returns the row count of an insert only on request.
         inserted = connection.execute(_take(connection.dialect.name), row,
                                       execution_options={"preserve_rowcount": True})
         return Taken.WHOLLY if inserted.rowcount == 1 else Taken.NOT
@@ -98,10 +99,10 @@ class InboxJudge:
         return inbox
 
     def settles(self, connection: Connection, delivery: Delivery) -> None:
-        """The stub is confirmed behind the commit, where it is."""
+        """Does nothing: the stub is confirmed in its own database, after the commit."""
 
     def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
-        """Raises ReliabilityRefused for another message of an id whose effect is there."""
+        """Raises ReliabilityRefused for a different message with the id of an applied one."""
         if not delivery.message_id:
             return Outcome.MISSING
         applied = connection.execute(_applied(), {"its_id": delivery.message_id,
@@ -117,7 +118,7 @@ class InboxJudge:
 
 
 def _digest(delivery: Delivery) -> str:
-    """Tells another message of the same id from a copy."""
+    """Distinguishes a copy from a different message with the same id."""
     content = delivery.message.topic.encode() + b"\0" + delivery.message.body
     return blake2b(content, digest_size=tables.DIGEST_SIZE // 2).hexdigest()
 
@@ -126,7 +127,7 @@ def _digest(delivery: Delivery) -> str:
 
 
 def confirm(connection: Connection, message_id: str, consumer_group: str) -> bool:
-    """For a group that applied in another database; whether anything was open."""
+    """Confirm for a group that applied in another database; returns whether anything was open."""
     if _confirm_alone(connection, message_id):
         return True
     if not _confirm_group(connection, message_id, consumer_group):
@@ -136,7 +137,7 @@ def confirm(connection: Connection, message_id: str, consumer_group: str) -> boo
 
 
 def _confirm_alone(connection: Connection, message_id: str) -> bool:
-    """A stub without groups."""
+    """Confirm a stub without groups."""
     return connection.execute(_alone(), {"its_id": message_id}).rowcount == 1
 
 
@@ -145,8 +146,8 @@ def _confirm_group(connection: Connection, message_id: str, consumer_group: str)
 
 
 def _confirm_with_last_group(connection: Connection, message_id: str) -> None:
-    """Confirm a stub none of whose groups is open. Its row is written first: of two groups that end at the same moment
-    the later one sees the other's commit, or, where its isolation level forbids that, is told of a conflict."""
+    """Confirm a stub if none of its groups is open. Its row is written first: if two groups end at the same moment, the
+    later one sees the other's commit, or, if its isolation level prevents that, gets a conflict."""
     connection.execute(_touch(), {"its_id": message_id})
     connection.execute(_with_last_group(), {"its_id": message_id})
 

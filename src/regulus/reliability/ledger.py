@@ -1,14 +1,14 @@
-"""The account of what was committed: all that happened to one business id, and how the sums stand over a time.
+"""The account of committed messages: everything that happened to one business id, and sums over a period.
 
     committed = applied + voided + parked + under way
 
-A stub that is confirmed needs the proof of each of its groups: a delivery with the outcome APPLIED, which is written in
-the effect's transaction, a row of the inbox, or an operator's CONFIRM. One without is *lost*; a group with more than
-one such delivery is *doubled*; an inbox row whose stub nobody knows is *unmade*. Effects are read from a database of
-their own where the consumer has one.
+A confirmed stub needs a proof for each of its groups: a delivery with the outcome APPLIED, which is written in the
+effect's transaction, a row of the inbox, or an operator's CONFIRM. A stub without one is *lost*; a group with more than
+one such delivery is *doubled*; an inbox row without a stub is *unmade*. If the consumer has its own database, effects
+are read from there.
 
-A stub has the time of its statement, and is seen when its transaction is committed: an audit goes no further than no
-open transaction can add to, so that audits from one end to the next miss none (`settled`).
+A stub has the time of its statement, and becomes visible when its transaction is committed. An audit therefore ends
+before the oldest open transaction, so that consecutive audits miss no stub (`settled`).
 """
 
 from collections import Counter
@@ -35,16 +35,16 @@ from regulus.reliability.tables import (
 )
 
 NAMES_MAX = 100
-"""Ids that an audit names of each kind; the others are counted."""
+"""Ids of each kind that an audit lists; the others are counted."""
 OVERDUE_MS = 3_600_000
-"""A stub that has been due for so long has no relay."""
+"""A stub that has been due for this long has no relay."""
 
 _PAGE = 1_000
 _NO_GROUP = ""
 
 
 class Entry(NamedTuple):
-    """One thing that happened."""
+    """One event."""
 
     time_ms: int
     what: str           # COMMIT, SEND, DELIVERY, EFFECT, RETRY, VOID, CONFIRM
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """All that is known of one business id, in the order of time."""
+    """Everything known of one business id, in the order of time."""
 
     message_id: str
     topic: str
@@ -66,7 +66,7 @@ class Account:
     send_count: int
     resend_time_ms: int
     groups: dict[str, str]          # status by consuming group, where several consume it
-    received_by: tuple[str, ...]    # groups that have it and are not done
+    received_by: tuple[str, ...]    # groups that have received it and are not done
     entries: tuple[Entry, ...]
 
 
@@ -107,7 +107,7 @@ def _place(row: Row[Any]) -> str:
 
 @dataclass(slots=True)
 class Exceptions:
-    """Ids of one kind: how many, and the first of them by name."""
+    """The number of ids of one kind, and the first of them."""
 
     count: int = 0
     names: list[str] = field(default_factory=list)
@@ -120,10 +120,10 @@ class Exceptions:
 
 @dataclass(slots=True, kw_only=True)
 class Audit:
-    """How the stubs of a time stand. `overdue` are a part of those under way.
+    """The state of the stubs of a period. `overdue` ones are part of those under way.
 
-    `until_ms`: up to and without which it went. `is_held_back`: by a transaction that is open. `unseen`: what could not
-    be looked at, in words.
+    `until_ms`: the end of the period, exclusive. `is_held_back`: an open transaction made it end earlier. `unseen`: a
+    text on what could not be read.
     """
 
     until_ms: int = 0
@@ -141,12 +141,13 @@ class Audit:
 
     @property
     def next_since_ms(self) -> int | None:
-        """Where the next audit begins; None where what was not seen may lie before the end: then where this one did."""
+        """Where the next audit begins; if something unread may be before the end, where this one did, None if that is
+        unknown."""
         return None if self.unseen else self.until_ms
 
     @property
     def is_kept(self) -> bool:
-        """Whether what was committed has its one effect, or somebody knows that it has not."""
+        """Whether each committed message has had one effect, or its exception is known."""
         return not (self.lost.count or self.doubled.count or self.unmade.count or self.overdue.count)
 
     def verdict(self) -> str:
@@ -161,9 +162,11 @@ class Audit:
 
 def audit(business: Connection, since_ms: int, until_ms: int, effects: Connection | None = None, *,
           keep_ms: int = KEEP_MS) -> Audit:
-    """Of the stubs written from `since_ms` up to and without `until_ms`, or without the present, page by page. Give
-    connections that have read nothing in their transactions. `keep_ms`: that of the removal of stubs; an effect whose
-    stub it may have taken is not called unmade."""
+    """Audit the stubs written from `since_ms` to `until_ms` (exclusive), or until now, page by page.
+
+    The connections must not have read anything in their transactions. `keep_ms`: that of the removal of stubs; an
+    effect whose stub may have been removed does not count as unmade.
+    """
     found = _begun(until_ms, business, effects)
     until_ms = found.until_ms
     now = business.execute(select(now_ms())).scalar_one()
@@ -180,14 +183,14 @@ def audit(business: Connection, since_ms: int, until_ms: int, effects: Connectio
             _judge(found, stub, now, groups.get(stub.message_id, {}), proofs.get(stub.message_id, Counter()),
                    is_by_hand=stub.message_id in by_hand)
     if effects is not None:
-        known_since = now - keep_ms + BROKER_KEEPS_MS + RETRIES_MS      # an effect comes so long behind the last send
+        known_since = now - keep_ms + BROKER_KEEPS_MS + RETRIES_MS      # the latest an effect can follow the last send
         for message_id in _unmade(business, effects, max(since_ms, known_since), until_ms):
             found.unmade.add(message_id)
     return found
 
 
 def _begun(until_ms: int, business: Connection, effects: Connection | None) -> Audit:
-    """Without any sums."""
+    """An audit without any sums."""
     ends = [settled(business, stubs)] + ([] if effects is None else [settled(effects, inbox)])
     first = min(ends)
     return Audit(until_ms=min(until_ms, first.time_ms), is_held_back=first.is_held_back and first.time_ms < until_ms,
@@ -228,7 +231,7 @@ def _pages(connection: Connection, since_ms: int, until_ms: int) -> Iterator[Seq
 
 
 def _proofs(databases: Iterable[Connection], ids: Sequence[str]) -> dict[str, Counter[str]]:
-    """Effects by message and group. A row of the inbox and the delivery that wrote it are one."""
+    """Effects by message and group. A row of the inbox and the delivery that wrote it are counted once."""
     found: dict[str, Counter[str]] = {}
     for database in databases:
         for message_id, group, count in database.execute(

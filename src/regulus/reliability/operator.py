@@ -1,11 +1,11 @@
-"""What people do by hand with a stub that no relay sends any more. Each is written down, in the same transaction, and
-ends the stub's alarms.
+"""Actions of operators on a stub that no relay sends any more. Each action is recorded, in the same transaction, and
+closes the stub's alarms.
 
-    retry       send it again from now on, as often as a new one
-    void        its effect is not wanted: copies that come are answered as done
-    confirm     its effect is there, or was made by other means
+    retry       send it again from now on, as often as a new stub
+    void        its effect is not wanted: copies that arrive are answered as done
+    confirm     its effect exists, or was made by other means
 
-Only a stub that is unconfirmed is changed, so that a delivery that comes in between wins.
+Only an unconfirmed stub is changed, so that a delivery in between wins.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def void(connection: Connection, message_id: str, *, operator: str, reason: str)
 
 
 def confirm(connection: Connection, message_id: str, *, operator: str, reason: str) -> None:
-    """Of all consuming groups that are open. Raises StubMissing, ReliabilityRefused."""
+    """Confirm a stub for all consuming groups that are open. Raises StubMissing, ReliabilityRefused."""
     _settle_groups(connection, message_id, CONFIRMED)
     _act(connection, message_id, "CONFIRM", {"status": CONFIRMED, "is_manual": False}, operator, reason)
 
@@ -64,7 +64,7 @@ def _act(connection: Connection, message_id: str, action: str, values: Mapping[s
 
 
 def _settle_groups(connection: Connection, message_id: str, status: str) -> None:
-    """Before the stub, as consumers lock them."""
+    """Change the groups before the stub, in the order in which consumers lock them."""
     is_open = exists().where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)
     connection.execute(update(confirmations).where(confirmations.c.message_id == message_id,
                                                    confirmations.c.status == UNCONFIRMED, is_open)

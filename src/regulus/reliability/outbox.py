@@ -1,7 +1,7 @@
-"""Writes messages into the stub table, in the transaction that stores what they speak of.
+"""Writes messages into the stub table, in the transaction that stores the data they refer to.
 
-A message whose transaction is rolled back was never there; one whose transaction is committed is sent by a relay, and
-again until its effect is confirmed.
+If the transaction is rolled back, the message never existed; if it is committed, a relay sends the message, and again
+until its effect is confirmed.
 """
 
 import inspect
@@ -32,16 +32,16 @@ from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables
 from regulus.reliability.database_errors import is_missing_table
 
-if TYPE_CHECKING:   # it needs greenlet, which nobody else has to install
+if TYPE_CHECKING:   # it needs greenlet, which is optional
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 CHANNEL = "regulus_stub"
-"""Where PostgreSQL tells relays of a commit."""
+"""The channel on which PostgreSQL notifies relays of a commit."""
 PROPERTIES_RESERVE = 1024
-"""Bytes of properties that are left to what producer and broker add."""
+"""Bytes of properties that are reserved for producer and broker."""
 
 _MESSAGE_COLUMNS = ("message_id", "topic", "tags", "body", "properties", "flag")
-_DJANGO_ATOMIC = "in_atomic_block"     # what Django's connections have, and no others
+_DJANGO_ATOMIC = "in_atomic_block"     # an attribute that only Django's connections have
 _DIALECTS = {"sqlite3": "sqlite", "psycopg": "postgresql+psycopg"}
 
 
@@ -53,9 +53,9 @@ class Outbox:
             session.add(order)
             outbox.add(session, Message("Orders", order.to_json()))
 
-    The table is looked at before the first message. `groups`: the consuming groups, where there are several; each
-    confirms its own effect, and messages are sent again until all have. `notifies`: a relay on PostgreSQL hears of each
-    commit; with very many small transactions at once their commits then wait for one another.
+    The table is checked before the first message. `groups`: the consuming groups, if there are several; each confirms
+    its own effect, and messages are sent again until all have. `notifies`: a relay on PostgreSQL is notified of each
+    commit; with very many small transactions at once, their commits then wait for one another.
     """
 
     def __init__(self, *, groups: Sequence[str] = (), message_size_max: int = tables.BODY_SIZE_MAX,
@@ -69,14 +69,14 @@ class Outbox:
         self._is_checked = False
 
     def add(self, connection: Session | Connection | Any, message: Message, *, message_id: str = "") -> str:
-        """Store the message in the transaction that `connection` is in, or begins with this; its business id.
+        """Store the message in the transaction that `connection` is in, or begins with this; returns its business id.
 
         `connection` is a session or connection of SQLAlchemy, `django.db.connection` within `atomic()`, or a connection
-        of sqlite3 or psycopg. `message_id` is a serial
-        number of the application's own; it must be a new one. The message itself is left as it is.
+        of sqlite3 or psycopg. `message_id` is a serial number of the application's own, which must be new. The message
+        itself is not changed.
 
         Raises ReliabilityRefused when each statement is committed by itself, a session writes by several engines, or
-        the table is missing or older; MessageIllegal for a message that no broker takes.
+        the table is missing or outdated; MessageIllegal for a message that no broker accepts.
         """
         message_id = message_id or new_message_id()
         values = stub_values(message, message_id, self._message_size_max)
@@ -90,7 +90,7 @@ class Outbox:
 
     async def add_async(self, connection: "AsyncSession | AsyncConnection", message: Message, *,
                         message_id: str = "") -> str:
-        """The same for sessions and connections of SQLAlchemy's asyncio extension."""
+        """Like `add`, for sessions and connections of SQLAlchemy's asyncio extension."""
         def add(inner: Session | Connection) -> str:
             return self.add(inner, message, message_id=message_id)
         return await connection.run_sync(add)
@@ -106,7 +106,7 @@ class Outbox:
         if self._groups:
             with _table_named(tables.confirmations, DBAPIError):
                 connection.execute(outbox_table.add_group(), self._group_rows(values))
-        # A transaction that told anything cannot be prepared, and relays look by themselves, too.
+        # A transaction with a notification cannot be prepared; relays also check at an interval.
         if self._tells(connection.dialect) and not isinstance(connection.get_transaction(), TwoPhaseTransaction):
             connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
 
@@ -141,12 +141,12 @@ class Outbox:
 
 
 def new_message_id() -> str:
-    """32 characters that nobody else draws; later ones are larger, so that an index grows at its end."""
+    """A unique id of 32 characters; later ones are larger, so that an index grows at its end."""
     return f"{int(time.time() * 1000):012X}{secrets.token_hex(10).upper()}"
 
 
 def stub_values(message: Message, message_id: str, size_max: int = tables.BODY_SIZE_MAX) -> dict[str, object]:
-    """The columns of a message. Raises MessageIllegal when it cannot be stored and sent as it is."""
+    """The columns of a message. Raises MessageIllegal when it cannot be stored and sent unchanged."""
     check_message(message, size_max)
     if not tables.is_message_id(message_id):
         raise MessageIllegal(f"message_id is {message_id[:200]!r}; it is a key of the message and has up to "
@@ -169,8 +169,8 @@ def stub_values(message: Message, message_id: str, size_max: int = tables.BODY_S
 
 
 def _of_session(session: Session) -> Connection:
-    """Raises ReliabilityRefused where the order may be in another transaction than the stub."""
-    # Each engine is a transaction of its own, be it of the same database.
+    """Raises ReliabilityRefused when the business data may be in another transaction than the stub."""
+    # Each engine has a separate transaction, even for the same database.
     engines = {bind.engine for bind in (session.bind, *session.binds.values()) if bind is not None}
     if len(engines) > 1 and not session.twophase:
         raise ReliabilityRefused(
@@ -195,7 +195,7 @@ def _of_django(connection: Any) -> Any:
 
 @contextmanager
 def _table_named(table: Table, failure: type[Exception]) -> Iterator[None]:
-    """Raises ReliabilityRefused where the table is missing although it was there, or in another database."""
+    """Raises ReliabilityRefused when the table is now missing, or is in another database."""
     try:
         yield
     except failure as error:
@@ -210,7 +210,7 @@ def _not_in_a_transaction(remedy: str) -> ReliabilityRefused:
 
 
 def _check_table(dialect: Dialect, cursor: Any, table: Table) -> None:
-    """As `tables.check`, by what a driver tells."""
+    """Like `tables.check`, with the means of a driver."""
     try:
         cursor.execute(f"SELECT * FROM {table.name} WHERE 1 = 0")
     except dialect.import_dbapi().Error as error:
@@ -219,12 +219,12 @@ def _check_table(dialect: Dialect, cursor: Any, table: Table) -> None:
 
 
 def _dialect(connection: Any) -> Dialect:
-    """By the driver that the connection is of. Raises ReliabilityRefused for others than we know."""
+    """The dialect of the connection's driver. Raises ReliabilityRefused for unsupported drivers."""
     modules = {kind.__module__.partition(".")[0] for kind in type(connection).__mro__}
     known = sorted(modules & _DIALECTS.keys())
     if not known or inspect.iscoroutinefunction(getattr(connection, "commit", None)):
-        raise ReliabilityRefused(f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that "
-                                 "the outbox writes by: give a session or connection of SQLAlchemy (asyncio: to "
+        raise ReliabilityRefused(f"{type(connection).__module__}.{type(connection).__qualname__} is not a connection "
+                                 "that the outbox writes by: give a session or connection of SQLAlchemy (asyncio: to "
                                  "add_async), django.db.connection, or one of sqlite3 or psycopg")
     return _dialect_named(_DIALECTS[known[0]])
 
@@ -235,7 +235,8 @@ def _dialect_named(name: str) -> Dialect:
 
 
 class _Statement(NamedTuple):
-    """In a driver's own words: with the values that never change, and the order of all where they have no names."""
+    """A statement in a driver's own syntax: with the values that never change, and the order of all values if they have
+    no names."""
 
     text: str
     fixed: dict[str, object]

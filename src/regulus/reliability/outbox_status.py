@@ -1,7 +1,7 @@
-"""How an outbox fares at this moment, in numbers: what waits and since when, what went out and was applied lately.
+"""The current state of an outbox in numbers: what waits and since when, and what was sent and applied recently.
 
-The unconfirmed stubs are read once, and of the ledger what began within the window; what is done long since is not
-looked at. In a consumer's own database the stubs are none, and the rest is the consumer's.
+The unconfirmed stubs are read once, and of the ledger only the window; older entries are not read. A consumer's own
+database has no stubs, and the rest describes the consumer.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from regulus.reliability.tables import (
 )
 
 WINDOW_MS = 3_600_000
-"""What `lately` means, unless it is said."""
+"""The default length of the window, for recent numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """How many, and the age of the oldest in ms by the database's clock; 0 where there is none."""
+    """A number, and the age of the oldest in ms by the database's clock; 0 when there is none."""
 
     count: int = 0
     oldest_ms: int = 0
@@ -35,13 +35,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxStatus:
-    """Stubs that are neither confirmed nor voided are `due`, `waiting` or `parked`. What happened is of `window_ms`."""
+    """Stubs that are neither confirmed nor voided are `due`, `waiting` or `parked`. The other numbers are for the last
+    `window_ms`."""
 
     window_ms: int
-    due: Waiting            # a relay sends or reviews them now; the age is since they are due
-    waiting: Waiting        # sent, and due later; the age is since the commit
-    parked: Waiting         # for a human; the age is since the commit
-    received: dict[str, Waiting]    # by consuming group: not finished, since the first receipt
+    due: Waiting            # a relay sends or reviews them now; the age is counted from the due time
+    waiting: Waiting        # sent, and due later; the age is counted from the commit
+    parked: Waiting         # left to a human; the age is counted from the commit
+    received: dict[str, Waiting]    # by consuming group: not finished, by the first receipt
     stored: int             # sends
     failed: int
     applied: int            # deliveries
@@ -50,7 +51,7 @@ class OutboxStatus:
     untold_alarms: int
 
     def a_minute(self, count: int) -> float:
-        """The rate of something that happened so often within the window."""
+        """The rate of an event with this count within the window."""
         return count * 60_000 / self.window_ms
 
 
@@ -74,8 +75,8 @@ def outbox_status(connection: Connection, window_ms: int = WINDOW_MS) -> OutboxS
 
 
 def _unconfirmed(connection: Connection, now: int) -> tuple[Waiting, Waiting, Waiting]:
-    """Those that are due, that wait, and that are parked; in one reading."""
-    is_new = stubs.c.send_count == 0        # whatever the clock says
+    """Stubs that are due, that wait, and that are left to a human; in one query."""
+    is_new = stubs.c.send_count == 0        # due at any time
     is_due = ~stubs.c.is_manual & (is_new | (stubs.c.resend_time <= now))
     is_later = ~stubs.c.is_manual & ~is_new & (stubs.c.resend_time > now)
     kinds: list[tuple[ColumnElement[bool], ColumnElement[int]]] = [
@@ -99,5 +100,5 @@ def _count(connection: Connection, table: Table, condition: ColumnElement[Any]) 
 
 
 def _aged(count: int, oldest: int | None, now: int) -> Waiting:
-    """Never younger than nothing: a clock of a database may be set back."""
+    """The age is never negative, because the clock of a database may be set back."""
     return Waiting(count=count, oldest_ms=0 if oldest is None else max(0, now - oldest))

@@ -1,7 +1,8 @@
-"""The statements of the stub table: what is due, who may send it, where it went, and whether its effect is there.
+"""The statements of the stub table: what is due, which relay may send it, where it was stored, and whether its effect
+is confirmed.
 
-A claim counts the send and moves `resend_time` on in one transaction, before anything is sent: whoever dies afterwards
-has sent too little, never too often. Databases without `UPDATE ... RETURNING` lock the rows first.
+A claim counts the send and increases `resend_time` in one transaction, before anything is sent: a relay that dies
+afterwards has sent too few messages, never too many. Databases without `UPDATE ... RETURNING` lock the rows first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,31 +55,31 @@ from regulus.reliability.tables import (
 
 _SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.first_send_time, stubs.c.topic, stubs.c.tags, stubs.c.body,
          stubs.c.properties, stubs.c.flag, stubs.c.create_time)
-"""What a relay needs of a stub."""
+"""The columns of a stub that a relay needs."""
 
 
 _PLACE = ("broker_name", "queue_id", "queue_offset")
 
 Sent = Row[*tuple[Any, ...]]
-"""A stub as far as a relay needs it: the columns of `_SENT`."""
+"""The columns `_SENT` of a stub."""
 
 
 class Reviewed(NamedTuple):
-    """What the rules say of a stub that was sent before."""
+    """A stub that was sent before, and what the rules say of it."""
 
     message_id: str
     send_count: int
     action: ResendAction
     topic: str
-    queue: str | None               # topic/broker/queue, once that is known
+    queue: str | None               # how far the slowest of its groups has come in that queue
     queue_offset: int | None
     received_up_to: int | None      # how far the slowest of its groups is in that queue
 
 
 class Position(NamedTuple):
-    """Where the send that made this count is stored; without an offset while it waits for its time elsewhere.
+    """Where the send with this count is stored; without an offset while it is delayed in another topic.
 
-    `first_send_time`: as the claim had it. A human's retry counts from one again, and has another; None: not known.
+    `first_send_time`: as in the claim. A human's retry counts from one again, and has another time; None: not known.
     """
 
     message_id: str
@@ -90,7 +91,7 @@ class Position(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why the send that made this count failed. `first_send_time`: as of a `Position`."""
+    """Why the send with this count failed. `first_send_time`: as in a `Position`."""
 
     message_id: str
     send_count: int
@@ -99,7 +100,7 @@ class Failure(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a claim made of a stub: by these it is told from earlier and later ones."""
+    """What a claim changed in a stub; it distinguishes the claim from earlier and later ones."""
 
     message_id: str
     send_count: int
@@ -107,7 +108,7 @@ class Claim(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A stub, as it was read, whose message is not where its place says."""
+    """A stub, as it was read, whose message is not at its position."""
 
     message_id: str
     version: int
@@ -115,13 +116,13 @@ class Gone(NamedTuple):
 
 
 def add() -> Insert:
-    """A stub that is due as soon as it is committed. The values of the message are parameters."""
+    """Insert a stub that is due as soon as it is committed. The values of the message are parameters."""
     return insert(stubs).values(status=UNCONFIRMED, send_count=0, resend_time=now_ms(), create_time=now_ms(),
                                 is_manual=False, version=1)
 
 
 def add_group() -> Insert:
-    """A consuming group of a stub. Its id and the group are parameters."""
+    """Insert a consuming group of a stub. Its id and the group are parameters."""
     return insert(confirmations).values(status=UNCONFIRMED)
 
 
@@ -129,11 +130,11 @@ def add_group() -> Insert:
 
 
 def claim(connection: Connection, policy: ResendPolicy, limit: int) -> Sequence[Sent]:
-    """Count the first send of at most `limit` stubs, oldest first, that nobody else claims now. It depends on no time:
-    a clock that is set back keeps nothing."""
+    """Count the first send of at most `limit` stubs, oldest first, that no other relay is claiming. It depends on no
+    time, so a clock that is set back delays nothing."""
     due = _free(stubs.c.send_count == _NEVER).limit(limit)
     if connection.dialect.update_returning:
-        # As a table of its own, or PostgreSQL may look for rows, and lock them, more than once.
+        # As a separate table, because otherwise PostgreSQL may look for rows, and lock them, more than once.
         chosen = due.cte("due")
         rows = connection.execute(_bump(policy, select(chosen.c.message_id)).returning(*_SENT)).all()
         return sorted(rows, key=lambda row: row.create_time)
@@ -142,17 +143,17 @@ def claim(connection: Connection, policy: ResendPolicy, limit: int) -> Sequence[
 
 
 def review(connection: Connection, policy: ResendPolicy, limit: int) -> list[Reviewed]:
-    """What is to be done with at most `limit` stubs that were sent and are due again; locked until the transaction
-    ends. What another reviews at the moment is left out."""
+    """The actions for at most `limit` stubs that were sent and are due again; they are locked until the transaction
+    ends. Stubs that another relay is reviewing are left out."""
     if connection.dialect.name == "sqlite":
-        # A writer from here on: two that look at the same rows would both send.
+        # Become a writer here: two relays that read the same rows would both send.
         connection.execute(update(stubs).where(false()).values(version=stubs.c.version))
     now = connection.execute(select(now_ms())).scalar_one()
     ids = _due_again(connection, now, limit)
     if not ids:
         return []
     if connection.dialect.name == "postgresql":
-        # It would compile the facts anew each time, which takes longer than to look at a batch.
+        # It would compile the facts again each time, which takes longer than reviewing a batch.
         connection.exec_driver_sql("SET LOCAL jit = off")
     action = case(*[(condition, then.value) for condition, then in resend_rules(_facts(), policy.limits(now))],
                   else_=ResendAction.RESEND.value)
@@ -166,8 +167,8 @@ def review(connection: Connection, policy: ResendPolicy, limit: int) -> list[Rev
 
 
 def _due_again(connection: Connection, now: int, limit: int) -> Sequence[str]:
-    """At most so many ids of stubs that were sent, which are locked from here on. Without partial indexes those that
-    are due lie together in one index for each count alone."""
+    """At most `limit` ids of stubs that were sent, which are locked from here on. Without partial indexes, due stubs
+    are adjacent in one index only for each count."""
     due = _free(stubs.c.resend_time <= now)
     if connection.dialect.name not in MYSQL:
         return connection.execute(due.where(stubs.c.send_count > _NEVER).limit(limit)).scalars().all()
@@ -180,8 +181,8 @@ def _due_again(connection: Connection, now: int, limit: int) -> Sequence[str]:
 
 
 def _counts_due(connection: Connection, now: int) -> Sequence[int]:
-    """Of sends of stubs that are due; first that of which one waits longest. It steps from count to count in the index,
-    because it groups by all columns up to there."""
+    """The send counts of due stubs, first that of the stub that has waited longest. The query steps from count to count
+    in the index, because it groups by all columns up to it."""
     first = func.min(stubs.c.resend_time)
     return connection.execute(
         select(stubs.c.send_count).where(*_waits(), stubs.c.send_count > _NEVER)
@@ -195,7 +196,7 @@ def claim_again(connection: Connection, policy: ResendPolicy, ids: Sequence[str]
 
 
 def postpone(connection: Connection, waits_ms: Mapping[str, int]) -> None:
-    """Stubs that `review` locked, by their ids. Without a count: they were not sent."""
+    """Postpone stubs that `review` locked, by their ids. Their counts do not change, because they were not sent."""
     if waits_ms:
         connection.execute(
             update(stubs).where(stubs.c.message_id == bindparam("its_id"))
@@ -204,7 +205,7 @@ def postpone(connection: Connection, waits_ms: Mapping[str, int]) -> None:
 
 
 def put_off(connection: Connection, waits_ms: Mapping[str, int]) -> None:
-    """Stubs that `claim` counted, by their ids: consumers see them so much later."""
+    """Postpone stubs that `claim` counted, by their ids: consumers see them that much later."""
     if waits_ms:
         connection.execute(
             update(stubs).where(stubs.c.message_id == bindparam("its_id"))
@@ -214,10 +215,10 @@ def put_off(connection: Connection, waits_ms: Mapping[str, int]) -> None:
 
 
 def give_back(connection: Connection, claims: Sequence[Claim]) -> None:
-    """Uncount the sends that claims counted, and that nobody made: they are due at once, and a first one is new again.
-    What was claimed anew meanwhile stays as it is."""
+    """Undo the claims of sends that were not made: these stubs are due at once, and one with a first send is new again.
+    A stub that was claimed again meanwhile is not changed."""
     if claims:
-        # In this order: MySQL and MariaDB would see the new count in what is set behind it.
+        # In this order: MySQL and MariaDB would see the new count in later assignments.
         connection.execute(
             update(stubs).where(stubs.c.message_id == bindparam("its_id"), *_of_its_claim())
             .ordered_values((stubs.c.resend_time, now_ms()),
@@ -243,10 +244,10 @@ def _claim_these(connection: Connection, policy: ResendPolicy, ids: Sequence[str
 
 
 def place(connection: Connection, positions: Sequence[Position]) -> list[Position]:
-    """Write down where messages are: of the latest send alone, for what was sent again meanwhile has a higher count.
+    """Write down where messages are stored: only for the latest send, because a later one has a higher count.
 
-    A row that is locked is left out: its effect may be under way, and to wait for it would hold up all others. Those
-    that were not written are given back.
+    Locked rows are skipped: an effect may be in progress, and waiting for it would hold up all others. Returns the
+    positions that were not written.
     """
     if not positions:
         return []
@@ -264,7 +265,7 @@ def place(connection: Connection, positions: Sequence[Position]) -> list[Positio
 
 
 def note_stored(connection: Connection, positions: Sequence[Position]) -> None:
-    """In the ledger."""
+    """Note the sends in the ledger."""
     if connection.dialect.name == "postgresql" and positions:
         its_id, its_count, *where, _ = _as_rows(positions)
         connection.execute(insert(attempts).from_select(
@@ -278,7 +279,8 @@ def note_stored(connection: Connection, positions: Sequence[Position]) -> None:
 
 
 def _place_by_arrays(connection: Connection, positions: Sequence[Position]) -> frozenset[str]:
-    """In one statement, not in one for each row: with a server behind a network that is most of the time."""
+    """Write all positions in one statement, not one for each row: with a server on the network round trips take most of
+    the time."""
     its_id, its_count, *where, its_first = _as_rows(positions)
     free = (select(stubs.c.message_id)
             .join(its_id.table, and_(stubs.c.message_id == its_id, *_is_of_claim(its_count, its_first)))
@@ -290,7 +292,7 @@ def _place_by_arrays(connection: Connection, positions: Sequence[Position]) -> f
 
 
 def _as_rows(positions: Sequence[Position]) -> Sequence[Any]:
-    """The columns of a table of PostgreSQL's, which is given by six parameters."""
+    """A PostgreSQL table that is given by six parameters."""
     columns = (stubs.c.message_id, stubs.c.send_count, stubs.c.broker_name, stubs.c.queue_id, stubs.c.queue_offset,
                stubs.c.first_send_time)
     arrays = [literal(list(values), postgresql.ARRAY(column.type))
@@ -300,7 +302,7 @@ def _as_rows(positions: Sequence[Position]) -> Sequence[Any]:
 
 
 def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:
-    """The count and the position of an earlier send stay."""
+    """Note failed sends. The count and the position of an earlier send stay."""
     free = _not_locked(connection, [failure.message_id for failure in failures])
     rows = [{"its_id": failure.message_id, "its_count": failure.send_count, "its_first": failure.first_send_time,
              "why": storable(failure.error, LAST_ERROR_SIZE_MAX)} for failure in failures if failure.message_id in free]
@@ -314,13 +316,13 @@ def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:
 
 
 def _note_sends(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """In the ledger."""
+    """Note sends in the ledger."""
     if rows:
         connection.execute(insert(attempts).values(kind=SEND, begin_time=now_ms(), end_time=now_ms()), rows)
 
 
 def forget_places(connection: Connection, queue: MessageQueue, end: int) -> None:
-    """Of stubs whose messages a queue has no more."""
+    """Forget the positions of stubs whose messages a queue no longer has."""
     connection.execute(update(stubs).where(
         *_waits(), stubs.c.topic == queue.topic, stubs.c.broker_name == queue.broker_name,
         stubs.c.queue_id == queue.queue_id, stubs.c.queue_offset >= end
@@ -328,10 +330,11 @@ def forget_places(connection: Connection, queue: MessageQueue, end: int) -> None
 
 
 def make_due(connection: Connection, stubs_gone: Sequence[Gone]) -> int:
-    """Have a relay send stubs again, from now on; how many. Their places are forgotten, for they would be waited for.
+    """Have a relay send stubs again, from now on; returns their number. Their positions are forgotten, because the
+    rules would wait for them.
 
-    Only those that are as they were read, and whose place is that of their latest send: another may be under way, which
-    was counted and has no place yet.
+    Only stubs that are unchanged since they were read, and whose position is that of their latest send: another send
+    may be in progress, which is counted and has no position yet.
     """
     if not stubs_gone:
         return 0
@@ -355,7 +358,7 @@ def status(connection: Connection, message_id: str) -> str | None:
 
 
 def waiting(connection: Connection, *, is_manual: bool, limit: int) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Stubs that are unconfirmed, oldest first; with `is_manual` those alone that wait for a human."""
+    """Unconfirmed stubs, oldest first; with `is_manual` only those left to a human."""
     columns = (stubs.c.message_id, stubs.c.topic, stubs.c.create_time, stubs.c.send_count, stubs.c.resend_time,
                stubs.c.is_manual, stubs.c.last_error)
     found = select(*columns).where(stubs.c.status == UNCONFIRMED).order_by(stubs.c.create_time, stubs.c.message_id)
@@ -368,7 +371,7 @@ def waiting(connection: Connection, *, is_manual: bool, limit: int) -> Sequence[
 
 
 def _facts() -> dict[str, ColumnElement[Any]]:
-    """As columns beside those of the stub, each by what its groups did that are not done."""
+    """The facts as columns in addition to those of the stub, each computed from its groups that are not done."""
     passed = _of_its_queue(exists()).where(watermarks.c.queue_offset_max > stubs.c.queue_offset)
     lagging = _has_open_group_without(watermarks.c.queue_offset_max > stubs.c.queue_offset)
     done = exists().where(confirmations.c.message_id == message_log.c.message_id,
@@ -387,7 +390,8 @@ def _facts() -> dict[str, ColumnElement[Any]]:
 
 
 def stands_still(queue: ColumnElement[str], since: ColumnElement[int]) -> ColumnElement[bool]:
-    """Whether stubs wait in a queue, by its name, as long as that, and it did not move since for whom they wait for."""
+    """Whether stubs have waited in the queue of that name for so long, and it has not moved since then for the groups
+    concerned."""
     facts = _facts()
     its_name = func.substr(stubs.c.topic + "/" + stubs.c.broker_name + "/" + cast(stubs.c.queue_id, String(11)), 1,
                            ALARM_SUBJECT_SIZE_MAX)
@@ -410,13 +414,13 @@ def _is_open_group() -> ColumnElement[bool]:
 
 
 def _has_open_group_without(is_so: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether one of a stub's groups has no watermark in its queue of which that is true."""
+    """Whether one of a stub's groups has no watermark in its queue for which `is_so` is true."""
     return exists().where(_is_open_group(), ~_of_its_queue(exists()).where(
         watermarks.c.consumer_group == confirmations.c.consumer_group, is_so).correlate(stubs, confirmations))
 
 
 def _over_open_groups(value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Null for a stub without groups."""
+    """The value over the open groups; null for a stub without groups."""
     found: Select[Any] = _of_its_queue(select(value))
     return found.where(_is_open_group(),
                        watermarks.c.consumer_group == confirmations.c.consumer_group).scalar_subquery()
@@ -425,7 +429,7 @@ def _over_open_groups(value: ColumnElement[Any]) -> ColumnElement[Any]:
 # --- parts of statements -------------------------------------------------------------------------------------------
 
 
-# Written as literals, as in the indexes over these rows: a parameter would not let PostgreSQL use them.
+# Written as literals, as in the indexes on these rows: PostgreSQL would not use these with a parameter.
 _NEVER = literal(0, literal_execute=True)
 
 
@@ -434,7 +438,7 @@ def _waits() -> tuple[ColumnElement[bool], ...]:
 
 
 def _free(condition: ColumnElement[bool]) -> Select[Any]:
-    """Of stubs that wait, those that nobody holds at the moment."""
+    """The waiting stubs that are not locked."""
     return (select(stubs.c.message_id).where(*_waits(), condition)
             .order_by(stubs.c.resend_time).with_for_update(skip_locked=True))
 
@@ -443,7 +447,7 @@ def _bump(policy: ResendPolicy, ids: Iterable[str] | Select[Any]) -> Update:
     count = stubs.c.send_count + 1
     growing = policy.growing_intervals()
     interval = case(growing, value=count, else_=policy.interval_ms_max) if growing else literal(policy.interval_ms_max)
-    # In this order: MySQL and MariaDB would see the new count in what is set behind it.
+    # In this order: MySQL and MariaDB would see the new count in later assignments.
     return update(stubs).where(stubs.c.message_id.in_(ids)).ordered_values(
         (stubs.c.resend_time, now_ms() + interval),
         (stubs.c.first_send_time, case((stubs.c.send_count == 0, now_ms()), else_=stubs.c.first_send_time)),
@@ -461,7 +465,7 @@ def _of_its_claim() -> Sequence[ColumnElement[bool]]:
 
 
 def _is_of_claim(count: ColumnElement[int], first_send_time: ColumnElement[Any]) -> Sequence[ColumnElement[bool]]:
-    """Whether a stub has not been claimed anew since that claim, nor been sent again by hand."""
+    """Whether a stub has neither been claimed again since that claim, nor been sent again by hand."""
     return (stubs.c.send_count == count,
             or_(first_send_time.is_(None), stubs.c.first_send_time.is_(None),
                 stubs.c.first_send_time == first_send_time))

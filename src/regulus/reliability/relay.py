@@ -1,7 +1,7 @@
-"""Chooses what a relay sends next, and writes down what became of it: the part that speaks to the database, blocking.
+"""Chooses what a relay sends next, and writes down the results: the blocking part, which uses the database.
 
-Any number of relays may work on one table: each stub that is due is claimed by one of them, for the interval after
-which it would be due again.
+Any number of relays may work on one table: each due stub is claimed by one of them, for the interval after which it
+would be due again.
 """
 
 import time
@@ -26,33 +26,36 @@ from regulus.reliability.retry_policy import ResendPolicy
 BATCH_SIZE_MAX = 1 << 20
 """Bytes of one request to a broker."""
 BACKLOG_QUEUES_MAX = 10_000
-"""Queues whose rate is remembered; beyond it all are measured anew."""
+"""Queues whose rate is remembered; beyond it all are measured again."""
 _RATE_OVER_MS = 5_000
 PLACE_TRIES_MAX = 10
-"""Rounds in which the place of a message is written down if its row is free; an effect that takes longer confirms the
-stub, which needs no place then, or fails, and the stub is sent again when it is due."""
+"""Rounds in which the position of a message is written down if its row is not locked.
+
+An effect that takes longer either confirms the stub, which then needs no position, or fails, and the stub is sent again
+when it is due.
+"""
 UNPLACED_MAX = 10_000
-"""Of these the newest are kept."""
+"""The maximum number of positions still to be written; the newest are kept."""
 
 
 class Claimed(NamedTuple):
-    """A stub that is ours to send, once."""
+    """A stub that this relay has claimed for one send."""
 
     message_id: str
     send_count: int
     message: Message
-    first_send_time: int        # of this count: a human's retry begins another
+    first_send_time: int        # of this count: a human's retry has another
 
 
 class _Unplaced(NamedTuple):
-    """A message whose place could not be written down, because somebody had its row."""
+    """A message whose position could not be written down, because its row was locked."""
 
     position: Position
     tries_left: int
 
 
 class Review(NamedTuple):
-    """What became of stubs that were due again: how many they are, which are ours to send, which a human's."""
+    """The result of a review: the number of stubs due again, those to send, and those left to a human."""
 
     stubs: int
     claimed: list[Claimed]
@@ -77,9 +80,10 @@ class RelayConfig:
 
 
 class DueStubs:
-    """The stubs of one database, seen by one relay. One thread may be in `review` while others are elsewhere.
+    """The stubs of one database, as one relay uses them. One thread may be in `review` while others are in other
+    methods.
 
-    Nothing but the claim itself is done in `claim`, so that nothing else keeps new stubs from being sent.
+    `claim` only claims, so that nothing else delays new stubs.
     """
 
     def __init__(self, engine: Engine, config: RelayConfig) -> None:
@@ -95,8 +99,8 @@ class DueStubs:
                          tables.attempts, tables.alarms)
 
     def claim(self) -> list[Claimed]:
-        """At most `batch_max` stubs that were never sent. Their sends count from now on, whatever becomes of them, but
-        for those that are given back."""
+        """Claim at most `batch_max` stubs that were never sent. Their sends count from now on, whatever happens to
+        them, except for those that are given back."""
         return in_transaction(self._engine, self._claim)
 
     def _claim(self, connection: Connection) -> list[Claimed]:
@@ -106,12 +110,12 @@ class DueStubs:
                 for each in claimed]
 
     def give_back(self, claimed: Sequence[Claimed]) -> None:
-        """Claims of which nothing was sent, nor will be."""
+        """Give back claims of which nothing was sent, nor will be."""
         in_transaction(self._engine, lambda connection: outbox_table.give_back(
             connection, [Claim(each.message_id, each.send_count, each.first_send_time) for each in claimed]))
 
     def _place_left(self) -> None:
-        """Another relay that looks for rows locks some of ours for a moment, too."""
+        """Write the remaining positions. Another relay that searches for rows locks some of ours for a moment, too."""
         # Taken out one by one: `store` adds others from another thread.
         tried = [self._unplaced.popleft() for _ in range(len(self._unplaced))]
         if not tried:
@@ -125,8 +129,10 @@ class DueStubs:
                                   for each in tried if each.position in left and each.tries_left > 1)
 
     def review(self) -> Review:
-        """Do what the rules say with at most `batch_max` stubs that were sent and are due again: claim them, put them
-        off, or leave them to a human, with the alarms that belong to it, in one transaction."""
+        """Apply the rules to at most `batch_max` stubs that were sent and are due again.
+
+        They are claimed, postponed, or left to a human with the corresponding alarms, in one transaction.
+        """
         self._place_left()
         return in_transaction(self._engine, self._review)
 
@@ -148,7 +154,7 @@ class DueStubs:
         return Review(len(reviewed), claimed, left)
 
     def store(self, outcomes: Iterable[Position | Failure]) -> None:
-        """Where the messages are, and why others failed."""
+        """Write down where messages are stored, and why others failed."""
         positions, failures = [], []
         for outcome in outcomes:
             if isinstance(outcome, Position):
@@ -167,14 +173,14 @@ class DueStubs:
 
 
 class Backlog:
-    """How fast queues are consumed, by what two reviews saw of them."""
+    """The rate at which queues are consumed, from two reviews."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, float]] = {}       # offset and time of the first look
-        self._rates: dict[str, float] = {}                  # messages a ms
+        self._seen: dict[str, tuple[int, float]] = {}       # offset and time of the first review
+        self._rates: dict[str, float] = {}                  # messages per ms
 
     def wait_ms(self, stub: Reviewed, policy: ResendPolicy) -> int:
-        """Until a stub is likely reached, and its interval; the interval alone while no rate is known."""
+        """The time until a stub is probably reached, plus its interval; the interval alone while no rate is known."""
         interval = policy.interval_after(max(1, stub.send_count))
         if stub.queue is None or stub.queue_offset is None or stub.received_up_to is None:
             return interval
@@ -214,7 +220,7 @@ def _claimed(rows: Sequence[outbox_table.Sent]) -> list[Claimed]:
 
 
 def _put_off_delayed(connection: Connection, claimed: Sequence[Claimed]) -> dict[str, int]:
-    """What waits at the broker is due when its time has come, and the interval has passed: how much later, by ids."""
+    """Postpone delayed messages until they are delivered and the interval has passed; returns by how much, by ids."""
     delayed = [each for each in claimed if delays.has_delay(each.message.properties)]
     if not delayed:
         return {}
@@ -225,13 +231,13 @@ def _put_off_delayed(connection: Connection, claimed: Sequence[Claimed]) -> dict
 
 
 def _properties(row: outbox_table.Sent) -> dict[str, str]:
-    """What is sent again has waited: its time has come."""
+    """The properties. For a resend the delay is removed: its time has come."""
     properties = names.parse(row.properties)
     return properties if row.send_count == 1 else delays.without_delay(properties)
 
 
 def batches(claimed: Sequence[Claimed]) -> Iterator[list[Claimed]]:
-    """What may travel in one request: messages of one topic, without delays, that together are not too large."""
+    """Split stubs into requests: messages of one topic, without delays, that together are not too large."""
     together: dict[tuple[str, bool], list[Claimed]] = defaultdict(list)
     for stub in claimed:
         if batching.may_gather(stub.message):

@@ -1,10 +1,10 @@
-"""Brings stubs to the broker: a round claims what is due, sends it in batches, and writes down where it is.
+"""Sends stubs to the broker: a round claims what is due, sends it in batches, and writes down where it is stored.
 
-Stubs that were never sent, and those that are due again, go by rounds of their own: what stops one part, a lock, a
-statement that takes too long, or the pause behind either, is nothing to the other.
+New stubs, and stubs that are due again, have separate rounds: what delays one part, a lock, a slow statement, or the
+pause after either, does not affect the other.
 
-A relay that dies leaves what it claimed to any other, once it is due again. What failed is tried again then, too. On
-PostgreSQL a commit wakes the relay, elsewhere it looks every `poll_interval_ms`.
+If a relay dies, any other takes what it had claimed, once that is due again. Failed sends are tried again then, too. On
+PostgreSQL a commit wakes the relay, on other databases it checks every `poll_interval_ms`.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ _NAMES_LOGGED_MAX = 20
 _DAY_MS = 86_400_000
 STORE_TRIES_MAX = 7
 STORE_REST_MS = 100
-"""Before the second try; twice as long before each that follows: 6.3 s in all."""
+"""The pause before the second attempt; doubled before each further one: 6.3 s in total."""
 FAILURES_TOLD_MS = 60_000
-"""At least so long between two lines about sends that failed: while brokers are away, each round has some."""
+"""The shortest time between two log lines about failed sends: while brokers are unreachable, each round has some."""
 
 
 class Relay(Started):
@@ -50,8 +50,9 @@ class Relay(Started):
         async with Relay(engine, "127.0.0.1:9876"):
             await asyncio.Event().wait()
 
-    The engine is a blocking one, whose calls run in threads. `restarts`: how often one of its two parts died, as when
-    the database was away, and began anew. `producer_config` has the keys and the TLS with which it sends.
+    The engine is a blocking one, whose calls run in threads. `restarts`: how often one of its two parts failed, for
+    example because the database was unreachable, and started again. `producer_config` has the keys and the TLS settings
+    for its sends.
     """
 
     def __init__(self, engine: Engine, name_server: str, group: str = DEFAULT_GROUP,
@@ -60,7 +61,8 @@ class Relay(Started):
         self.config = config or RelayConfig()
         self._engine = engine
         self._stubs = DueStubs(engine, self.config)
-        # A claim counts one send: what may be stored is sent again by the next claim, and not by the producer.
+        # A claim counts one send: a message that may not be stored is sent again by the next claim, not by the
+        # producer.
         self._producer = Producer(name_server, group, replace(producer_config or ProducerConfig(),
                                                               retry_without_answer=False))
         self._first_sends = Rounds("outbox relay")
@@ -80,30 +82,30 @@ class Relay(Started):
         self._resends.start(self._send_again)
 
     async def shutdown(self) -> None:
-        """Finish the rounds under way, and claim no more."""
+        """Finish the current rounds, and claim no more."""
         await asyncio.gather(self._first_sends.finish(), self._resends.finish())
         await self._producer.shutdown()
 
     async def relay_due(self) -> int:
-        """One round of each part; how many messages are now at a broker."""
+        """Run one round of each part; returns how many messages are now at a broker."""
         _, first = await self._relay_new()
         _, again = await self._relay_again()
         return first + again
 
     async def _relay_new(self) -> tuple[int, int]:
-        """How many stubs it dealt with, and how many messages are now at a broker."""
+        """Returns the number of stubs handled, and the number of messages that are now at a broker."""
         claimed = await self._taken(self._stubs.claim, lambda claimed: claimed)
         return len(claimed), await self._send_all(claimed)
 
     async def _relay_again(self) -> tuple[int, int]:
-        """As `_relay_new`, with stubs that were sent before."""
+        """Like `_relay_new`, for stubs that were sent before."""
         review = await self._taken(self._stubs.review, lambda review: review.claimed)
         self._tell_left(review.left_to_human)
         return review.stubs, await self._send_all(review.claimed)
 
     async def _taken(self, take: Callable[[], T], claims_of: Callable[[T], Sequence[Claimed]]) -> T:
-        """What `take` brings, in a thread, which goes on when the round is cancelled: then nobody would send what it
-        claimed, and it is given back."""
+        """Run `take` in a thread, which continues when the round is cancelled: then its claims would not be sent, so
+        they are given back."""
         taking = asyncio.ensure_future(asyncio.to_thread(take))
         try:
             return await asyncio.shield(taking)
@@ -121,7 +123,7 @@ class Relay(Started):
                          len(claimed), in_one_line(error))
 
     async def _send_all(self, claimed: Sequence[Claimed]) -> int:
-        """One batch that fails in a way of its own is raised when the outcomes of all others are written down."""
+        """Send all batches. An unexpected error of one is raised after the outcomes of all others are written down."""
         if not claimed:
             return 0
         sent = await self._send_each(batches(claimed))
@@ -136,7 +138,8 @@ class Relay(Started):
         return len(outcomes) - len(failures)
 
     async def _store(self, outcomes: Sequence[Position | Failure]) -> None:
-        """A place that is not written down costs a copy, so what may pass is waited for, but not for ever."""
+        """Write down outcomes. A position that is not written costs a copy, so this waits for passing errors, but not
+        forever."""
         rest_ms = STORE_REST_MS
         for _ in range(STORE_TRIES_MAX - 1):
             try:
@@ -187,7 +190,8 @@ class Relay(Started):
                        " ..." if len(left) > _NAMES_LOGGED_MAX else "")
 
     async def _send(self, batch: Sequence[Claimed]) -> Sequence[Position | Failure | BaseException]:
-        """A batch that is refused goes message by message, so that one bad one holds up no others."""
+        """Send a batch. If it is refused, its messages are sent one by one, so that a bad one does not hold up the
+        others."""
         try:
             if len(batch) == 1:
                 return _positions(batch, await self._producer.send(batch[0].message))
@@ -201,8 +205,8 @@ class Relay(Started):
 
 
 def _positions(batch: Sequence[Claimed], result: SendResult) -> list[Position | Failure]:
-    """The messages of a batch are neighbours in one queue. One that waits at the broker has a place among those that
-    wait, of which no watermark says anything."""
+    """The positions of a batch, which are consecutive in one queue. A delayed message has a position in the topic of
+    delayed messages, to which no watermark applies."""
     queue = result.message_queue
     return [Position(stub.message_id, stub.send_count, queue.broker_name, queue.queue_id,
                      None if delays.has_delay(stub.message.properties) else result.queue_offset + place,
@@ -216,7 +220,7 @@ def _failures(batch: Sequence[Claimed], error: ClientError | MessageIllegal) -> 
 
 
 class BlockingRelay(Blocking):
-    """The same for programs without an event loop: it works in the thread that all blocking clients share.
+    """`Relay` for programs without an event loop: it runs in the thread that all blocking clients share.
 
         with BlockingRelay(engine, "127.0.0.1:9876"):
             ...

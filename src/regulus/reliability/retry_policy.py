@@ -1,4 +1,4 @@
-"""When a stub is sent again, and when no more: rules without clock and database.
+"""When a stub is sent again, and when it is given up: rules without clock and database.
 
     after send     1     2     3     4      5      6 ... 15    16
     next after    60 s   2 min 4 min 8 min  16 min  30 min     a human decides
@@ -12,17 +12,18 @@ from regulus.model.resend_rules import ResendLimits
 _ATTEMPTS_LIMIT = 1_000
 
 KEEP_MS = 30 * 24 * 3_600_000
-"""How long what is done is kept: leaves a human weeks for a stub that was sent as often as may be."""
+"""How long finished stubs are kept: it leaves a human weeks for a stub that was sent the maximum number of times."""
 INBOX_KEEP_MS = 45 * 24 * 3_600_000
-"""How long a consumer's own database keeps the proof of an effect: longer than any stub that was sent for a week is."""
+"""How long a consumer's own database keeps the proof of an effect: longer than a stub that was sent for a week is
+kept."""
 BROKER_KEEPS_MS = 72 * 3_600_000
 RETRIES_MS = ((4 * 60 + 45) * 60 + 40) * 1000
-"""From the first delivery of a message to its last, of 17."""
+"""The time from the first delivery of a message to its last, the 17th."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendPolicy:
-    """An interval has to be longer than a consumer usually lags and works, or what is merely slow is sent twice."""
+    """An interval must be longer than a consumer's usual lag and work, or slow messages are sent twice."""
 
     # Resending
     interval_ms: int = 60_000
@@ -69,7 +70,7 @@ class ResendPolicy:
         return min(self.interval_ms << (send_count - 1), self.interval_ms_max)
 
     def growing_intervals(self) -> dict[int, int]:
-        """By the count of sends, as long as they grow; all later ones are `interval_ms_max`."""
+        """Intervals by the count of sends, while they grow; all later ones are `interval_ms_max`."""
         intervals: dict[int, int] = {}
         for send_count in range(1, self.attempts_max + 1):
             interval = self.interval_after(send_count)
@@ -84,15 +85,15 @@ class ResendPolicy:
 
     @property
     def horizon_ms(self) -> int:
-        """From the first send of a stub to the last, where nothing puts one off."""
+        """The time from the first send of a stub to the last, if it is never postponed."""
         return sum(self.interval_after(send_count) for send_count in range(1, self.attempts_max + 1))
 
 
 def check_keep_ms(keep_ms: int, policy: ResendPolicy) -> None:
-    """Raises ConfigError for a time within which copies may still come of what was sent."""
+    """Raises ConfigError if copies may still arrive after that time."""
     least_ms = BROKER_KEEPS_MS + RETRIES_MS + policy.age_max_ms
     if keep_ms <= least_ms:
         raise ConfigError(f"keep_ms is {keep_ms}; it must be more than {least_ms} "
                           f"({least_ms / 86_400_000:.1f} days), or a copy that comes late has its effect again, or "
-                          "looks like one that nobody committed: the broker keeps messages for 72 h, then come their "
+                          "looks like one that was not committed: the broker keeps messages for 72 h, then come their "
                           "retries and resends")

@@ -1,4 +1,4 @@
-"""Work with a database that is done again and again: one round after the other, and an end between two."""
+"""Work with a database in rounds, which can be stopped between two of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,12 +12,12 @@ from regulus.client.tasks import TaskGroup
 from regulus.reliability.database_errors import passing, refusal
 
 SHUTDOWN_WAIT_MS = 30_000
-"""How long a round under way may take at the end; most are over in a few seconds."""
+"""How long a current round may take at the end; most take a few seconds."""
 
 
 async def check_first(engine: Engine, check: Callable[[], None]) -> None:
-    """Before the rounds begin, by a connection of `engine`. Raises what `check` raises; DatabaseUnanswered and
-    DatabaseRefused for what the driver says."""
+    """Run `check` before the rounds begin, on a connection of `engine`. Raises what `check` raises; DatabaseUnanswered
+    and DatabaseRefused for errors of the driver."""
     try:
         await asyncio.to_thread(check)
     except DBAPIError as error:
@@ -25,7 +25,8 @@ async def check_first(engine: Engine, check: Callable[[], None]) -> None:
 
 
 class Rounds:
-    """`restarts`: how often a round died, as when the database was away, and the task began anew."""
+    """Runs rounds. `restarts`: how often a round failed, for example because the database was unreachable, and the task
+    started again."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -38,21 +39,21 @@ class Rounds:
         return self._tasks.restarts
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """`work` goes on until `stopping`, and does each round in `round`."""
+        """Start `work`, which runs until `stopping`, and does each round in `round`."""
         self.stopping.clear()
         self._tasks.supervise(work, self._name, passing)
 
     def round(self) -> asyncio.Lock:
-        """To be held by each: `finish` waits for the one that holds it."""
+        """A lock to be held during each round: `finish` waits for its holder."""
         return self._under_way
 
     async def rest(self, time_ms: int) -> None:
-        """Between two rounds; over at once at the end."""
+        """Wait between two rounds; a shutdown ends the wait."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), time_ms / 1000)
 
     async def finish(self) -> None:
-        """Give the round under way its time, and begin no other."""
+        """Give the current round its time, and begin no other."""
         self.stopping.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(SHUTDOWN_WAIT_MS / 1000), self._under_way:

@@ -1,13 +1,13 @@
-"""Up to when all can be seen that was ever written: no transaction that is open can add what is older.
+"""Up to which time all written rows are visible: no open transaction can add older ones.
 
-A row has the time of its statement, and others see it when its transaction ends. Each database tells in its own way who
-may be writing, and since when:
+A row has the time of its statement, and becomes visible when its transaction ends. Each database shows in its own way
+which transactions may be writing, and since when:
 
-    PostgreSQL      who holds the lock of the table's writers, and when that transaction began
+    PostgreSQL      which one holds the lock of the table's writers, and when that transaction began
     MySQL, MariaDB  the transactions of InnoDB that have written or locked anything, and the statements that run
-    SQLite          has one writer at a time: whoever gets that place has none before him
+    SQLite          has one writer at a time: a transaction that becomes the writer has none before it
 
-Where it does not tell, as for want of a right, it is said what could not be seen.
+If that cannot be read, for example for lack of a privilege, the result says what could not be seen.
 """
 
 import time
@@ -21,8 +21,11 @@ from regulus.reliability.tables import MYSQL, commits_each_statement, now_ms
 
 
 class Settled(NamedTuple):
-    """`time_ms`: what is written with an earlier time is there to be seen, but for what is `unseen`: in words, empty
-    where nothing is. `is_held_back`: by a transaction that is open, from the present."""
+    """`time_ms`: rows written with an earlier time are visible, except for what `unseen` describes; it is empty if
+    there is nothing.
+
+    `is_held_back`: an open transaction makes it earlier than now.
+    """
 
     time_ms: int
     is_held_back: bool = False
@@ -30,9 +33,11 @@ class Settled(NamedTuple):
 
 
 def settled(connection: Connection, table: Table) -> Settled:
-    """Of a table's rows, for what `connection` reads from now on. It takes no other one, of which a pool may have none:
-    give one that has neither read nor written in its transaction. What keeps to the moment of its first look does so
-    behind this."""
+    """The settled time of a table's rows, for what `connection` reads from now on.
+
+    This uses no other connection, of which a pool may have none: the given one must have neither read nor written in
+    its transaction. If its isolation level keeps to the moment of the first read, that moment comes after this.
+    """
     now = connection.execute(select(now_ms())).scalar_one()
     if connection.dialect.name == "postgresql":
         return _of_postgresql(connection, table, now)
@@ -45,7 +50,7 @@ _KEEPS_TO_ITS_FIRST_LOOK = text("""
     SELECT current_setting('transaction_isolation') <> 'read committed' AS keeps,
            pg_current_xact_id_if_assigned() IS NOT NULL AS has_written""")
 
-# Whose backend has no transaction any more has ended it since its lock was seen. `disabled`: by track_activities.
+# A backend without a transaction has ended it since its lock was seen. `disabled`: by track_activities.
 _WRITERS_OF_POSTGRESQL = text("""
     SELECT CAST(floor(extract(epoch FROM min(activity.xact_start)) * 1000) AS BIGINT) AS since,
            count(*) FILTER (WHERE held.pid IS NULL OR activity.pid IS NOT NULL
@@ -59,7 +64,7 @@ _WRITERS_OF_POSTGRESQL = text("""
 def _of_postgresql(connection: Connection, table: Table, now: int) -> Settled:
     writers = connection.execute(_WRITERS_OF_POSTGRESQL, {"name": table.name}).one()
     own = connection.execute(_KEEPS_TO_ITS_FIRST_LOOK).one()
-    # Where each statement is a transaction, each looks anew.
+    # If each statement is a transaction, each reads the current state.
     keeps = own.keeps and not commits_each_statement(connection.dialect, connection.connection.dbapi_connection)
     if keeps and own.has_written:
         return Settled(now, unseen="what others committed since this transaction looked first, which wrote something "
@@ -75,12 +80,13 @@ def _unknown_writers(count: int, table: Table) -> str:
 
 
 _INNODB_SHOWN_LATE_MS = 100
-"""For so long the server shows what it looked up before; for ever to those who look more often."""
+"""For this long the server shows cached rows; and if they are read more often, it never updates them."""
 _NO_RIGHT = 1227
 _LOOKS_MAX, _BETWEEN_LOOKS_S = 10, 0.15
 
-# By the zone of the machine, and not of the session. Where its clocks are set back, a time of that hour is two moments:
-# the earlier one. Zones set them by half an hour, one, or two. What has neither written nor locked has no row yet.
+# By the zone of the machine, not of the session. When its clocks are set back, a time of that hour has two meanings:
+# the earlier one is used. Zones change by half an hour, one, or two. A transaction that has neither written nor locked
+# has no row yet.
 _WRITERS_OF_MYSQL = text("""
     SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', min(utc - INTERVAL shift MINUTE)) DIV 1000
     FROM (SELECT local, CONVERT_TZ(local, 'SYSTEM', '+00:00') AS utc
@@ -98,11 +104,11 @@ _OWN_OF_MYSQL = text("SELECT count(*) FROM information_schema.innodb_trx WHERE t
 
 
 def _of_mysql(own: Connection, now: int) -> Settled:
-    """No look at a table of InnoDB, which would begin what a transaction keeps to. The statements first: one that ends
-    meanwhile leaves its transaction, or what it committed."""
+    """Without reading a table of InnoDB, which would fix the snapshot of the transaction. The statements first: one
+    that ends meanwhile leaves its transaction, or what it committed."""
     latest = now - _INNODB_SHOWN_LATE_MS
     running_s = own.execute(_STATEMENTS_OF_MYSQL).scalar_one()
-    # MySQL does not tell whether a transaction is open that another one would commit.
+    # MySQL does not show whether a transaction is open that another one would commit.
     is_free = bool(getattr(own.dialect, "is_mariadb", False)) and not own.execute(_IN_TRANSACTION).scalar_one()
     try:
         if is_free and not _begun_and_seen(own):
@@ -122,7 +128,7 @@ def _of_mysql(own: Connection, now: int) -> Settled:
 
 def _begun_and_seen(own: Connection) -> bool:
     """Begin a transaction, and wait until InnoDB shows it: then it shows all that had begun before. It shows nothing
-    new to anybody as long as somebody looks more often than every 100 ms."""
+    new to any client as long as one reads more often than every 100 ms."""
     own.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     for _ in range(_LOOKS_MAX):
         if own.execute(_OWN_OF_MYSQL).scalar_one():

@@ -1,10 +1,10 @@
 """Removes what the stubs' database no longer needs.
 
-    stubs       confirmed or voided, with their groups, receipts and attempts: so long after commit and last send
-    alarms      that people were told: so long after they ended, or were raised and never ended
-    receipts    of what is done, which a consumer that died left behind: at once
+    stubs       confirmed or voided, with their groups, receipts and attempts: a time after commit and last send
+    alarms      that were sent: a time after they were closed, or raised and never closed
+    receipts    of finished stubs, which a consumer that died left behind: at once
 
-A copy that comes late needs its stub, or it looks like one that nobody committed. Decisions by hand stay.
+A late copy needs its stub, or it looks like one whose transaction was not committed. Decisions by hand stay.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from regulus.reliability.retry_policy import KEEP_MS, ResendPolicy, check_keep_m
 from regulus.reliability.tables import UNCONFIRMED, alarms, attempts, confirmations, message_log, now_ms, stubs
 
 ROWS_MAX = 1_000
-"""Of one transaction."""
+"""The maximum number of rows removed in one transaction."""
 
 
 @dataclass(slots=True)
 class Purged:
-    """How many rows were removed; those that belong to a stub went with it."""
+    """How many rows were removed; rows that belong to a stub were removed with it."""
 
     stubs: int = 0
     receipts: int = 0
@@ -31,8 +31,9 @@ class Purged:
 
 
 def purge_stubs(engine: Engine, *, keep_ms: int = KEEP_MS, policy: ResendPolicy | None = None) -> Purged:
-    """`policy`: that of the relays. What others work on at the moment is left for the next time. Raises ConfigError
-    when copies may still come of what is that old, ReliabilityRefused when a table is missing or older."""
+    """Remove old rows. `policy`: that of the relays. Rows that are locked are left for the next time. Raises
+    ConfigError when copies of messages of that age may still arrive, ReliabilityRefused when a table is missing or
+    outdated."""
     check_keep_ms(keep_ms, policy or ResendPolicy())
     engine = read_committed(engine)
     with engine.connect() as connection:
@@ -53,7 +54,7 @@ def _repeat(engine: Engine, remove: Callable[[Connection], int]) -> int:
 
 
 def _remove_stubs(connection: Connection, keep_ms: int) -> int:
-    """A send moves `resend_time` to a later moment, so that it tells the last one."""
+    """A send increases `resend_time`, which therefore shows the last send."""
     before = now_ms() - keep_ms
     ids = connection.execute(
         select(stubs.c.message_id)
@@ -74,7 +75,7 @@ def _remove(connection: Connection, table: Table, is_over: ColumnElement[bool]) 
 
 
 def _is_done() -> ColumnElement[bool]:
-    """A receipt of a stub, or of a group of it."""
+    """Whether a receipt's stub, or its group of the stub, is done."""
     return or_(exists().where(stubs.c.message_id == message_log.c.message_id, stubs.c.status != UNCONFIRMED),
                exists().where(confirmations.c.message_id == message_log.c.message_id,
                               confirmations.c.consumer_group == message_log.c.consumer_group,

@@ -3,32 +3,33 @@
 All times are ms since 1970 by the clock of the database, so that no other clock can be wrong. A *position* is
 broker_name, queue_id and queue_offset.
 
-    regulus_stub    what is to be sent, and what became of it: in the business's database
+    regulus_stub    messages to be sent, and their state: in the business's database
     message_id      business serial number; sent as a key and as the property BUSINESS_ID
     topic, tags, body, properties, flag     enough to send it again; properties without tags, as `name 0x01 value 0x02`
-    status          UNCONFIRMED, CONFIRMED (the effect is committed) or VOIDED (an operator took it back)
+    status          UNCONFIRMED, CONFIRMED (the effect is committed) or VOIDED (an operator revoked it)
     send_count      sends so far, counted before each
-    resend_time     not before this time; a lease, too: who bumps it may send
-    first_send_time     when the first copy was there for its consumers; that of a human's retry, where there was one
+    resend_time     not before this time; also a lease: a relay that increases it may send
+    first_send_time     when the first copy became available to its consumers; that of a human's retry, if there was one
     broker_name, queue_id, queue_offset     where the latest send is stored; null until that is known
     create_time     of the business's commit
     last_error      why the latest send failed
     is_manual       no relay sends it any more; a human decides
     version         changes of this row
 
-    regulus_confirmation    a row for each consuming group of a stub, where several consume it; one group alone is
+    regulus_confirmation    a row for each consuming group of a stub, if there are several; one group alone is
                             confirmed by the stub itself. The stub is confirmed with the last of them.
     regulus_inbox           what a group applied: the judge in a consumer's database that has no stubs
     regulus_message_log     what a group has received and not finished, and the position and time of the latest receipt
     regulus_watermark       how far a group has received a queue of a topic; rows are never deleted, and retries, which
                             have positions in another topic, do not move it
-    regulus_attempt         each send and each delivery with its outcome: the ledger, which outlives the message log
+    regulus_attempt         each send and each delivery with its outcome: the ledger, which is kept longer than the
+                            message log
     regulus_action          what operators did by hand, and why
-    regulus_alarm           what people have to be told, a row for each cause (kind and subject); sent_time is null
-                            until they were, and closed_time as long as it lasts; not sent before due_time, which is
-                            a lease, too: who bumps it may send
+    regulus_alarm           notices for people, a row for each cause (kind and subject); sent_time is null until they
+                            are sent, and closed_time as long as the cause lasts; not sent before due_time, which is
+                            also a lease: a sender that increases it may send
 
-An older table is told by the columns that it lacks.
+An outdated table is recognized by the columns that it lacks.
 """
 
 from typing import Any
@@ -80,15 +81,15 @@ BROKER_NAME_SIZE_MAX = 255
 OPERATOR_SIZE_MAX = 128
 DIGEST_SIZE = 16
 STUB_FILL_PERCENT = 50
-"""Of a page of stubs, in PostgreSQL."""
+"""How full PostgreSQL makes a page of stubs."""
 ALARM_SUBJECT_SIZE_MAX = 255
 ALARM_OPEN_KEY_SIZE_MAX = 300
-"""Kind and subject together."""
+"""The size of kind and subject together."""
 
 _EXACT: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB",
                           "mariadb_charset": "utf8mb4", "mariadb_collate": "utf8mb4_bin", "mariadb_engine": "InnoDB"}
-"""The usual collations of MySQL take `a` and `A` for the same id, group or topic; its default engine may be one that
-keeps what is rolled back."""
+"""The usual collations of MySQL treat `a` and `A` as the same id, group or topic; its default engine may be one without
+rollback."""
 
 MYSQL = ("mysql", "mariadb")
 
@@ -131,18 +132,18 @@ stubs = Table(
     Column("is_manual", Boolean, nullable=False, server_default=false()),
     Column("version", Integer, nullable=False),
     CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_stub_status"),
-    Index("regulus_stub_time", "create_time", "message_id"),    # for the ledger, and the removal of old ones
-    # Where an index may hold a part of the rows, those that are done cost it nothing, and each other row stands in one
-    # of these: what was sent and waits for its effect does not lie before what is new. In MySQL and MariaDB the first
-    # serves both, for those that are due lie together in it among those of each count.
+    Index("regulus_stub_time", "create_time", "message_id"),    # for the ledger, and the removal of old stubs
+    # If an index may hold a part of the rows, finished ones cost it nothing, and each other row is in one of these:
+    # stubs that were sent and wait for their effect do not come before new ones. In MySQL and MariaDB the first index
+    # serves both, because due stubs are adjacent in it for each count.
     Index("regulus_stub_new", "status", "is_manual", "send_count", "resend_time",
           postgresql_where=text(_WAITS.format("NOT is_manual AND send_count = 0")),
           sqlite_where=text(_WAITS.format("is_manual = 0 AND send_count = 0"))),
     Index("regulus_stub_due", "status", "resend_time",
           postgresql_where=text(_WAITS.format("NOT is_manual AND send_count > 0")),
           sqlite_where=text(_WAITS.format("is_manual = 0 AND send_count > 0"))),
-    # Each row changes three times: claimed, placed, confirmed. Where its page has room for that, PostgreSQL logs what
-    # changed, and not the body and four indexes anew.
+    # Each row changes three times: claimed, placed, confirmed. If its page has room for that, PostgreSQL logs only the
+    # change, and not the body and four indexes again.
     postgresql_with={"fillfactor": STUB_FILL_PERCENT},
     **_EXACT,
 )
@@ -164,7 +165,7 @@ inbox = Table(
     *_position(nullable=False),
     Column("digest", String(DIGEST_SIZE)),      # of topic and body; null in rows of earlier versions
     Column("apply_time", BigInteger, nullable=False),
-    Index("regulus_inbox_time", "apply_time"),      # for its removal
+    Index("regulus_inbox_time", "apply_time"),      # for the removal of old rows
     **_EXACT,
 )
 
@@ -193,7 +194,7 @@ watermarks = Table(
 
 attempts = Table(
     "regulus_attempt", metadata,
-    # SQLite numbers rows by itself in a column of this type alone.
+    # SQLite numbers rows itself only in a column of this type.
     Column("attempt_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("message_id", _ID, nullable=False),
     Column("kind", String(8), nullable=False),
@@ -233,25 +234,29 @@ alarms = Table(
     Column("due_time", BigInteger, nullable=False, server_default="0"),
     Column("sent_time", BigInteger),
     Column("closed_time", BigInteger),
-    # Open ones have it once: what is raised again while it lasts is the same alarm.
+    # There is one open alarm for a cause: raising it again while it lasts has no effect.
     Column("open_key", String(ALARM_OPEN_KEY_SIZE_MAX), unique=True),
     **_EXACT,
 )
 
 
 def is_message_id(text: str) -> bool:
-    """Whether it may be a business id: a key of a message, that a column holds."""
+    """Whether the text may be a business id: a key of a message that fits into the column."""
     return 0 < len(text) <= MESSAGE_ID_SIZE_MAX and text.isprintable() and " " not in text
 
 
 def storable(text: str, size_max: int) -> str:
-    """As much of a text from outside as a column holds: PostgreSQL takes no 0x00, and no database half a character."""
+    """The part of an outside text that a column can hold: PostgreSQL accepts no 0x00, and no database an unpaired
+    surrogate."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()[:size_max]
 
 
 class now_ms(FunctionElement[int]):
-    """The database's clock, in ms since 1970, whatever the time zone of a session: that of the beginning of the
-    statement, or conditions on a time would find no index. Within a transaction it goes on."""
+    """The database's clock, in ms since 1970, whatever the time zone of a session.
+
+    It is the time at the beginning of the statement, or conditions on a time would use no index. Within a transaction
+    it advances.
+    """
 
     type = BigInteger()
     inherit_cache = True
@@ -269,12 +274,13 @@ def _now_of_sqlite(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
 
 @compiles(now_ms, *MYSQL)
 def _now_of_mysql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
-    # Of local times one hour comes twice a year, and by the earlier of the two.
+    # One hour of local time occurs twice a year; the earlier one is used.
     return "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
 
 
 def insert_new(table: Table, dialect_name: str) -> Insert:
-    """An insert that leaves a row of the same key as it is. Its count says so; SQLAlchemy keeps that where asked to."""
+    """An insert that leaves an existing row of the same key unchanged. Its row count shows whether it inserted;
+    SQLAlchemy returns it on request."""
     if dialect_name in MYSQL:
         return mysql.insert(table).prefix_with("IGNORE")
     statement: Insert = (postgresql if dialect_name == "postgresql" else sqlite).insert(table).on_conflict_do_nothing()
@@ -282,8 +288,8 @@ def insert_new(table: Table, dialect_name: str) -> Insert:
 
 
 def create(connection: Connection) -> None:
-    """Make the tables and indexes that are not there: also those that an earlier call did not come to. Raises
-    ReliabilityRefused when a table is there and older, or kept by an engine without transactions."""
+    """Make the missing tables and indexes, also those that an earlier, interrupted call did not reach. Raises
+    ReliabilityRefused when an existing table is outdated, or kept by an engine without transactions."""
     names = set(inspect(connection).get_table_names(_schema(connection)))
     if present := [table for table in metadata.sorted_tables if table.name in names]:
         check(connection, *present)
@@ -292,15 +298,15 @@ def create(connection: Connection) -> None:
 
 
 def create_indexes(connection: Connection) -> None:
-    """Those that a table lacks. MySQL and MariaDB make a table, and its indexes behind it, one by one."""
+    """Make the indexes that a table lacks. MySQL and MariaDB make a table, and then its indexes, one by one."""
     for table in metadata.sorted_tables:
         for index in table.indexes:
             index.create(connection, checkfirst=True)
 
 
 def check(connection: Connection, *needed: Table) -> None:
-    """Raises ReliabilityRefused when one of the tables, the stub table where none is named, is missing, older than this
-    version needs it, or kept by an engine without transactions."""
+    """Raises ReliabilityRefused when one of the tables, the stub table if none is named, is missing, outdated, or kept
+    by an engine without transactions."""
     inspector = inspect(connection)
     for table in needed or (stubs,):
         try:
@@ -321,7 +327,7 @@ def _check_engines(connection: Connection, names: list[str]) -> None:
 
 
 def _schema(connection: Connection) -> str | None:
-    """To which `schema_translate_map` brings tables that name none; None for the connection's own."""
+    """The schema to which `schema_translate_map` maps tables without a schema; None for the connection's own."""
     return (connection.get_execution_options().get("schema_translate_map") or {}).get(None)
 
 
@@ -340,7 +346,7 @@ def missing_table(table: Table = stubs) -> ReliabilityRefused:
 
 
 def commits_each_statement(dialect: Dialect, dbapi_connection: Any) -> bool:
-    """Whether what this connection writes is committed at once, and with nothing else."""
+    """Whether each statement of this connection is committed at once and by itself."""
     driver_connection = getattr(dbapi_connection, "driver_connection", dbapi_connection)    # of an asyncio driver
     if (not dialect.detect_autocommit_setting(dbapi_connection)
             and getattr(driver_connection, "autocommit", None) is not True):
@@ -349,7 +355,7 @@ def commits_each_statement(dialect: Dialect, dbapi_connection: Any) -> bool:
 
 
 def has_begun(dbapi_connection: Any) -> bool:
-    """Whether somebody began a transaction by hand, or by the means of the driver: sqlite3, aiosqlite, psycopg."""
+    """Whether a transaction was begun by hand, or by the means of the driver: sqlite3, aiosqlite, psycopg."""
     driver_connection = getattr(dbapi_connection, "driver_connection", dbapi_connection)    # of an asyncio driver
     begun = getattr(driver_connection, "in_transaction", None)
     if begun is None and hasattr(driver_connection, "info"):

@@ -1,11 +1,11 @@
 """The accounts of a broker or name server, in files: read at the start and whenever one has changed.
 
-    <rocketmqHome>/conf/acl/**/*.yml|yaml   accounts; a key that stands in two files counts in the first
+    <rocketmqHome>/conf/acl/**/*.yml|yaml   accounts; for a key that is in two files, the first file counts
     <rocketmqHome>/conf/plain_acl.yml       the last one, to which new accounts are written
 
-A file that cannot be read stops a start. Later the accounts that held go on to hold, all of them, and the log names
-file and line: half of a change is another set of permissions. Therefore files are also read only when nobody has
-changed any of them between two looks: the first half of a file may lack the DENY that stands in its second.
+A file that cannot be read stops a start. Later all accounts in force stay in force, and the log names file and line,
+because half of a change is another set of permissions. For the same reason files are read only when none of them has
+changed between two checks: the first half of a file may lack the DENY that is in its second half.
 
 Source: PlainPermissionManager, AclFileWatchService.
 """
@@ -29,17 +29,17 @@ from regulus.store import disk
 _log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_MS = 1_000
-"""Between two looks at the files."""
+"""ms between two checks of the files."""
 FILES_MAX = 64
 _SECRET_MODE = 0o600
 _SUFFIXES = frozenset({".yml", ".yaml"})
 
 Seen = dict[Path, tuple[int, int, int]]
-"""By path: when the file was changed (ns), its size, which file it is."""
+"""By path: when the file was changed (ns), its size, and its identity."""
 
 
 class _Contents(NamedTuple):
-    """What was read, and how the files looked then."""
+    """The accounts that were read, and the state of the files at that time."""
 
     seen: Seen
     documents: Mapping[Path, PlainAcl]
@@ -47,7 +47,7 @@ class _Contents(NamedTuple):
 
 
 class _Here(Executor):
-    """Does what it is given at once, for whoever has nothing else to do meanwhile."""
+    """An executor that runs everything at once, for callers that have nothing else to do meanwhile."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -59,9 +59,9 @@ class _Here(Executor):
 
 
 class AccessFiles:
-    """Raises ConfigError, with file and line, when the accounts cannot be read. `inner` is an account beside them.
+    """The accounts. Raises ConfigError, with file and line, when they cannot be read. `inner` is an additional account.
 
-    `reader` looks at the files and reads them after the start: 5,000 accounts take it a second.
+    `reader` checks the files and reads them after the start: 5,000 accounts take a second.
     """
 
     def __init__(self, home: str, inner: Credentials | None, reader: Executor | None = None) -> None:
@@ -81,7 +81,7 @@ class AccessFiles:
         return self._contents.rules
 
     def tick(self, steady_ms: int) -> None:
-        """Costs the same for any files: another one looks at them, once in LOOK_INTERVAL_MS."""
+        """Start a check in `reader`, once in LOOK_INTERVAL_MS; the cost does not depend on the files."""
         if self._reading is None and steady_ms >= self._next_ms:
             self._next_ms = steady_ms + LOOK_INTERVAL_MS
             self._reading = self._reader.submit(self._look_again, self._looked, self._contents)
@@ -99,10 +99,10 @@ class AccessFiles:
             return
         if contents is not None:
             self._contents, self._told = contents, ""
-            _log.info("accounts are read anew from %s", ", ".join(map(str, contents.seen)))
+            _log.info("accounts are read again from %s", ", ".join(map(str, contents.seen)))
 
     def _look_again(self, looked: Seen, contents: _Contents) -> tuple[Seen, _Contents | None]:
-        """How the files look, and what they have when that is new and nobody is writing them. Raises ConfigError."""
+        """The state of the files, and their content when it is new and not being written. Raises ConfigError."""
         seen = self._look()
         if seen == contents.seen or seen != looked:
             return seen, None
@@ -126,10 +126,10 @@ class AccessFiles:
         self._save(path, self._contents.documents[path].without_account(access_key, now_ms))
 
     def update_white_addresses(self, patterns: Sequence[str], path: str | None, now_ms: int) -> None:
-        """`path` comes from a peer: it must be that of a file whose accounts hold."""
+        """`path` comes from a peer: it must be a file whose accounts are in force."""
         target, documents = Path(path) if path else self._main, self._contents.documents
         if target != self._main and target not in documents:
-            raise ConfigError(f"{target} is no file of accounts: they stand in {', '.join(map(str, documents))}")
+            raise ConfigError(f"{target} is not a file of accounts: they are in {', '.join(map(str, documents))}")
         self._save(target, documents.get(target, PlainAcl()).with_white_addresses(patterns, now_ms))
 
     def versions(self) -> tuple[DataVersion, Mapping[str, DataVersion]]:
@@ -141,7 +141,7 @@ class AccessFiles:
                      if any(entry.access_key == access_key for entry in acl.accounts)), None)
 
     def _save(self, path: Path, acl: PlainAcl) -> None:
-        """Other changes to the files since the last look are seen, and kept, first."""
+        """Save a file. Other changes to the files since the last check are read, and kept, first."""
         if self._look() != self._contents.seen:
             self._next_ms = 0
             raise ConfigError("the files of accounts have just been changed by somebody else: ask again in a second")
@@ -151,7 +151,7 @@ class AccessFiles:
         disk.write_file(path, text, mode=_SECRET_MODE)
         self._looked = self._look()
         self._contents = self._load(self._looked, self._contents)
-        self._reading = None        # began before, and would bring back what held then
+        self._reading = None        # it began before, and would bring back the earlier accounts
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -169,33 +169,33 @@ class AccessFiles:
         return seen
 
     def _paths(self) -> Iterator[Path]:
-        """In the order in which an account counts."""
+        """The files, in the order in which an account counts."""
         yield from sorted(path for path in self._folder.rglob("*") if path.suffix in _SUFFIXES)
         if self._main.exists():
             yield self._main
 
     def _load(self, seen: Seen, before: _Contents | None) -> _Contents:
-        """All anew but the files that did not change, or nothing. Raises ConfigError."""
+        """Read all files that have changed, or none. Raises ConfigError."""
         documents = {path: before.documents[path] if before is not None and before.seen.get(path) == stamp
                      else _read(path) for path, stamp in seen.items()}
         accounts: dict[str, Account] = {}
         for path, acl in documents.items():
             for entry in acl.accounts:
                 if entry.access_key in accounts:
-                    _log.warning("%s: the account %s stands in a file before this one, too, and counts there", path,
+                    _log.warning("%s: the account %s is in an earlier file, too, which counts", path,
                                  entry.access_key)
                 else:
                     accounts[entry.access_key] = entry.account()
         if self._inner is not None:
             accounts[self._inner.access_key] = self._inner.account()
         if not accounts:
-            _log.warning("there is no account in %s: nobody but globalWhiteRemoteAddresses is let in", self._main)
+            _log.warning("there is no account in %s: only globalWhiteRemoteAddresses have access", self._main)
         white = WhiteAddresses([pattern for acl in documents.values() for pattern in acl.white_addresses])
         return _Contents(seen, documents, PlainRules(white, accounts))
 
 
 def accounts_of(home: str, inner: str, reader: Executor | None = None) -> AccessFiles:
-    """By settings. Raises ConfigError."""
+    """The accounts for these settings. Raises ConfigError."""
     return AccessFiles(home, parse_credentials(inner), reader)
 
 

@@ -1,6 +1,6 @@
-"""Puts the rooms together: store, broker, name server, loops and listeners, from configuration.
+"""Assembles store, broker, name server, loops and listeners from the configuration.
 
-The one place where the wings of the house meet. A server is started once and stopped once.
+This is the only module that knows all of them. A server is started once and stopped once.
 """
 
 import asyncio
@@ -71,12 +71,12 @@ _EXPECTED_DOCUMENTS = {
     SUBSCRIPTION_GROUP_DOCUMENT: "Groups have the default settings.",
     CONSUMER_OFFSET_DOCUMENT: "Groups begin where a new one does, and pass over or repeat messages.",
     DELAY_OFFSET_DOCUMENT: "Delayed messages that the log still has are delivered once more."}
-"""What a broker with messages has, and what happens where that is lost."""
-_OTHER_OPEN_FILES = 256         # beside connections and mapped files
+"""Documents that a broker with messages has, and the consequence if one is lost."""
+_OTHER_OPEN_FILES = 256         # besides connections and mapped files
 
 
 def _name_servers(text: str) -> list[tuple[str, int]]:
-    """`host:port;host:port`, where blanks and empty places do not count."""
+    """Parse `host:port;host:port`; blanks and empty entries are ignored."""
     try:
         return [split_address(address) for address in text.split(";") if address.strip()]
     except ValueError as error:
@@ -84,10 +84,10 @@ def _name_servers(text: str) -> list[tuple[str, int]]:
 
 
 class BrokerServer:
-    """A broker on its port, with its store. `name_server` is the one in this process, if there is one. `workers` do
-    what blocks, and end with the broker. `bind` takes the port.
+    """A broker on its port, with its store.
 
-    Raises ConfigError when an address of `namesrvAddr` is none.
+    `name_server` is the one in this process, if there is one. `workers` do what blocks, and end with the broker. `bind`
+    takes the port. Raises ConfigError when an entry of `namesrvAddr` is not an address.
     """
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
@@ -124,11 +124,11 @@ class BrokerServer:
 
     @property
     def access_rules(self) -> Rules:
-        """Those that hold now, of a broker that is guarded and started."""
+        """The rules in force, of a broker that has access control and is started."""
         return self._accounts.rules if self._accounts is not None else self.broker.users.rules
 
     def connect(self, on_request: OnBrokerRequest) -> InProcessConnection:
-        """A client in this process, of a broker that is started; whoever connects also closes."""
+        """Connect a client in this process to the started broker; the caller also closes the connection."""
         connection = InProcessConnection(self._requests, reachable(self._transport_config.bind_address), self.port,
                                          on_request, self.broker.held_requests.withdraw)
         connection.open()
@@ -166,16 +166,16 @@ class BrokerServer:
         except (StoreError, OSError):
             await self._end_parts()
             raise
-        # Only now, because whoever finds us through a name server will connect at once.
+        # Only now, because a client that finds the broker through a name server connects at once.
         await self._door.start()
         self._health.start()
         self._settle(self._clock())
 
     async def stop(self) -> None:
-        """Clean: nothing is accepted any more, answers leave, everything is on disk, the store is closed.
+        """Stop cleanly: no request is accepted any more, answers leave, everything is on disk, the store is closed.
 
-        No request is taken from the first moment on, and no connection is left when the workers end: what its end
-        brings about may need them.
+        Requests are refused from the first moment on, and all connections are closed before the workers end, because
+        closing them may need the workers.
         """
         self._listener.ignore_input()
         await self._door.stop()
@@ -213,7 +213,7 @@ class BrokerServer:
                               f"should: {error}. The next start checks its log as after a kill") from error
 
     async def _end_deeds(self) -> None:
-        """A deletion that has begun is done to its end, and answered, before the last documents are saved."""
+        """Finish and answer a deletion that has begun, before the last documents are saved."""
         while self.broker.long_answers.end_deed():
             self._requests.settle_safely(self._clock())
             await asyncio.sleep(0)
@@ -290,7 +290,7 @@ class BrokerServer:
         self.broker.complaints = complaints
 
     def _make_access(self) -> Door | None:
-        """By accounts, or by users; None where everybody may do everything."""
+        """Access control by accounts, or by users; None when everything is allowed."""
         accounts, users = self._accounts, self.broker.users
         if accounts is not None:
             door = Door(lambda: accounts.rules, access.needs_of)
@@ -312,7 +312,7 @@ class BrokerServer:
                               self._transport_config)
 
     def _batch_topics(self) -> list[str]:
-        """Raises StoreDamaged where a document is not whole; whose fault it is that cannot be read is said later."""
+        """Raises StoreDamaged when a document is not whole; an unreadable one is reported later."""
         with suppress(HeaderError):
             return batch_topics_in(self.store.load_config(TOPICS_DOCUMENT) or "{}")
         return []
@@ -338,7 +338,7 @@ class BrokerServer:
             _log.warning("%s", warning)
 
     def _missing_documents(self, documents: Mapping[str, str | None]) -> Iterator[str]:
-        """A sentence where the log has messages, and nothing is known of their topics."""
+        """A sentence if the log has messages whose topics are unknown."""
         if documents[TOPICS_DOCUMENT] is not None or not self.store.commit_log_max_offset():
             return
         missing = [name for name, text in documents.items() if text is None and name in _EXPECTED_DOCUMENTS]
@@ -360,7 +360,7 @@ class BrokerServer:
     # --- while running -----------------------------------------------------------------------------------------------
 
     def _tell_time(self) -> int:
-        """The time of day; the broker is told the steady time with it."""
+        """Returns the time of day, and passes the steady time to the broker."""
         self.broker.steady_ms = self._steady_clock()
         return self._clock()
 
@@ -375,7 +375,7 @@ class BrokerServer:
         return wait_ms
 
     def _settle(self, now_ms: int) -> None:
-        """After each batch: save and register what changed, make visible what was appended, tell who must hear."""
+        """Called after each batch: save and register changes, dispatch what was appended, send notices."""
         broker = self.broker
         if broker.settings.count != self._settings_changes:
             self._settings_changed()
@@ -389,17 +389,19 @@ class BrokerServer:
         self._send_notices()
 
     def _make_visible(self) -> None:
-        """With SYNC_FLUSH: what is on disk, once its senders have heard so. Before, the flush comes first."""
+        """With SYNC_FLUSH, dispatch what is on disk, after its senders were answered. Otherwise the flush comes
+        first."""
         self._dispatch.run(self._clock())
         self._send_notices()
 
     def _hide_what_failed(self) -> None:
-        """With SYNC_FLUSH nobody consumes what the disk may not have: after a power cut others get its numbers."""
+        """With SYNC_FLUSH, do not serve messages that may not be on disk: after a power cut, other messages get their
+        numbers."""
         if self._config.sync_flush:
             self._dispatch.stop()
 
     def _copied(self) -> None:
-        """A slave's log has grown."""
+        """Called when a slave's log has grown."""
         if any(topic not in self.broker.topics for topic in self.store.copy.take_topics()):
             self._replication.hurry_documents()
         if self.broker.config.sync_flush:
@@ -441,7 +443,7 @@ class BrokerServer:
 
 
 class Regulus:
-    """Broker and name server in one process, each with workers of its own: the broker ends first. `bind` takes the
+    """A broker and a name server in one process, each with its own workers: the broker ends first. `bind` takes the
     ports."""
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
@@ -450,11 +452,11 @@ class Regulus:
                  name_server_workers: Workers | None = None, bind: Bind = bind) -> None:
         is_guarded = bool(config.guard) or namesrv_config.acl_enable
         if is_guarded and not config.inner_client_authentication_credentials:
-            # The two know each other by a secret that nobody else has, and that is gone when they are.
+            # The two authenticate each other by a secret that exists only in this process.
             inner = made_credentials(os.urandom(32))
             config = replace(config, inner_client_authentication_credentials=inner)
             namesrv_config = replace(namesrv_config, inner_client_authentication_credentials=inner)
-        # Users are the broker's; the name server is asked nothing before there is one.
+        # Users belong to the broker; the name server gets no requests before there is one.
         rules = self._user_rules if config.authentication_enabled else None
         self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, name_server_workers, bind,
                                       rules)
@@ -466,8 +468,8 @@ class Regulus:
         return self.broker_server.broker.users.rules
 
     async def start(self) -> None:
-        """The name server accepts connections when it knows the broker: of a topic that it does not know it says that
-        there is none, and clients believe it."""
+        """Start both. The name server accepts connections only after the broker has registered: otherwise it would
+        answer that its topics do not exist, and clients believe that."""
         await self.name_server.open()
         try:
             await self.broker_server.start()

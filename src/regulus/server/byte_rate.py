@@ -1,10 +1,10 @@
-"""How fast bytes go over a link. Source: FlowMonitor."""
+"""The rate of bytes on a link. Source: FlowMonitor."""
 
 _SECOND = 1.0
 
 
 class ByteRate:
-    """Told each time that bytes went. `now` is of a clock that never jumps, in seconds."""
+    """Counts bytes each time that some are sent. `now` is in seconds, from a clock that never jumps."""
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -16,7 +16,7 @@ class ByteRate:
         self._size += size
 
     def bytes_in_second(self, now: float) -> int:
-        """In the last second that is over."""
+        """The bytes of the last complete second."""
         self._turn(now)
         return self._last
 

@@ -1,4 +1,4 @@
-"""Whom notices and relays reach: a client behind a connection, or behind a stream of another kind."""
+"""The receiver of notices and relayed requests: a client on a connection, or on a stream of another kind."""
 
 from typing import Protocol
 
@@ -11,10 +11,10 @@ class Channel(Protocol):
     def peer(self) -> Peer: ...
 
     def send_soon(self, command: RemotingCommand) -> None:
-        """Send without waiting for anything. Does nothing once the client is gone."""
+        """Send without waiting for anything. Does nothing once the client has disconnected."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """The same of frames that are made already."""
+        """Like `send_soon`, for frames that are already encoded."""
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """The client's answer. Raises RequestTimeout, ConnectionLost."""

@@ -1,11 +1,11 @@
-"""Which damage was told in the log lately: whoever asks for a damaged message asks again every few seconds."""
+"""Limits repeated log lines about damage: a client that asks for a damaged message asks again every few seconds."""
 
 from regulus.server.clock import Clock, steady_clock_ms
 
 REPORT_INTERVAL_MS = 60_000
-"""The same damage is told again so often."""
+"""ms after which the same damage is logged again."""
 SENTENCES_MAX = 1000
-"""So many are remembered; then each is told anew."""
+"""The number of sentences that are remembered; at the limit all are forgotten, and logged again."""
 
 
 class DamageReport:
@@ -14,7 +14,7 @@ class DamageReport:
         self._due_ms: dict[str, int] = {}
 
     def is_due(self, sentence: str) -> bool:
-        """Whether to tell it now; then it is told, and not due for a while."""
+        """Whether to log it now; if so, it counts as logged, and is not due again for a while."""
         now_ms = self._clock()
         if now_ms < self._due_ms.get(sentence, now_ms):
             return False

@@ -1,9 +1,9 @@
-"""The deep check: after a start all that it did not look at is looked at, a step at a time, and what is found there is
-told; and queues and index files that do not agree with the log are built anew.
+"""The deep check: after a start, it checks in steps everything that the start did not, and logs what it finds. It also
+rebuilds queues and index files that do not agree with the log.
 
-A start opens thousands of queues only when they are first used, and walks the end of the log only. This looks at those
-queues first, because nobody should be served from one that is not well; then at each record of the log; then at the
-entries of the index. It says when it is done. Beside it, whatever was found, here or by those who read, is mended.
+A start opens thousands of queues only when they are first used, and walks only the end of the log. The deep check first
+checks those queues, because no client should be served from a damaged one; then each record of the log; then the
+entries of the index. It logs when it is done. In parallel, everything found damaged, here or by reads, is repaired.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from regulus.store.log_pass import CheckStep
 _log = logging.getLogger(__name__)
 
 QUEUES_PER_STEP = 200
-"""Queues looked at in one go by the worker."""
+"""Queues checked in one step by the worker."""
 PAUSE_S = 0.05
-"""Between two steps over queues, so that the worker leaves the interpreter to the event loop."""
+"""The pause between two steps over queues, so that the worker leaves the interpreter to the event loop."""
 BYTES_PER_S_MAX = 16 << 20
-"""Of the log and the index; the disk is there for those who send and pull."""
+"""The rate of reading the log and the index; the disk is mainly for producers and consumers."""
 FAULTS_TOLD_MAX = 20
-"""So many faults of a kind are told one by one; of more, the count."""
+"""Faults of a kind that are logged one by one; of more, only the number is."""
 MEND_INTERVAL_S = 1.0
 MEND_AGAIN_S = 60.0
-"""After a disk that refused what is built anew."""
+"""The time before a rebuild is tried again after the disk refused it."""
 
 
 class CheckedStore(Protocol):
-    """What is asked of the store here."""
+    """What the deep check needs from the store."""
 
     deep_check: DeepCheck
 
@@ -60,10 +60,10 @@ class DeepCheckLoop:
     async def stop(self) -> None:
         for task in self._tasks:
             await task.stop()
-        await self._loop.run_in_executor(self._worker, _nothing)    # which comes behind a step that has begun
+        await self._loop.run_in_executor(self._worker, _nothing)    # which runs after a step that has begun
 
     async def check(self) -> None:
-        """Look at everything once."""
+        """Check everything once."""
         queues = self._store.resting_queues()
         bad_queues = await self._check_queues(queues)
         log_size, log_faults = await self._walk(self._store.deep_check.log_steps())
@@ -87,7 +87,7 @@ class DeepCheckLoop:
         return fault_count
 
     async def _walk(self, steps: Iterator[CheckStep], told_max: int = FAULTS_TOLD_MAX) -> tuple[int, int]:
-        """Take all steps; the bytes that were gone through and the faults that were found."""
+        """Run all steps; returns the bytes checked and the faults found."""
         size = fault_count = 0
         while True:
             step = await self._loop.run_in_executor(self._worker, next, steps, None)
@@ -106,15 +106,15 @@ class DeepCheckLoop:
                 await self.mend()
                 await asyncio.sleep(MEND_INTERVAL_S)
             except StoreError as error:
-                _log.error("what is damaged was not built anew, and is tried again in %.0f s: %s", MEND_AGAIN_S, error)
+                _log.error("damaged files could not be rebuilt; the next attempt is in %.0f s: %s", MEND_AGAIN_S, error)
                 await asyncio.sleep(MEND_AGAIN_S)
 
     async def mend(self) -> None:
-        """Tell what was met, and build anew what was found until now. Raises StoreError."""
+        """Log the damage met by reads, and rebuild what was found damaged until now. Raises StoreError."""
         for sentence in self._store.deep_check.take_met():
             _log.warning("%s", sentence)
         while (rebuild := self._store.deep_check.next_rebuild()) is not None:
-            await self._walk(rebuild.steps(), told_max=0)       # the check tells of the log's faults
+            await self._walk(rebuild.steps(), told_max=0)       # the check reports the log's faults
             for sentence in rebuild.take_over():
                 _log.warning("%s", sentence)
                 await asyncio.sleep(0)      # there may be many, and each takes a moment

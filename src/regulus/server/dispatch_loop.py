@@ -1,4 +1,4 @@
-"""Makes appended messages visible: walks the log after each batch of requests, and wakes the pulls that waited."""
+"""Makes appended messages visible: it walks the log after each batch of requests, and wakes the pulls that waited."""
 
 import asyncio
 import logging
@@ -11,12 +11,12 @@ from regulus.server.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-DISPATCH_COUNT_MAX = 2048       # messages of one walk; what is left waits until other connections had their turn
-FAULT_RETRY_S = 1.0             # a full disk stops the walk; it is tried again so often
+DISPATCH_COUNT_MAX = 2048       # messages of one walk; the rest waits until other connections had their turn
+FAULT_RETRY_S = 1.0             # the time between two attempts after a full disk stopped the walk
 
 
 class DispatchingStore(Protocol):
-    """What is asked of the store here."""
+    """What the loop needs from the store."""
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]]) -> Sequence[Arrival]: ...
 
@@ -29,7 +29,7 @@ class DispatchingStore(Protocol):
 
 
 class DispatchLoop:
-    """`wanted`: the queues (topic, queue id) whose arrivals somebody waits for; `on_arrivals` hears of those."""
+    """`wanted`: the queues (topic, queue id) for which requests wait; `on_arrivals` is called with their arrivals."""
 
     def __init__(self, store: DispatchingStore, wanted: Callable[[], Container[tuple[str, int]]],
                  on_arrivals: Callable[[Sequence[Arrival], int], None], clock: Clock) -> None:
@@ -42,7 +42,7 @@ class DispatchLoop:
         self._is_stopped = False
 
     def run(self, now_ms: int) -> None:
-        """Dispatch what was appended; too much for one walk goes on in the next turn of the event loop."""
+        """Dispatch what was appended; what is too much for one walk continues in the next turn of the event loop."""
         if self._is_stopped or not self._store.dispatch_behind_bytes():
             return
         try:
@@ -67,7 +67,8 @@ class DispatchLoop:
         self.run(self._clock())
 
     def _give_up(self, error: StoreError) -> None:
-        """The log cannot be walked on; messages behind this point would never be seen, so none are taken."""
+        """Stop accepting messages, because the log cannot be walked further and later messages would never become
+        visible."""
         _log.error("no more messages are taken: %s", error)
         self._store.stop_writes(str(error))
         self.stop()

@@ -1,12 +1,13 @@
-"""Saves what a server must not forget besides messages, in a worker thread.
+"""Saves the state of a server besides messages, in a worker thread.
 
-A change of topics or groups is written at once, and its answer waits for that; while one write runs, the next changes
-gather for the next. Offsets change all the time and are saved at an interval, after the log is on disk up to what they
-speak of; where some went with their topic or group, they are written at once as well. What changed is encoded on the
-event loop, a part at a time; of the rest the encoded members are kept.
+A change of topics or groups is written at once, and its answer waits for that; while one write runs, further changes
+gather for the next. Offsets change all the time and are saved at an interval, after the log is on disk up to the
+messages that they refer to; if some were deleted with their topic or group, they are written at once as well. Changes
+are encoded on the event loop, a part at a time; unchanged members are kept encoded.
 
-When a document of the settings cannot be written, whoever waits for it is refused. The change stays and is tried again:
-messages may have come for it, and clients gone to work with it. Until it is saved, those who depend on it are refused.
+When a document of the settings cannot be written, requests that wait for it are refused. The change stays and is tried
+again: messages may have arrived for it, and clients may rely on it. Until it is saved, requests that depend on it are
+refused.
 """
 
 import asyncio
@@ -30,16 +31,16 @@ _log = logging.getLogger(__name__)
 ENCODED_PER_STEP = 64
 """Members of a document that are encoded before others have a turn of the loop."""
 FAULT_RETRY_S = 1.0
-"""So long after a write that failed nothing is written, and whoever would wait is refused."""
+"""The time after a failed write in which nothing is written, and requests that would wait are refused."""
 WAITING_MAX = 100_000
-"""Answers that wait; whoever comes on top is refused."""
+"""Answers that wait; further requests are refused."""
 
 Release = Callable[[str], None]
-"""Sends an answer that waited; a text says why what it waited for was not saved."""
+"""Sends an answer that waited; the text says why its change was not saved, and is empty if it was."""
 
 
 class KeptState(Protocol):
-    """What is saved: a broker's, or a name server's."""
+    """The state to be saved, of a broker or a name server."""
 
     @property
     def kept_parts(self) -> Sequence[KeptPart]: ...
@@ -48,11 +49,11 @@ class KeptState(Protocol):
     def settings(self) -> SettingsChanges: ...
 
     def settings_saved(self, count: int) -> None:
-        """The settings are on disk as they were after so many changes."""
+        """The settings are on disk as they were after `count` changes."""
 
 
 class KeepingStore(Protocol):
-    """What is asked of the store here."""
+    """What the keeper needs from the store."""
 
     def save_config(self, name: str, pieces: Iterable[bytes]) -> None: ...
 
@@ -74,8 +75,8 @@ class _Waiting(NamedTuple):
 
 
 class DocumentKeeper:
-    """`flusher` is the line of work in which the log is flushed, `writer` that of the documents. `happenings` has what
-    was made, changed and deleted, once it is saved."""
+    """Saves documents. `flusher` is the executor that flushes the log, `writer` the one for documents. `happenings`
+    gets what was made, changed and deleted, once it is saved."""
 
     def __init__(self, store: KeepingStore, state: KeptState, flusher: Executor, writer: Executor,
                  interval_ms: Callable[[], int]) -> None:
@@ -94,22 +95,22 @@ class DocumentKeeper:
         self._fault_until = 0.0
         self._faults: dict[str, str] = {}
         self.rounds = 0
-        """Of looking at what is to be saved, that came to their end."""
+        """The number of completed rounds of saving."""
 
     @property
     def fault(self) -> str:
-        """What is not saved, and why; empty when nothing is."""
+        """Which documents are not saved, and why; empty when all are."""
         return "; ".join([f"the document {name} is not saved: {fault}" for name, fault in self._faults.items()])
 
     async def start(self) -> None:
-        """Save the settings, and go on doing so. What the disk refuses is tried again."""
+        """Save the settings, now and at each change. A refused write is tried again."""
         await self._encode([kept for kept in self._state.kept_parts if kept.when is When.AT_ONCE])
         await self._save(at_once=True)
         self._state.settings.is_kept = True
         self._task.start()
 
     async def stop(self) -> None:
-        """Answer what waits, and save no more by itself."""
+        """Answer what waits, and stop saving at changes."""
         await self._task.stop()
         await self._save(at_once=True)
 
@@ -155,8 +156,8 @@ class DocumentKeeper:
     async def _save(self, *, at_once: bool) -> None:
         """The settings that changed, or everything else that did."""
         await self._encode(self._changed_parts(at_once))
-        # No other step of the loop comes between these lines: the documents are all of one moment, and all that
-        # changed meanwhile are among them.
+        # No other step of the loop runs between these lines: all documents show the same moment, with all changes until
+        # then.
         change = self._state.settings.count
         changed = self._changed_parts(at_once)
         documents = [_Document(kept.name, kept.part.changes, kept.part.document(), kept.behind, kept.begin_saving())
@@ -175,7 +176,7 @@ class DocumentKeeper:
             self._settle(change, next(iter(faults.values()), ""))
 
     def _changed_parts(self, at_once: bool) -> list[KeptPart]:
-        """Without those whose other document is to be saved at once, and could not be."""
+        """The changed parts, without those whose other document must be saved at once, and could not be."""
         changed = [kept for kept in self._state.kept_parts if kept.part.changes != self._saved[kept.name]]
         urgent = {kept.name for kept in changed if not at_once and self._is_at_once(kept)}
         return [kept for kept in changed if self._is_at_once(kept) == at_once and kept.behind not in urgent]
@@ -185,9 +186,9 @@ class DocumentKeeper:
                 or kept.urgent() > self._saved[kept.name])
 
     async def _encode(self, parts: Sequence[KeptPart]) -> None:
-        """Almost all of what the documents need, so that making them is quick."""
+        """Encode almost everything that the documents need, so that making them is quick."""
         for kept in parts:
-            # Twice what there is now is enough, however fast others change it meanwhile.
+            # Twice the current number is enough, however fast others change the state meanwhile.
             for _ in range(2 * kept.unencoded // ENCODED_PER_STEP):
                 if not kept.unencoded:
                     break
@@ -195,7 +196,7 @@ class DocumentKeeper:
                 await asyncio.sleep(0)
 
     async def _write(self, documents: list[_Document], *, behind_log: bool) -> dict[str, str]:
-        """Why documents could not be saved, by their names; they are tried again at the next change or interval."""
+        """Why documents could not be saved, by name; they are tried again at the next change or interval."""
         if not documents:
             return {}
         if behind_log:
@@ -206,7 +207,7 @@ class DocumentKeeper:
         return await self._loop.run_in_executor(self._writer, _write_all, self._store, documents)
 
     def _tell(self, name: str, fault: str) -> None:
-        """Once when a document cannot be saved, once when it can again."""
+        """Log once when a document cannot be saved, and once when it can again."""
         if fault and name not in self._faults:
             self._faults[name] = fault
             _log.error("the document %s was not saved, and is tried again: %s", name, fault)
@@ -214,7 +215,7 @@ class DocumentKeeper:
             _log.warning("the document %s is saved again", name)
 
     def _settle(self, change: int, fault: str) -> None:
-        """Answer what waited for these changes."""
+        """Answer requests that waited for these changes."""
         settings = self._state.settings
         settings.fault = fault
         self._fault_until = self._loop.time() + FAULT_RETRY_S if fault else 0.0

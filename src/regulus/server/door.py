@@ -1,8 +1,8 @@
-"""Stands before the handlers of a server: each request passes here, or is refused.
+"""Access control before the handlers of a server: each request is checked here, and passed on or refused.
 
-A server without access control has no door: its handlers are called as if there were none. With one, a request's fields
-are read as text once, by the door, and its handler reads the same text, so that both mean the same request. Only a send
-like one that was let in before is left as it came (`access.signed_sends`), and can go the straight way.
+A server without access control has no Door: its handlers are called directly. With a Door, a request's fields are
+decoded once, by the Door, and its handler reads the same text, so that both see the same request. Only a send like one
+that was allowed before stays encoded (`access.signed_sends`), and can go the fast way.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ _SENDS = frozenset((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
 class Door:
-    """`rules` tells those that hold now. `needs_of` is the table of the room. Whoever asks one of the `open_codes`
-    is let in, signed or not. `happenings` has who was denied, and by which rule."""
+    """`rules` returns the rules in force. `needs_of` is the table of the server. Requests of `open_codes` are always
+    allowed, signed or not. `happenings` gets the denied requests, and the rules that denied them."""
 
     def __init__(self, rules: Callable[[], Rules], needs_of: Callable[[RemotingCommand], tuple[Need, ...]],
                  open_codes: frozenset[int] = frozenset()) -> None:
@@ -38,14 +38,14 @@ class Door:
         self.happenings = Happenings()
 
     def denial(self, request: RemotingCommand, peer: Peer) -> Denied | None:
-        """None when the request may pass."""
+        """None when the request is allowed."""
         if request.code in self._open_codes:
             return None
         verdict = self._verdict(request, peer)
         return verdict if isinstance(verdict, Denied) else None
 
     def guard(self, handle: Handle) -> Handle:
-        """The same, behind the door; it is told who asks. A one-way request that is denied is dropped."""
+        """The handler behind the access check. A one-way request that is denied is dropped."""
         passes = self._signed_sends.passes
 
         def handle_allowed(request: RemotingCommand, peer: Peer, state: Any, now_ms: int) -> Outcome:
@@ -66,7 +66,7 @@ class Door:
         return verdict
 
     def note(self, request: RemotingCommand, peer: Peer, denied: Denied) -> None:
-        """Here or behind the door."""
+        """Note a denial, here or during handling."""
         self.happenings.note(DENIED, f"{request_name(request.code)} of {peer.remote_text}: {denied.rule}")
 
     def _decide(self, request: RemotingCommand, peer: Peer) -> Verdict:
@@ -82,7 +82,8 @@ class Door:
         return verdict
 
     def _remember(self, request: RemotingCommand, peer: Peer, rules: Rules) -> None:
-        """A send that was let in for the topic that it names; of others the next one like it is decided anew."""
+        """Remember a send that was allowed for the topic that it names; otherwise the next one like it is decided
+        again."""
         user = request.ext.get(ACCESS_KEY, "")
         secret = rules.secret_of(user)
         if secret is None:
@@ -90,6 +91,6 @@ class Door:
         try:
             needs = self._needs_of(request)
         except HeaderError:
-            return      # from a white address, for which nobody has read them: the handler will refuse it
+            return      # from a white address, so its fields were not read: the handler will refuse it
         if len(needs) == 1 and needs[0].kind is ResourceKind.TOPIC and needs[0].actions == PUB:
             self._signed_sends.remember(peer.channel, rules, user, secret, needs[0].name)

@@ -1,10 +1,10 @@
-"""What answers wait for: that what they promise cannot be lost any more.
+"""Delays answers until the messages that they confirm cannot be lost any more.
 
-An answer waits for a position of the log. Each condition tells how far it has come: *flushed*, the disk has it;
-*replicated*, enough slaves have it. An answer leaves when all conditions have reached its position, in the
-order of the appends, as bytes that were made at the append; only an answer that must say something else is read again.
-One whose time is up leaves with the code of the condition that is behind, or as it is where it is *firm*; its message
-is stored all the same. When a condition can never be reached, what waits is answered SERVICE_NOT_AVAILABLE.
+An answer waits for a position of the log. Each condition reports how far it is met: *flushed*, the disk has it;
+*replicated*, enough slaves have it. An answer leaves when all conditions have reached its position, in the order of the
+appends, as bytes that were encoded at the append; only an answer that must be changed is decoded again. When its time
+is up, it leaves with the code of the condition that is not met, or unchanged if it is *firm*; its message is stored in
+any case. When a condition can never be met, waiting answers become SERVICE_NOT_AVAILABLE.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ _log = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
-    """Where answers go: a connection, or a stream of another kind."""
+    """The destination of answers: a connection, or a stream of another kind."""
 
     def write(self, data: bytes) -> None: ...
 
 
 class _Waiting(NamedTuple):
-    """Answers to requests that came together."""
+    """Answers to requests that arrived together."""
 
     end: int
     deadline: float
@@ -37,8 +37,8 @@ class _Waiting(NamedTuple):
 
 
 class Condition:
-    """`end`: how far it is fulfilled. `late`: what answers say that left without it. `hasten` is called when an answer
-    begins to wait."""
+    """One condition. `end`: up to where it is met. `late`: the code of answers that leave without it. `hasten` is
+    called when an answer begins to wait."""
 
     def __init__(self, durability: "Durability", late: ResponseCode, hasten: Callable[[], None]) -> None:
         self.end = 0
@@ -47,16 +47,16 @@ class Condition:
         self._durability = durability
 
         self.absent: ResponseCode | None = None
-        """What answers say while there is nobody who could fulfil it; they do not wait for it then."""
+        """The code of answers while nothing can meet the condition; they do not wait for it then."""
 
     def reached(self, end: int) -> None:
-        """It holds up to `end`."""
+        """Note that the condition is met up to `end`."""
         self.absent = None
         self.end = end
         self._durability.release()
 
     def give_up(self, absent: ResponseCode) -> None:
-        """There is nobody who could fulfil it: what waits for it, and what comes, says so."""
+        """Note that nothing can meet the condition: waiting and later answers get the code `absent`."""
         if self.absent is None:
             self.absent = absent
             self._durability.mark_behind(self.end, absent)
@@ -64,8 +64,8 @@ class Condition:
 
 
 class Durability:
-    """`timeout`, in seconds, is how long an answer waits at most. `on_released` follows each time that answers left
-    because their messages are durable."""
+    """Holds the waiting answers. `timeout`, in seconds, is how long an answer waits at most. `on_released` is called
+    each time that answers left because their messages are durable."""
 
     def __init__(self, timeout: float, on_released: Callable[[], None]) -> None:
         self._timeout = timeout
@@ -81,11 +81,11 @@ class Durability:
         return bool(self._waiting)
 
     def is_awaited_behind(self, end: int) -> bool:
-        """Whether an answer waits for more of the log than `end`."""
+        """Whether an answer waits for a position after `end`."""
         return bool(self._waiting) and self._waiting[-1].end > end
 
     def require(self, late: ResponseCode, hasten: Callable[[], None]) -> Condition:
-        """One more condition, before the first answer waits."""
+        """Add a condition, before the first answer waits."""
         condition = Condition(self, late, hasten)
         self._conditions.append(condition)
         return condition
@@ -108,13 +108,13 @@ class Durability:
             self._deadline_timer = self._loop.call_at(deadline, self._expire)
 
     def mark_behind(self, end: int, code: ResponseCode) -> None:
-        """What waits for more of the log than `end` says `code` when it leaves."""
+        """Let answers that wait for a position after `end` leave with `code`."""
         for number, waiting in enumerate(self._waiting):
             if waiting.end > end and not waiting.is_firm:
                 self._waiting[number] = waiting._replace(frames=_refusals(waiting.frames, code, None))
 
     def release(self) -> None:
-        """Send what all conditions have reached."""
+        """Send the answers whose position all conditions have reached."""
         end = self._reached()
         count = 0
         for waiting in self._waiting:
@@ -129,11 +129,11 @@ class Durability:
         return min([condition.end for condition in self._conditions if condition.absent is None], default=LONG_MAX)
 
     def refuse(self, reason: str) -> None:
-        """Answer all that waits that it cannot be done."""
+        """Refuse everything that waits, for this reason."""
         self._send(len(self._waiting), ResponseCode.SERVICE_NOT_AVAILABLE, reason)
 
     def _expire(self) -> None:
-        """Answer what has waited too long; deadlines are in order because all wait equally long."""
+        """Send answers that have waited too long; deadlines are in order because all wait equally long."""
         now = self._loop.time()
         count = 0
         for waiting in self._waiting:
@@ -148,7 +148,7 @@ class Durability:
         self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._expire) if self._waiting else None
 
     def _send(self, count: int, code: ResponseCode | None = None, remark: str | None = None) -> None:
-        """Send the first `count` of what waits, that of one writer in one write; as if refused when `code` says so."""
+        """Send the first `count` waiting answers, those of one writer in one write; with a `code`, as refusals."""
         by_writer: dict[Writer, list[bytes]] = {}
         for _ in range(count):
             _, _, writer, frames, is_firm = self._waiting.popleft()
@@ -160,7 +160,7 @@ class Durability:
 
 
 def _refusals(frames: bytes, code: ResponseCode, remark: str | None) -> bytes:
-    """The same answers, places of the messages included, with another code."""
+    """These answers, including the positions of their messages, with another code."""
     reader = FrameReader()
     reader.feed(frames)
     answers = reader.frames()

@@ -1,6 +1,7 @@
-"""Tells what happened to topics, groups, clients and brokers: one line for all of a kind, at most once a second.
+"""Logs events of topics, groups, clients and brokers: one line for all events of a kind, at most once a second.
 
-Those who decide note it (`Happenings`); here it becomes lines. However much happens, a line has few names and a number.
+Other modules note events (`Happenings`); this one logs them. However many there are, a line has a few names and a
+number.
 """
 
 import logging
@@ -11,11 +12,11 @@ from regulus.model.happenings import Happenings
 _log = logging.getLogger(__name__)
 
 EVENT_INTERVAL_MS = 1_000
-"""Between two looks at what was noted."""
+"""ms between two checks of what was noted."""
 
 
 class EventLog:
-    """`faults`: what somebody should mend, told as warnings."""
+    """The log of events. `faults`: events that an operator should act on, logged as warnings."""
 
     def __init__(self, sources: Sequence[Happenings], faults: Sequence[Happenings] = ()) -> None:
         self._levels = [*((logging.INFO, source) for source in sources), *((logging.WARNING, each) for each in faults)]
@@ -30,7 +31,7 @@ class EventLog:
             self.tell()
 
     def tell(self) -> None:
-        """Tell now what was not told yet."""
+        """Log what was not logged yet."""
         for level, source in self._levels:
             for kind, names in source.take().items():
                 _log.log(level, "%s: %s", kind, names)

@@ -1,4 +1,4 @@
-"""Looks at the disk for the broker, which cannot look itself, so that operators are told."""
+"""Reads the state of the disk for the broker, which does no I/O itself, so that operators can see it."""
 
 import logging
 import os
@@ -28,13 +28,13 @@ class FactFinder:
         self._is_told = False
 
     def tick(self, steady_ms: int) -> None:
-        """Look again when the last look is LOOK_INTERVAL_MS old."""
+        """Read the state again when it is LOOK_INTERVAL_MS old."""
         if steady_ms >= self._next_ms:
             self._next_ms = steady_ms + LOOK_INTERVAL_MS
             self._look()
 
     def _look(self) -> None:
-        """A disk that does not answer leaves the facts as they were."""
+        """Read the state of the disk; if the disk does not answer, the old facts stay."""
         try:
             # The first append makes the directory of the log.
             log_disk = self._commit_log if disk.exists(self._commit_log) else self._root

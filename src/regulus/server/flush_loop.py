@@ -1,8 +1,8 @@
-"""Brings the commit log to disk, now and then, and at once while answers wait for that.
+"""Flushes the commit log to disk, at an interval, and at once while answers wait for it.
 
 All appends of all connections wait for the same flush: while one runs in the worker thread, the next group gathers
-(group commit). When the disk fails, what waits is refused and the store takes no more messages until it is opened anew,
-because after a failed sync nobody knows what the disk holds.
+(group commit). When the disk fails, waiting requests are refused and the store accepts no more messages until it is
+opened again, because after a failed sync the content of the disk is unknown.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def _accept() -> None: ...
 
 
 class FlushedStore(Protocol):
-    """What is asked of the store here."""
+    """What the loop needs from the store."""
 
     @property
     def flushed_offset(self) -> int: ...
@@ -39,9 +39,10 @@ class FlushedStore(Protocol):
 
 
 class FlushLoop:
-    """Fulfils one condition of `durability`, if answers wait for it: the disk has it.
+    """Meets one condition of `durability`, if answers wait for it: the disk has the log.
 
-    `on_flushed` hears each time how far that is so, and `on_failed` that it will be so no more, before those who wait.
+    `on_flushed` is called each time with the flushed offset, and `on_failed` when the disk has failed, before waiting
+    requests are refused.
     """
 
     def __init__(self, store: FlushedStore, config: MessageStoreConfig, worker: Executor, durability: Durability, *,
@@ -62,7 +63,7 @@ class FlushLoop:
         self._interval_timer = self._loop.call_later(self._interval, self._flush_at_interval)
 
     async def stop(self) -> None:
-        """Flush once more, which releases what waits."""
+        """Flush once more, which releases waiting answers."""
         if self._interval_timer is not None:
             self._interval_timer.cancel()
         while self._flushing is not None:
@@ -70,12 +71,12 @@ class FlushLoop:
         await asyncio.gather(asyncio.wrap_future(self._begin()), return_exceptions=True)
 
     def hasten(self) -> None:
-        """Flush at once, unless it goes on already."""
+        """Flush at once, unless a flush is running."""
         if self._flushing is None:
             self._begin()
 
     def _flush_at_interval(self) -> None:
-        # First, so that whatever happens now is not the end of flushing.
+        # First, so that an exception does not end the flushing.
         self._interval_timer = self._loop.call_later(self._interval, self._flush_at_interval)
         if self._flushing is None and self._store.flushed_offset < self._store.commit_log_max_offset():
             self._begin()
@@ -86,7 +87,7 @@ class FlushLoop:
         return self._flushing
 
     def _hand_over(self, flush: Future[int]) -> None:
-        """From the worker thread to the loop's; that of `run_in_executor` takes twice as long."""
+        """Pass the result from the worker thread to the loop's thread; `run_in_executor` takes twice as long."""
         self._loop.call_soon_threadsafe(self._end, flush)
 
     def _end(self, flush: Future[int]) -> None:
@@ -101,7 +102,7 @@ class FlushLoop:
             self._on_failed()
             self._durability.refuse(f"flush failed: {error}")
             return
-        # The next flush begins before the answers of this one are written: the disk works while the loop does.
+        # The next flush begins before the answers of this one are written: the disk and the loop work at the same time.
         if self._durability.is_awaited_behind(flushed):
             self._begin()
         if self._flushed is not None:

@@ -1,8 +1,8 @@
 """Copies the master's log into this broker's store, for as long as the broker runs.
 
-The slave says from where on it wants the log, its own last record included, and gets what there is. Once that record
-was found to be the master's, it reports each time that its log has grown: with SYNC_FLUSH when that is on disk, so that
-a master that waits for it waits for its disk.
+The slave requests the log from a position that includes its own last record. Once that record was found to be equal to
+the master's, the slave reports each time that its log has grown: with SYNC_FLUSH when that is on disk, so that a master
+that waits for the slave waits for its disk.
 
 Source: HAService.HAClient, DefaultHAClient.
 """
@@ -30,12 +30,12 @@ _log = logging.getLogger(__name__)
 _DEFAULT_TRANSPORT = TransportConfig()
 RETRY_S = 5.0
 HA_PORT_OFFSET = 1
-"""Of the port for slaves from the one for clients, where none is set."""
+"""The distance between the port for clients and the default port for slaves."""
 CLOCKS_APART_MS = 5_000
 
 
 class LogTaker(Protocol):
-    """Appends what comes of the master's log, as `store.log_copy` does."""
+    """Appends pieces of the master's log, as `store.log_copy` does."""
 
     @property
     def asked(self) -> int | None: ...
@@ -56,7 +56,7 @@ class LogTaker(Protocol):
 
 
 class CopyingStore(Protocol):
-    """What is asked of the store here."""
+    """What the client needs from the store."""
 
     @property
     def flushed_offset(self) -> int: ...
@@ -68,7 +68,7 @@ class CopyingStore(Protocol):
 
 
 class _Link(asyncio.Protocol):
-    """The way to the master. `ended` is done when it is over, and says why."""
+    """The link to the master. `ended` is done when the link has ended, and has the reason."""
 
     def __init__(self, client: "HaClient", loop: asyncio.AbstractEventLoop) -> None:
         self.ended: asyncio.Future[Exception] = loop.create_future()
@@ -80,7 +80,7 @@ class _Link(asyncio.Protocol):
         self.rate = ByteRate(loop.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
+        self._transport = cast(asyncio.Transport, transport)       # uvloop's does not have this type
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -110,8 +110,11 @@ class _Link(asyncio.Protocol):
 
 
 class HaClient:
-    """`file_size`: of the log's files. `on_copied` hears each time that the log has grown, `on_sure` once in each link
-    that the log here is the master's, `on_parted` each time that it was found to be another, and why."""
+    """Copies the log. `file_size` is the size of the log's files.
+
+    `on_copied` is called each time that the log has grown, `on_sure` once in each link when the log here is found to be
+    the master's, `on_parted` each time that it is found to differ, with the reason.
+    """
 
     def __init__(self, store: CopyingStore, config: BrokerConfig, file_size: int, on_copied: Callable[[], None],
                  on_sure: Callable[[], None], on_parted: Callable[[str], None], clock: Clock = wall_clock_ms,
@@ -152,7 +155,7 @@ class HaClient:
         return self._link is not None and self._store.copy.asked is None
 
     def status(self, now_ms: int) -> HAClientRuntimeInfo:
-        """What operators see of the way to the master."""
+        """The state of the link to the master, for operators."""
         link, now, end = self._link, self._loop.time(), self._store.commit_log_max_offset()
         if link is None:
             return HAClientRuntimeInfo(master_addr=self._address, max_offset=end)
@@ -168,18 +171,19 @@ class HaClient:
         await self._task.stop()
 
     def master_at(self, address: str, ha_address: str) -> None:
-        """What a name server says of the master, and of its port for slaves; a configured address goes before."""
+        """Set the addresses of the master, and of its port for slaves, from a name server; a configured address has
+        precedence."""
         if not self._is_fixed and ha_address:
             self._address, self._client_address = ha_address, address
             self._is_found.set()
 
     def flushed(self, offset: int) -> None:
-        """The disk has the log up to there."""
+        """Note that the disk has the log up to `offset`."""
         if self._waits_for_disk and self._link is not None and self._store.copy.asked is None:
             self._link.report(offset)
 
     def take(self, pieces: list[tuple[int, bytes]]) -> None:
-        """Raises StoreError."""
+        """Append pieces. Raises StoreError."""
         copy, before = self._store.copy, self._store.commit_log_max_offset()
         was_asking, was_idle = copy.asked is not None, self._has_all
         try:
@@ -188,7 +192,7 @@ class HaClient:
                     copy.take(offset, piece)
                 else:
                     copy.hear_nothing(offset)
-                    # A link begins with one that says where it goes on, and nothing of whether there is more.
+                    # A link begins with an empty piece that only states where the log continues.
                     was_idle = self._has_all = copy.asked is None and self._has_begun
                     self._has_begun = True
         finally:
@@ -207,24 +211,25 @@ class HaClient:
         self._on_sure()
 
     def _look_at_clocks(self, was_idle: bool) -> None:
-        """By the time of the newest record. It was stored just now if the master had nothing more before it."""
+        """Compare the clocks by the time of the newest record. If the master had nothing more before it, the record was
+        stored just now."""
         self._has_all = False
         apart = self._clock() - self._store.copy.newest_ms
         if not self._are_clocks_told and (apart < -CLOCKS_APART_MS or (was_idle and apart > CLOCKS_APART_MS)):
             self._are_clocks_told = True
             _log.warning("the clock here is %.1f s %s the master's: delays, retention and offsets by time go by the "
-                         "clock of whoever is the master; set both clocks, by NTP for instance", abs(apart) / 1000,
+                         "clock of the current master; set both clocks, by NTP for instance", abs(apart) / 1000,
                          "behind" if apart < 0 else "ahead of")
 
     def _sure(self) -> int:
-        """Up to where the master may take the log for copied."""
+        """Up to where the master may consider the log as copied."""
         asked = self._store.copy.asked
         if asked is not None:
             return asked
         return self._store.flushed_offset if self._waits_for_disk else self._store.commit_log_max_offset()
 
     async def _keep_copying(self) -> None:
-        """Until cancelled. A fault is told once, and so is its end."""
+        """Copy until cancelled. A fault is logged once, and so is its end."""
         while True:
             await self._is_found.wait()
             address = self._address
@@ -239,15 +244,15 @@ class HaClient:
             await asyncio.sleep(RETRY_S)
 
     async def _copy(self, address: str) -> None:
-        """As long as the link lasts. Raises OSError, FrameError, StoreError, ValueError for what is no address.
+        """Copy while the link lasts. Raises OSError, FrameError, StoreError, ValueError for what is not an address.
 
         A disk that has become too full ends the link with the next piece, and then there is none until it has room."""
         host, port = split_address(address)
         if self._store.copy.fault:
-            # The master must not wait for a slave that will not take what comes.
+            # The master must not wait for a slave that will not accept more.
             raise StoreNotWritable(self._store.copy.fault)
         await self._check_master(self._client_address or f"{address.rpartition(':')[0]}:{port - HA_PORT_OFFSET}")
-        # The first report says where to go on and what is sure, both.
+        # The first report says both where to continue and what is certain.
         while self._waits_for_disk and self._store.flushed_offset < self._store.commit_log_max_offset():
             await asyncio.sleep(self._heartbeat / 100)
         link = _Link(self, self._loop)
@@ -271,7 +276,7 @@ class HaClient:
             self._store.copy.interrupt()
 
     async def _check_master(self, address: str) -> None:
-        """Raises ConfigError when it is another broker's, or its log cannot be taken up here."""
+        """Raises ConfigError when it is the master of another broker, or its log cannot be copied here."""
         try:
             settings = await settings_of(
                 address, self._transport_config,
@@ -286,7 +291,7 @@ class HaClient:
         self._told_of_master = differences
 
     async def _watch(self, link: _Link) -> None:
-        """Until the link ends; keeps it alive."""
+        """Keep the link alive until it ends."""
         while True:
             await asyncio.wait([link.ended], timeout=self._heartbeat / 4)
             if link.ended.done():

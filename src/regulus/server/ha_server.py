@@ -1,10 +1,11 @@
-"""Lets slaves copy the log: each tells up to where it has it, and gets what comes behind that, as it is appended.
+"""Lets slaves copy the log: each reports up to where it has the log, and gets the bytes after that as they are
+appended.
 
-A piece is what lies in one file of the log from one byte on; where records begin does not count. A slave that has
-nothing begins with the last file. With SYNC_FLUSH it gets what the disk here has, and not, as from RocketMQ's master,
-what is in memory: after a power cut it would have messages that its master never had.
+A piece is a range of bytes in one file of the log; it need not begin at a record. A slave with an empty log begins with
+the last file. With SYNC_FLUSH it gets what is on disk here and not, as from RocketMQ's master, what is in memory:
+otherwise, after a power cut, it would have messages that its master never had.
 
-What slaves report fulfils a condition of `durability`, if answers wait for that: enough of them have it.
+The reports of slaves meet a condition of `durability`, if answers wait for it: enough slaves have the log.
 
 Source: HAService, HAConnection, DefaultHAService.
 """
@@ -32,15 +33,15 @@ _log = logging.getLogger(__name__)
 
 _DEFAULT_TRANSPORT = TransportConfig()
 LINKS_MAX = 64
-"""Slaves at once; a later one is closed."""
+"""Slaves at once; further ones are disconnected."""
 AWAY_S_MAX = 60.0
-"""Old files wait so long for a slave whose link has ended: it is tried anew every few seconds."""
+"""How long old files are kept for a slave whose link has ended: it connects again every few seconds."""
 _TURN_SIZE = 1 << 20            # bytes to one slave before others have a turn of the loop
-_UNSENT_MAX = 4 << 20           # bytes that the system has not taken yet; the log goes on when it has half of them
+_UNSENT_MAX = 4 << 20           # bytes not taken by the system; sending continues below half of it
 
 
 class CopiedStore(Protocol):
-    """What is asked of the store here."""
+    """What the server needs from the store."""
 
     def commit_log_min_offset(self) -> int: ...
 
@@ -53,17 +54,17 @@ class CopiedStore(Protocol):
 
 
 class _Link(asyncio.Protocol):
-    """One slave."""
+    """The link to one slave."""
 
     def __init__(self, server: "HaServer", loop: asyncio.AbstractEventLoop) -> None:
         self.name = self.host = "?"
         self.reported = -1
-        """Up to where the slave says that it has the log; -1 before it has told."""
+        """Up to where the slave reports to have the log; -1 before its first report."""
         self.copied = -1
-        """The same once it has told so after it was sent something: its first report is a wish, and its log may be
-        another one."""
+        """Like `reported`, but only from reports after the first piece: the first report is a request, and that log may
+        be another one."""
         self.needed = 0
-        """From where on the slave needs the log, once it has told."""
+        """From where on the slave needs the log, after its first report."""
         self._server = server
         self._loop = loop
         self._reader = ha_frame.ReportReader()
@@ -75,7 +76,7 @@ class _Link(asyncio.Protocol):
         self._rate = ByteRate(loop.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
+        self._transport = cast(asyncio.Transport, transport)       # uvloop's does not have this type
         self.name = "{}:{}".format(*transport.get_extra_info("peername"))
         self.host = str(transport.get_extra_info("peername")[0])
         self._transport.set_write_buffer_limits(_UNSENT_MAX)
@@ -118,7 +119,7 @@ class _Link(asyncio.Protocol):
         self._server.heard()
 
     def _begin(self, reported: int) -> bool:
-        """Go on behind what the slave has; whether there is something it can go on with."""
+        """Continue after what the slave has; returns whether the log has that position."""
         first, end = self._server.store.commit_log_min_offset(), self._server.store.commit_log_max_offset()
         self._position = reported if reported else end - end % self._server.file_size
         if not first <= self._position <= end:
@@ -133,12 +134,12 @@ class _Link(asyncio.Protocol):
         return True
 
     def _say_the_end(self, end: int) -> None:
-        """A slave that hears twice of one place that nothing comes there knows that this is where the log ends."""
+        """Send an empty piece twice for one position, from which a slave knows that the log ends there."""
         for _ in range(2):
             self._send(b"", end)
 
     def go_on(self) -> None:
-        """Send what there is more of the log, a part of it in this turn."""
+        """Send more of the log, as much as one turn allows."""
         if self.reported < 0 or self._next is not None:
             return
         sent = 0
@@ -173,7 +174,7 @@ class _Link(asyncio.Protocol):
             self._send(b"", self._position)
 
     def status(self, log_end: int, behind_max: int) -> HAConnectionRuntimeInfo:
-        """What operators see of it."""
+        """The state of the link, for operators."""
         behind = log_end - max(self.reported, 0)
         return HAConnectionRuntimeInfo(
             addr=self.name, slave_ack_offset=self.reported, diff=behind,
@@ -182,7 +183,7 @@ class _Link(asyncio.Protocol):
             transfer_from_where=self._position)
 
     def close(self, reason: str) -> None:
-        """`reason` is told; none is needed at the end."""
+        """Close the link. `reason` is logged; it is empty when the server stops."""
         if reason:
             _log.warning("slave %s is not served: %s", self.name, reason)
         if self._transport is not None:
@@ -190,18 +191,18 @@ class _Link(asyncio.Protocol):
 
 
 class _Closed(asyncio.Protocol):
-    """Of whom there is no room for."""
+    """The protocol of a connection for which there is no room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
 
 
 class HaServer:
-    """`bound`: the port, taken. `file_size`: of the log's files."""
+    """Serves slaves. `bound`: the socket. `file_size`: of the log's files."""
 
     def __init__(self, bound: socket, store: CopiedStore, config: BrokerConfig, file_size: int,
                  durability: Durability | None, transport_config: TransportConfig = _DEFAULT_TRANSPORT) -> None:
-        """`durability` when answers wait for a slave. Raises ConfigError when a certificate cannot be used."""
+        """`durability` is given when answers wait for a slave. Raises ConfigError when a certificate cannot be used."""
         self._tls = ServerTls(transport_config) if transport_config.tls_ha_enable else None
         self._doors: set[TlsDoor] = set()
         self.store = store
@@ -212,7 +213,8 @@ class HaServer:
         self._bound = bound
         self._links: dict[_Link, None] = {}
         self._away: deque[tuple[float, int]] = deque(maxlen=LINKS_MAX)
-        """Of slaves whose links have ended, until when old files wait for them, and from where on they need the log."""
+        """For slaves whose links have ended: until when old files are kept for them, and from where on they need the
+        log."""
         self._heartbeat = config.ha_send_heartbeat_interval / 1000
         self._silence_max = config.ha_housekeeping_interval / 1000
         self._behind_max = config.ha_slave_fallbehind_max
@@ -262,17 +264,17 @@ class HaServer:
         return self.store.flushed_offset if self._config.sync_flush else self.store.commit_log_max_offset()
 
     def appended(self) -> None:
-        """There is more of the log for slaves than before."""
+        """Note that the log has grown."""
         for link in self._links:
             link.go_on()
 
     def status(self) -> list[HAConnectionRuntimeInfo]:
-        """Of each slave, what operators see."""
+        """The state of each link, for operators."""
         end = self.store.commit_log_max_offset()
         return [link.status(end, self._behind_max) for link in self._links]
 
     def copied_offset(self) -> int:
-        """Up to where all slaves have the log, but those that are too far behind for old files to wait for them."""
+        """Up to where all slaves have the log, except those that are too far behind for old files to be kept."""
         first, now = self.store.commit_log_max_offset() - self._keep_max, self._loop.time()
         while self._away and self._away[0][0] < now:
             self._away.popleft()
@@ -304,8 +306,8 @@ class HaServer:
         self._judge()
 
     def _judge(self) -> None:
-        """How far enough slaves have come; those that are too far behind are not waited for. Nor does a link count of
-        which nothing was heard: its slave may be there by another one, and is one all the same."""
+        """Update how far enough slaves have the log. Slaves that are too far behind are not waited for. A link without
+        a report does not count: its slave may be connected by another link."""
         if self._replicated is None:
             return
         end, heard_from = self.store.commit_log_max_offset(), self._loop.time() - self._silence_max / 2

@@ -1,7 +1,7 @@
-"""Whether each loop of the server goes on: one that has work and gets nowhere is *behind*.
+"""Detects loops of the server that make no progress: one that has work and makes none is *behind*.
 
-The loops are looked at once a second, by a timer that belongs to none of them. A limit is a number of looks and not a
-time: a process that stood still as a whole, as one that was paused, is not taken for one whose loops did.
+A timer that belongs to none of the loops checks them once a second. A limit is a number of checks and not a time: when
+the whole process is suspended, its loops do not count as stuck.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 1.0
 LOOKS_MAX = 10
-"""A loop that got nowhere for so many looks is behind, unless its own pauses are longer."""
+"""A loop without progress for this many checks is behind, unless its own pauses are longer."""
 
 
 def _always() -> bool:
@@ -40,7 +40,7 @@ class _Loop:
 
 
 class Health:
-    """`on_looked` takes what is wrong, a sentence each; nothing when all is well."""
+    """Checks the loops. `on_looked` is called with a sentence for each fault; with none when all is well."""
 
     def __init__(self, on_looked: Callable[[Sequence[str]], None]) -> None:
         self._on_looked = on_looked
@@ -52,12 +52,12 @@ class Health:
 
     def watch(self, name: str, progress: Callable[[], int], has_work: Callable[[], bool] = _always,
               pause_s: Callable[[], float] = lambda: 0.0, level: int = logging.ERROR) -> None:
-        """Look after the loop of that name. `progress` is another number each time that it got somewhere; `pause_s`
-        is how long it rests by its settings, which may change; `level`, how loud the log tells of it."""
+        """Check the loop of that name. `progress` returns another number after each progress; `pause_s` is its
+        configured pause, which may change; `level` is the log level of its faults."""
         self._loops.append(_Loop(name, progress, has_work, pause_s, level))
 
     def watch_fault(self, fault: Callable[[], str]) -> None:
-        """What somebody else tells the log of; an empty text when there is none."""
+        """Also report a fault that another module logs; its text is empty when there is none."""
         self._faults.append(fault)
 
     def start(self) -> None:
@@ -69,9 +69,9 @@ class Health:
             self._timer = None
 
     def look(self) -> None:
-        """Once now, and on from here."""
+        """Check now, and regularly from then on."""
         self.stop()
-        # First, so that whatever happens now is not the end of looking.
+        # First, so that an exception does not end the checks.
         self._timer = self._loop.call_later(LOOK_INTERVAL_S, self.look)
         wrong: list[str] = []
         for each in self._loops:
@@ -82,5 +82,5 @@ class Health:
                 self._behind.add(each.name)
             elif each.name in self._behind:
                 self._behind.discard(each.name)
-                _log.warning("%s goes on again", each.name)
+                _log.warning("%s makes progress again", each.name)
         self._on_looked([*wrong, *[text for fault in self._faults if (text := fault())]])

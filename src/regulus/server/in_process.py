@@ -1,7 +1,8 @@
-"""A client in the broker's own process: it asks as one behind a connection does, and no socket lies between.
+"""A client in the broker's own process: it sends requests like one on a connection, without a socket.
 
-Its requests go through the same door, limits and handlers as all others, and their answers wait for the same disk. What
-it asks for others is born at their addresses, and stored under the one at which they came, with the broker's port.
+Its requests pass the same access control, limits and handlers as all others, and their answers wait for the same disk.
+Requests on behalf of others have the addresses of these as born host, and as store host the address at which they
+arrived, with the broker's port.
 """
 
 import asyncio
@@ -22,9 +23,12 @@ OnBrokerRequest = Callable[[RemotingCommand], Awaitable[RemotingCommand | None]]
 
 
 class InProcessConnection:
-    """`address` and `port` are where the broker is reached. `on_request` answers what it asks of its client; None:
-    there is no answer. `withdraw` has it forget a request that it holds, by channel and opaque; False where it does not
-    hold it."""
+    """A connection within the process.
+
+    `address` and `port` are where the broker is reached. `on_request` answers the broker's requests to its client; None
+    means no answer. `withdraw` makes the broker forget a request that it holds, by channel and opaque; it returns False
+    when the broker does not hold it.
+    """
 
     def __init__(self, requests: RequestServer, address: str, port: int, on_request: OnBrokerRequest,
                  withdraw: Callable[[int, int], bool]) -> None:
@@ -44,7 +48,7 @@ class InProcessConnection:
         self._requests.on_opened(self)
 
     def close(self) -> None:
-        """What was asked and is not answered yet fails with ConnectionLost."""
+        """Close the connection; requests without an answer fail with ConnectionLost."""
         self.is_open = False
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -54,8 +58,8 @@ class InProcessConnection:
         self._requests.on_closed(self)
 
     async def ask(self, command: RemotingCommand, timeout_ms: int, origin: Origin | None = None) -> RemotingCommand:
-        """The broker's answer to a request of ours, or of one who came from there. Raises RequestTimeout,
-        ConnectionLost."""
+        """Send a request, with `origin` on behalf of another client; returns the broker's answer. Raises
+        RequestTimeout, ConnectionLost."""
         if not self.is_open:
             raise ConnectionLost("the broker is not running")
         self._opaque = self._opaque % _OPAQUE_MAX + 1
@@ -74,14 +78,14 @@ class InProcessConnection:
             del self._waiting[opaque]
 
     def withdraw(self, command: RemotingCommand) -> None:
-        """Nobody waits any more for what was asked: where the broker holds it, it is answered that there is nothing; an
-        answer that is under way comes."""
+        """Withdraw a request. If the broker holds it, it answers that there is nothing; an answer that is already being
+        made still arrives."""
         waiting = self._waiting.get(command.opaque)
         if waiting is not None and not waiting.done() and self._withdraw(self.peer.channel, command.opaque):
             waiting.set_result(command.response(ResponseCode.POLLING_TIMEOUT, "it was withdrawn"))
 
     def tell(self, command: RemotingCommand) -> None:
-        """A one-way request."""
+        """Send a one-way request."""
         if self.is_open:
             self._request(command, None)
 
@@ -92,7 +96,7 @@ class InProcessConnection:
         try:
             for command in self._reader.frames():
                 self._take(command)
-        except FrameError as error:     # the broker's own frames: a fault of ours, told to whoever waits
+        except FrameError as error:     # the broker's own frames: a fault of ours, reported to the caller
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(ConnectionLost(str(error)))
@@ -115,7 +119,7 @@ class InProcessConnection:
         return answer
 
     def _request(self, command: RemotingCommand, origin: Origin | None) -> None:
-        """Requests are decided before this returns, or held with the peer that they have now."""
+        """Handle a request. Requests are decided before this returns, or held with the current peer."""
         self.peer = self._own_peer if origin is None else origin.peer or self._peer_of(origin)
         self._requests.on_requests(self, [command])     # type: ignore[arg-type]
 

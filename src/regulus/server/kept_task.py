@@ -1,4 +1,4 @@
-"""A task that goes on for as long as its server: when it ends otherwise, the log says so and it is begun again."""
+"""A task that runs as long as its server: when it ends early, this is logged and it is started again."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ BEGIN_AGAIN_S = 1.0
 class KeptTask:
     def __init__(self, name: str, run: Callable[[], Coroutine[Any, Any, None]],
                  begin_again_s: float = BEGIN_AGAIN_S) -> None:
-        """`name` says in the log what does not go on. A `run` that returns has done all there was to do."""
+        """`name` is the task's name in the log. A `run` that returns has finished its work."""
         self._name = name
         self._run = run
         self._begin_again_s = begin_again_s

@@ -1,4 +1,4 @@
-"""What outlives a name server, as the keeper of documents takes it: the key-value configuration, in its own file."""
+"""The persistent state of a name server for the keeper of documents: the key-value configuration, in its own file."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,13 +10,13 @@ from regulus.store.json_file import JsonFiles
 
 
 class KvDocuments:
-    """`warnings` has a line when the `.bak` was read instead.
+    """The document. `warnings` has a line when the `.bak` was read instead.
 
     Raises StoreDamaged when what was saved is not whole any more, HeaderError when it is something else.
     """
 
     def __init__(self, path: Path, kv_config: KvConfig) -> None:
-        self._files = JsonFiles(path.parent, suffix="")     # the file has the whole name that it was given
+        self._files = JsonFiles(path.parent, suffix="")     # the file has exactly the given name
         text = self._files.load(path.name)
         self.warnings = self._files.warnings
         if text is not None:
@@ -28,7 +28,7 @@ class KvDocuments:
         self.note_changes()
 
     def note_changes(self) -> bool:
-        """Take over how often the configuration was changed; whether it was since the last call."""
+        """Take over the number of changes; returns whether there were any since the last call."""
         before, self.settings.count = self.settings.count, self._kv_config.changes
         return self.settings.count != before
 

@@ -1,6 +1,6 @@
-"""What a start with `takeWhatIsReadable` leaves out of a store that RocketMQ 5.5 kept partly in RocksDB, counted.
+"""Counts what a start with `takeWhatIsReadable` ignores in a store that RocketMQ 5.5 kept partly in RocksDB.
 
-The log has all of it: the halves and what ended them are messages, and so are timers.
+The log has all of it: halves and the messages that ended them, and timers.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,16 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.store.rocksdb_parts import offsets_ahead, rocksdb_parts
 
 LOOKED_AT_MAX = 1_000_000
-"""Messages of one topic; what lies behind them is not counted."""
+"""Messages of one topic that are read; later ones are not counted."""
 _AT_ONCE = 32
 _BYTES_AT_ONCE = 1 << 20
 
 
 def left_out(store: FileMessageStore, timers: Timers, now_ms: int) -> str:
-    """A sentence with numbers; empty where nothing of RocketMQ's lies there. At a start: proportional to the halves
-    and timers that the log has. Raises StoreDamaged for a document of offsets."""
+    """A sentence with numbers; empty when RocketMQ kept nothing there. Raises StoreDamaged for a document of offsets.
+
+    Called at a start; the time is proportional to the halves and timers in the log.
+    """
     if not rocksdb_parts(store.config):
         return ""
     queues = offsets_ahead(store.config.root / "config")
@@ -64,7 +66,7 @@ def _is_longer(store: FileMessageStore) -> bool:
 
 
 def _messages(store: FileMessageStore, topic: str) -> Iterator[MessageExt]:
-    """Of its one queue. Raises StoreDamaged, RecordError."""
+    """The messages of its one queue. Raises StoreDamaged, RecordError."""
     offset = store.min_offset(topic, 0)
     end = min(store.max_offset(topic, 0), offset + LOOKED_AT_MAX)
     while offset < end:

@@ -1,4 +1,4 @@
-"""How the servers speak: one line per event on standard error, because standard output is for the ready line."""
+"""The log of the servers: one line per event on standard error, because standard output is for the ready line."""
 
 import json
 import logging
@@ -11,12 +11,12 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FORMATS = ("text", "json")
 
 _ESCAPED = {number: repr(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
-"""What would end a line, or steer the terminal that shows it."""
+"""Characters that would end a line, or control the terminal that shows it."""
 
 
 class TextFormatter(logging.Formatter):
-    """A line of text; only the trace of an exception follows on lines of its own. Names and remarks of peers are in
-    the messages, and must not be able to look like lines of ours."""
+    """One line of text; only the trace of an exception follows on lines of its own. Names and remarks of peers are in
+    the messages, and must not be able to imitate lines of ours."""
 
     def __init__(self) -> None:
         super().__init__(_FORMAT)
@@ -26,8 +26,8 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (ISO 8601 with the zone), `level`, `logger`, `message`, and `exception` when there
-    is one."""
+    """One JSON object on each line: `time` (ISO 8601 with the zone), `level`, `logger`, `message`, and `exception` when
+    there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         told = {

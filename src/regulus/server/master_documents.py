@@ -1,8 +1,9 @@
-"""Has a slave know what its master knows beside the log: topics, groups, what was consumed, what was delivered.
+"""Keeps a slave's state equal to its master's, besides the log: topics, groups, offsets, and the progress of
+deliveries.
 
-Asked for now and then, over a connection of its own; a document that has not changed changes nothing here. A master of
-ours is asked for what RocketMQ has no request for, too. Offsets that consumers committed here while the master was away
-are told to it, and stay until it has decided.
+The slave asks at an interval, over a separate connection; an unchanged document changes nothing here. A master of ours
+is also asked for what RocketMQ has no request for. Offsets that consumers committed here while the master was away are
+sent to it, and stay until it has decided.
 
 Source: SlaveSynchronize.
 """
@@ -50,19 +51,26 @@ _REQUESTS = {
 _NOT_OF_4_9 = (REQUEST_MODES_DOCUMENT,)
 
 _WITH_EVERY_ROUND = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, POP_ORDERS_DOCUMENT)
-"""They belong to others which have no version, or to the log, and may be passed by before that is the master's."""
+"""They belong to others without a version, or to the log, and may be skipped until the log is found to be the
+master's."""
 
 
 _DISPENSABLE = POP_ORDERS_DOCUMENT
-"""It may be too large for a frame, of groups that have very many queues out, and a slave goes on without it: it hands
-out once more then, as the next master, what is out."""
+"""A slave works without this document.
+
+For groups with very many popped queues it may be too large for a frame; then, as the next master, the slave delivers
+once more what was popped.
+"""
 
 
 class MasterDocuments:
-    """`log_end` tells where the log here ends. `take` gets the texts of all documents, by name, and where that was
-    before they were asked for, and says which offsets the master lacks; what it raises is told. `told` hears of each of
-    these that the master has decided about. `take_timers` gets what the master's timers have done, and where its log
-    ended then or a little later. `inner`: how requests are signed."""
+    """Keeps the documents equal.
+
+    `log_end` returns the end of the log here. `take` gets the texts of all documents, by name, and the end of the log
+    before they were requested, and returns the offsets that the master lacks; its exceptions are logged. `told` is
+    called for each of these offsets that the master has decided about. `take_timers` gets the progress of the master's
+    timers, and the end of its log at that time or a little later. `inner`: how requests are signed.
+    """
 
     def __init__(self, log_end: Callable[[], int], take: Callable[[Mapping[str, str], int], Sequence[Ahead]],
                  told: Callable[[Ahead], None], take_timers: Callable[[TimerCheck, int, str], None],
@@ -74,7 +82,7 @@ class MasterDocuments:
         self._is_told = told
         self._take_timers = take_timers
         self.log_begin = -1
-        """Where the master's log begins, as it said last; -1 before it has."""
+        """Where the master's log begins, by its last answer; -1 before one."""
         self._versions: dict[str, str] = {}
         self._has_own = True
         self._address = ""
@@ -94,17 +102,17 @@ class MasterDocuments:
         self._disconnect()
 
     def hurry(self) -> None:
-        """Ask now: the log speaks of what is not known here."""
+        """Ask now: the log refers to something that is unknown here."""
         self._is_hurried.set()
 
     def master_at(self, address: str) -> None:
-        """What a name server says of the master."""
+        """Set the address of the master, from a name server."""
         if address:
             self._address = address
             self._is_found.set()
 
     async def _keep_asking(self) -> None:
-        """Until cancelled. A fault is told once, and so is its end."""
+        """Ask until cancelled. A fault is logged once, and so is its end."""
         while True:
             await self._is_found.wait()
             address = self._address
@@ -123,7 +131,7 @@ class MasterDocuments:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Until the next time; sooner where somebody wants it, and no more often than every HURRY_S."""
+        """Wait until the next time; shorter when it is needed, but at least HURRY_S."""
         await asyncio.sleep(HURRY_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(INTERVAL_S - HURRY_S):
@@ -131,15 +139,15 @@ class MasterDocuments:
         self._is_hurried.clear()
 
     async def _ask(self, address: str) -> dict[str, str]:
-        """Raises ClientError, ValueError for what is no address."""
+        """Ask for all documents. Raises ClientError, and ValueError for an invalid address."""
         if self._connection is None or not self._connection.is_open or address != self._connected_to:
             self._disconnect()
             self._connection = await connect(*split_address(address), config=self._transport_config)
             self._connected_to = address
             self._versions.clear()
             self._has_own = True
-        # Topics before their epochs: one that is made in between would be taken for another when its epoch comes, and
-        # what consumers have committed here since would go.
+        # Topics before their epochs: otherwise a topic made in between would seem to be another one when its epoch
+        # arrives, and offsets committed here since then would be dropped.
         texts: dict[str, str | None] = {TOPICS_DOCUMENT: await self._ask_for(self._connection, TOPICS_DOCUMENT)}
         own, versions = await self._ask_for_own(self._connection)
         texts |= own
@@ -150,8 +158,7 @@ class MasterDocuments:
         return {name: text for name, text in texts.items() if text is not None}
 
     async def _ask_for(self, connection: Connection, name: str) -> str | None:
-        """A document that RocketMQ's masters have, too; None for one that those of 4.9 do not have. Raises
-        ClientError."""
+        """A document that RocketMQ's masters have, too; None for one that those of 4.9 lack. Raises ClientError."""
         answer = await self._signed(connection, RemotingCommand.request(_REQUESTS[name]))
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and name in _NOT_OF_4_9:
             return None
@@ -183,7 +190,7 @@ class MasterDocuments:
         return texts, versions
 
     def _tell_lacking(self, answer: RemotingCommand) -> None:
-        """Once when it begins, and once when it ends."""
+        """Log once when documents are lacking, and once when they no longer are."""
         is_lacking = answer.code != ResponseCode.SUCCESS
         if is_lacking and not self._lacking:
             _log.warning("what is popped in order is not known as the master at %s knows it: %s; trying on",
@@ -211,7 +218,7 @@ class MasterDocuments:
         self._take_timers(decode_check(answer.body), int(log_end), counts.body.decode("utf-8", "replace"))
 
     async def _tell(self, offsets: Iterable[Ahead]) -> None:
-        """The master decides what it takes. Raises ClientError."""
+        """Send offsets; the master decides which it accepts. Raises ClientError."""
         for ahead in offsets:
             request = UpdateConsumerOffsetRequest(
                 consumer_group=ahead.group, topic=ahead.topic, queue_id=ahead.queue_id,
@@ -222,7 +229,7 @@ class MasterDocuments:
                 self._connection, RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, request.ext()))
             if answer.code == ResponseCode.SUCCESS:
                 self._is_told(ahead)
-            else:       # it may not make groups by itself, and its members have still to find it
+            else:       # it may not make groups by itself, and the group's members have still to connect to it
                 _log.debug("the master does not take offset %d of %s for %s yet: %s", ahead.consumer_offset,
                            ahead.topic, ahead.group, answer.remark)
 

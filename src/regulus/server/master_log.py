@@ -1,7 +1,7 @@
-"""The log of a living master, read a piece at a time by the way that its slaves copy it.
+"""Reads the log of a running master, a piece at a time, by the protocol with which its slaves copy it.
 
-Nothing but a slave's first report is ever said: it asks for a place, and a master that waits for its slaves takes it
-for no receipt before another one comes.
+Only a slave's first report is ever sent: it requests a position, and a master that waits for its slaves does not count
+it as a confirmation before another report arrives.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _READ_SIZE = 1 << 18
 
 
 class MasterLog:
-    """`address` is the one for clients, `ha_address` the one for slaves. Used as an async context."""
+    """A master's log. `address` is the one for clients, `ha_address` the one for slaves. Used as an async context."""
 
     def __init__(self, address: str, ha_address: str, transport_config: TransportConfig) -> None:
         self._transport_config = transport_config
@@ -43,7 +43,7 @@ class MasterLog:
         self._disconnect()
 
     async def bounds(self) -> tuple[int, int]:
-        """Physical offsets of the first byte and behind the last. Raises ClientError, StoreDamaged."""
+        """Physical offsets of the first byte and after the last. Raises ClientError, StoreDamaged."""
         connection = await connect(*split_address(self._address), config=self._transport_config)
         try:
             answer = await connection.request(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO), 5_000)
@@ -59,7 +59,7 @@ class MasterLog:
                                "address at which clients reach it") from error
 
     async def read(self, offset: int, size: int) -> bytes:
-        """What the master has there. Raises ConnectFailed, StoreDamaged."""
+        """Read bytes of the log. Raises ConnectFailed, StoreDamaged."""
         if offset != self._position:
             self._disconnect()
         while len(self._data) < size:
@@ -71,7 +71,7 @@ class MasterLog:
             try:
                 pieces = self._pieces.feed(data)
             except FrameError as error:
-                raise StoreDamaged(f"{self._ha_address} is no master's port for slaves: {error}") from error
+                raise StoreDamaged(f"{self._ha_address} is not a master's port for slaves: {error}") from error
             for place, piece in pieces:
                 if place != offset + len(self._data):
                     raise StoreDamaged(f"{self._ha_address} was asked for {offset + len(self._data)} of the log and "
@@ -84,7 +84,7 @@ class MasterLog:
         return found
 
     async def _receive(self) -> bytes:
-        """Empty at the end of the link."""
+        """The next bytes; empty at the end of the link."""
         assert self._reader is not None
         try:
             async with asyncio.timeout(SILENCE_MAX_S):
@@ -95,7 +95,8 @@ class MasterLog:
             return b""
 
     def _end_of_link(self, offset: int) -> None:
-        """A master closes a slave that reports nothing for long. Raises ConnectFailed where this one did at once."""
+        """Called when the link ended. A master closes a slave that reports nothing for long. Raises ConnectFailed when
+        this one did so at once."""
         if not self._has_sent:
             raise ConnectFailed(f"the master at {self._ha_address} closed the connection when it was asked for "
                                 f"{offset + len(self._data)} of its log: its own log says why")

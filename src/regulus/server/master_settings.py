@@ -1,6 +1,6 @@
-"""What a slave must have in common with its master beside the log: asked when a link begins, told where it is not so.
+"""The settings that a slave must have in common with its master: read when a link begins, and differences are logged.
 
-A setting that only shows when the slave is made the master, or that would let the slave copy what it is not meant to,
+A difference that only matters when the slave becomes the master, or that would let the slave copy what it should not,
 is found here and not in the log.
 """
 
@@ -22,8 +22,8 @@ TIMEOUT_MS = 5_000
 
 async def settings_of(address: str, transport_config: TransportConfig,
                       inner: Credentials | None = None) -> dict[str, str]:
-    """Of the broker at its address for clients, under RocketMQ's keys, asked for as `inner`. Raises ClientError,
-    ValueError for what is no address."""
+    """The settings of the broker at its address for clients, under RocketMQ's keys, requested as `inner`. Raises
+    ClientError, and ValueError for an invalid address."""
     request = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
     sign_as(request, inner)
     connection = await connect(*split_address(address), config=transport_config)
@@ -37,8 +37,8 @@ async def settings_of(address: str, transport_config: TransportConfig,
 
 
 def check(settings: Mapping[str, str], address: str, config: BrokerConfig, file_size: int) -> list[str]:
-    """A sentence for each setting that differs and should not. Raises ConfigError when this is no master of this slave,
-    or not with such files."""
+    """A sentence for each setting that differs and should not. Raises ConfigError when the broker is not the master of
+    this slave, or has other sizes of files."""
     name = settings.get("brokerName", config.broker_name)
     if name != config.broker_name:
         raise ConfigError(f"the broker at {address} is {name!r}, and this is a slave of {config.broker_name!r}: let "
@@ -57,7 +57,7 @@ def check(settings: Mapping[str, str], address: str, config: BrokerConfig, file_
 
 def _ladders(settings: Mapping[str, str], config: BrokerConfig) -> str:
     ladder = settings.get("messageDelayLevel", config.message_delay_level)
-    with suppress(ConfigError):     # what is no ladder is another one
+    with suppress(ConfigError):     # an invalid ladder counts as different
         if parse_ladder(ladder) == config.delay_ladder_ms:
             return ""
     return (f"messageDelayLevel of the master is {ladder!r}, and here {config.message_delay_level!r}: delayed messages "

@@ -1,4 +1,4 @@
-"""A name server: its state, its documents and its listener put together, from configuration."""
+"""Assembles a name server from its state, its documents and its listener, according to the configuration."""
 
 import logging
 from collections import deque
@@ -36,9 +36,9 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 _DEFAULT_TRANSPORT = TransportConfig()
-_OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
+_OWN_CHANNEL = 0                # of a broker in the same process; connections count from 1
 _TICK_MAX_MS = 1_000
-_QUERIES_MAX = 1_024            # under way: after a start all clients ask at once
+_QUERIES_MAX = 1_024            # in progress: after a start all clients ask at once
 _ROUTES = "routes"
 _NOTHING_SAVED_LATER_MS = 3_600_000
 
@@ -52,11 +52,11 @@ def _never_saved(change: int, release: Callable[[str], None]) -> None:
 
 
 class NameServer:
-    """A name server on its port. `workers` do what blocks, and end with it. `bind` takes the port. `rules` guard its
-    changes where it has no accounts of its own.
+    """A name server on its port. `workers` do what blocks, and end with it. `bind` takes the port. `rules` control its
+    changes if it has no accounts of its own.
 
-    It has an account of frames of its own, also beside a broker: what registrations leave no room for are other
-    registrations, and not messages.
+    It has its own account of frames, even in the process of a broker: registrations may crowd out other registrations,
+    but not messages.
     """
 
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
@@ -85,13 +85,13 @@ class NameServer:
         return self._listener.port
 
     async def start(self) -> None:
-        """Raises OSError when the port is taken."""
+        """Start. Raises OSError when the port is taken."""
         await self.open()
         await self.accept()
 
     async def open(self) -> None:
-        """All of a start but that it accepts connections. Raises OSError when the port is taken, ConfigError when the
-        accounts cannot be read."""
+        """Do everything for a start except accepting connections. Raises OSError when the port is taken, ConfigError
+        when the accounts cannot be read."""
         self._make_door()
         self._make_keeper()
         watchdog = Watchdog()
@@ -110,7 +110,7 @@ class NameServer:
         self._ticks.start()
 
     async def accept(self) -> None:
-        """Raises OSError."""
+        """Accept connections. Raises OSError."""
         await self._listener.accept()
 
     async def stop(self) -> None:
@@ -138,7 +138,7 @@ class NameServer:
         return Peer(_OWN_CHANNEL, own, own, "this process", "127.0.0.1")
 
     def _tell_time(self) -> int:
-        """The time of day; the state is told the steady time with it."""
+        """Returns the time of day, and passes the steady time to the state."""
         self.state.steady_ms = self._steady_clock()
         return self._clock()
 

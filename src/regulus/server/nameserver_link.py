@@ -1,9 +1,9 @@
 """Keeps a broker registered with its name servers.
 
-Each name server has a task and a connection of its own, so that one that is down or slow holds up neither the broker
-nor the others. A registration goes out at the start, on each change of the topics, and every
-`registerNameServerPeriod`; what it says is decided in `registration`. The end of the connection makes a name server
-forget us, so it is opened again at once.
+Each name server has its own task and connection, so that one that is down or slow delays neither the broker nor the
+others. A registration is sent at the start, at each change of the topics, and every `registerNameServerPeriod`;
+`registration` decides its content. A name server forgets the broker when its connection ends, so the link connects
+again at once.
 """
 
 import asyncio
@@ -31,39 +31,39 @@ RETRY_INTERVAL_MIN_S = 0.2
 RETRY_INTERVAL_MAX_S = 5.0
 UNREGISTER_TIMEOUT_MS = 1_000
 ASK_TIMEOUT_MS = 3_000
-ANY_HOST = "0.0.0.0"            # the name server puts the address there at which it is asked itself
+ANY_HOST = "0.0.0.0"            # the name server replaces it by the address at which it is reached itself
 _DEFAULT_TRANSPORT = TransportConfig()
 REQUESTS_PER_TURN = 1
-"""To the name server in this process, or parts of one, before others have a turn of the loop."""
+"""Requests to the name server in this process, or parts of one, before others have a turn of the loop."""
 
 
 class NameServerDoor(Protocol):
-    """A way to the name servers: over the network, or to the one in this process."""
+    """A link to the name servers: over the network, or to the one in this process."""
 
     async def start(self) -> None:
-        """Begin to register. Returns when the name server in this process knows all; does not wait for others."""
+        """Begin to register. Returns when the name server in this process has everything; does not wait for others."""
 
     def topics_changed(self) -> None:
-        """Register anew, soon."""
+        """Register again, soon."""
 
     async def ask(self, request: RemotingCommand) -> RemotingCommand | None:
-        """What a name server says; None when none is reached."""
+        """The answer of a name server; None when none is reached."""
 
     async def stop(self) -> None:
         """Unregister."""
 
     @property
     def registrations(self) -> int:
-        """With any name server, that came to their end."""
+        """The number of completed registrations with any name server."""
 
 
 class NameserverLink:
-    """The way over the network."""
+    """The link over the network."""
 
     def __init__(self, broker: BrokerState, port: int, ha_port: int, targets: Sequence[tuple[str, int]],
                  on_master: Callable[[str, str], None], transport_config: TransportConfig = _DEFAULT_TRANSPORT) -> None:
-        """`targets`: host and port of each name server. `on_master`: hears of the master's address, and of that for
-        slaves."""
+        """`targets`: host and port of each name server. `on_master` is called with the addresses of the master for
+        clients and for slaves."""
         self._transport_config = transport_config
         self._inner = parse_credentials(broker.config.inner_client_authentication_credentials)
         self._broker = broker
@@ -107,7 +107,7 @@ class NameserverLink:
         await asyncio.gather(*goodbyes)
 
     async def _keep_registered(self, number: int) -> None:
-        """Register over and over until cancelled; a fault is told once, and so is its end."""
+        """Register repeatedly until cancelled; a fault is logged once, and so is its end."""
         host, port = self._targets[number]
         retry_s = RETRY_INTERVAL_MIN_S
         is_reached: bool | None = None
@@ -128,7 +128,8 @@ class NameserverLink:
             await self._wait(number, self._pause_s())
 
     def _pause_s(self) -> float:
-        """A slave that was told of no master yet asks again soon: both may have been started in one moment."""
+        """The time until the next registration. A slave that knows no master yet asks again soon: both may have been
+        started at the same time."""
         period_s = self._broker.config.register_name_server_period / 1000
         knows_enough = self._has_master or not self._broker.config.is_slave or self._broker.config.ha_master_address
         return period_s if knows_enough else min(period_s, RETRY_INTERVAL_MAX_S)
@@ -173,7 +174,7 @@ class NameserverLink:
             self._changed[number].set()
 
     async def _wait(self, number: int, seconds: float) -> None:
-        """Until there is news to register, or the time is over."""
+        """Wait until there is news to register, or the time is over."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed[number].wait()
@@ -191,7 +192,7 @@ class NameserverLink:
 
 
 class EmbeddedLink:
-    """The way to the name server in this process: a call. Its routes name the address at which they were asked."""
+    """The link to the name server in this process: a call. Its routes name the address at which they were requested."""
 
     def __init__(self, broker: BrokerState, port: int, ha_port: int,
                  ask: Callable[[RemotingCommand], RemotingCommand | None]) -> None:
@@ -231,7 +232,7 @@ class EmbeddedLink:
         self._ask(unregister_request(self._broker, self._address))
 
     def _register(self) -> None:
-        """Begin to talk, or let the talk that goes on be followed by another."""
+        """Begin a talk, or let the running one be followed by another."""
         if self._is_stopped:
             return
         if self._talk is not None:
@@ -243,7 +244,7 @@ class EmbeddedLink:
         self._go_on()
 
     def _go_on(self) -> None:
-        """As far as one turn of the loop may last, which is to the end unless many topics are to be told."""
+        """Continue as far as one turn of the loop allows, which is to the end unless there are many topics."""
         registered = 0
         is_over = True
         assert self._talk is not None
@@ -259,7 +260,8 @@ class EmbeddedLink:
         except BrokerRefused as error:
             _log.error("the name server in this process refused the broker: %s", error.remark)
         finally:
-            # Also after a fault, which the loop tells: who waits for the end goes on, and all is told anew soon.
+            # Also after a fault, which the loop logs: callers that wait for the end continue, and everything is
+            # registered again soon.
             if is_over:
                 self._end()
             else:
@@ -281,7 +283,7 @@ class EmbeddedLink:
 
 def _signing(ask: Callable[[RemotingCommand], RemotingCommand | None],
              inner: Credentials | None) -> Callable[[RemotingCommand], RemotingCommand | None]:
-    """The same way to a name server, with each request signed."""
+    """The link to a name server, with each request signed."""
     def ask_signed(request: RemotingCommand) -> RemotingCommand | None:
         sign_as(request, inner)
         return ask(request)

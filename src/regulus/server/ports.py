@@ -1,4 +1,4 @@
-"""The ports of a server: how one is taken, and who listens at it."""
+"""The ports of a server: taking them, and listening on them."""
 
 import asyncio
 import logging
@@ -27,8 +27,9 @@ def make_listener(bound: Sequence[socket], requests: RequestServer, config: Tran
 
 
 def take_vip_port(bind: Bind, address: str, port: int, config: BrokerConfig) -> list[socket]:
-    """RocketMQ's second port of a broker, two below the one for clients: those with `vipChannelEnabled` ask there, its
-    dashboard among them, and its slaves. A broker at any free port has none. Raises OSError where slaves need it."""
+    """RocketMQ's second port of a broker, two below the one for clients, for clients with `vipChannelEnabled`, its
+    dashboard among them, and for slaves. A broker at any free port has none. Raises OSError when slaves need the port
+    and it is taken."""
     vip_port = port + VIP_PORT_OFFSET
     if not config.listen_port or not config.vip_port_enable or vip_port < 1:
         return []
@@ -38,5 +39,5 @@ def take_vip_port(bind: Bind, address: str, port: int, config: BrokerConfig) -> 
         if config.is_copied:
             raise
         _log.warning("no port for clients with vipChannelEnabled=true, which ask two below listenPort (%s): they would "
-                     "reach whoever is there. Choose another listenPort, or say vipPortEnable=false", error)
+                     "reach another server there. Choose another listenPort, or say vipPortEnable=false", error)
         return []

@@ -1,7 +1,8 @@
-"""Which requests were refused, and why: counted by request and answer, told in one line a minute.
+"""Counts refused requests by request and answer, and logs them in one line a minute.
 
-The first refusal after a quiet minute is told at the next tick. Only answers with a code come here, so that others
-cost nothing. Codes that tell a client how things stand (nothing to pull, no offset yet) are no refusals.
+The first refusal after a quiet minute is logged at the next tick. Only answers with an error code come here, so that
+others cost nothing. Codes that report a normal state to a client (nothing to pull, no offset yet) do not count as
+refusals.
 """
 
 import logging
@@ -13,13 +14,13 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 REFUSALS_INTERVAL_MS = 60_000
-"""Between two lines."""
+"""ms between two lines."""
 KINDS_MAX = 1_000
-"""Pairs of request and answer that are told apart; the others count as one, for a peer may invent codes."""
+"""Pairs of request and answer that are counted separately; the others count as one, because a peer may invent codes."""
 KINDS_TOLD_MAX = 5
 """Pairs in one line, the most frequent."""
 REMARK_LENGTH_MAX = 500
-"""Characters of a remark that are told."""
+"""Characters of a remark that are logged."""
 
 NO_REFUSALS = frozenset((
     ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -50,7 +51,7 @@ class Refusals:
             self.tell()
 
     def tell(self) -> None:
-        """Tell now what was not told yet."""
+        """Log now what was not logged yet."""
         if not self._counts:
             return
         counts, self._counts = self._counts, {}
@@ -61,7 +62,7 @@ class Refusals:
 
 
 def request_name(code: int) -> str:
-    """`SEND_MESSAGE_V2`; of a code that nobody knows `request 4711`."""
+    """`SEND_MESSAGE_V2`; for an unknown code `request 4711`."""
     return RequestCode(code).name if code in _REQUESTS else f"request {code}"
 
 

@@ -1,9 +1,10 @@
-"""What a broker tells a name server so that it knows the topics, request by request.
+"""Registers a broker's topics with a name server, request by request.
 
-A name server that was told before is asked for the version it has. When that is the one it was told, it gets what
-changed since; else everything. Both travel a part at a time: a part brings the topics in it and takes none away, so it
-stands for all of them only with the last version. A name server that drops the topics that a registration does not have
-(`deleteTopicWithBrokerRegistration`) gets everything in one request instead, which is made a part at a time.
+A name server that has a registration is asked for its version. When that is the version that was sent to it, it gets
+what changed since; otherwise everything. Both are sent a part at a time: a part adds the topics in it and removes none,
+so only the last part carries the version that confirms all of them. A name server that drops the topics that a
+registration lacks (`deleteTopicWithBrokerRegistration`) gets everything in one request instead, which is made a part at
+a time.
 
 Source: BrokerController.registerIncrementBrokerData, RouteInfoManager.registerBroker.
 """
@@ -26,26 +27,26 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 TOPICS_PER_REQUEST = 50
-"""So that neither end works on one request for more than a few ms."""
+"""The number of topics in a request, chosen so that neither end works on one request for more than a few ms."""
 
 _DROPS_MISSING = "deleteTopicWithBrokerRegistration"
 
 Talk = Generator[RemotingCommand | None, RemotingCommand | None, "Told"]
-"""Yields requests, takes their answers. Yields None, and takes it, where it has made a part of a long request."""
+"""Yields requests and is sent their answers. Yields None, and is sent None, after making a part of a long request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The state of the topics that a name server was told."""
+    """The state of the topics that was sent to a name server."""
 
     changes: int
     data_version: DataVersion
     master: RegisterBrokerResponse
-    """What it said of the master of a slave: its address, and the one for slaves."""
+    """Its answer about the master of a slave: the master's address, and the one for slaves."""
 
 
 def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) -> Talk:
-    """Tell a name server what it does not know; `told` is what it was told over this connection.
+    """Send a name server what it does not know; `told` is what was sent to it over this connection.
 
     Raises BrokerRefused when it refuses.
     """
@@ -62,7 +63,8 @@ def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) 
         parts = [broker.topics.names()]
     master = RegisterBrokerResponse()
     for left, part in reversed(list(enumerate(reversed(parts)))):
-        # Older than the version that counts, by its time, and unlike any other: a later one would have a later time.
+        # By its time it is older than the version that counts, and it equals no other: a later one would have a later
+        # time.
         version = replace(data_version, timestamp=data_version.timestamp - left)
         answer = yield (yield from _register_request(broker, address, ha_address, part, version))
         assert answer is not None
@@ -89,7 +91,7 @@ def _register_request(broker: BrokerState, address: str, ha_address: str, names:
 
 def _knows(broker: BrokerState, address: str,
            told: Told) -> Generator[RemotingCommand, RemotingCommand | None, bool]:
-    """Whether the name server has the version that it was told; the question alone keeps the registration alive."""
+    """Whether the name server has the version that was sent to it; the request alone keeps the registration alive."""
     config = broker.config
     header = QueryDataVersionRequest(broker_name=config.broker_name, broker_addr=address,
                                      cluster_name=config.broker_cluster_name, broker_id=config.broker_id)
@@ -113,5 +115,5 @@ def _drops_missing() -> Generator[RemotingCommand, RemotingCommand | None, bool]
 
 
 def _parts(names: Sequence[str]) -> list[Sequence[str]]:
-    """One at least, for the version."""
+    """The parts; at least one, for the version."""
     return [names[first:first + TOPICS_PER_REQUEST] for first in range(0, max(1, len(names)), TOPICS_PER_REQUEST)]

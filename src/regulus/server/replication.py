@@ -1,4 +1,4 @@
-"""What a broker does for the others of its name, by its role: a master lets slaves copy its log, a slave copies it."""
+"""Replication by the broker's role: a master lets slaves copy its log, a slave copies it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from socket import socket
@@ -19,33 +19,37 @@ from regulus.transport.config import TransportConfig
 from regulus.wire.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from regulus.wire.ext_fields import LONG_MAX
 
-_RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
+_RECORD_SIZE_MORE = 1 << 20     # the part of a record besides its body, at most
 
 
 def ports_for_slaves(config: BrokerConfig, port: int) -> list[int]:
-    """The one to copy from, 0 for any; none where there are to be no slaves. `port` is the one for clients."""
+    """The ports from which slaves may copy, 0 for any; none for a broker without slaves. `port` is the one for
+    clients."""
     if not config.is_copied:
         return []
     return [config.ha_listen_port or (port + HA_PORT_OFFSET if config.listen_port else 0)]
 
 
 def be_slave(store: FileMessageStore, config: BrokerConfig) -> None:
-    """Before the store is opened: it takes nothing but what its master has."""
+    """Make the store a slave's, before it is opened: it accepts only what its master has."""
     store.be_copy(f"this is a slave of {config.broker_name}, which takes no messages: send to its master",
                   config.max_message_size + _RECORD_SIZE_MORE)
 
 
 def longest_wait(config: BrokerConfig, store_config: MessageStoreConfig) -> int:
-    """Of an answer for disk and slaves, in ms: the shorter limit, where both are waited for."""
+    """The longest time in ms that an answer waits for disk and slaves: the shorter limit, if it waits for both."""
     if config.broker_role is not BrokerRole.SYNC_MASTER:
         return store_config.sync_flush_timeout
     return min(config.slave_timeout, store_config.sync_flush_timeout) if config.sync_flush else config.slave_timeout
 
 
 class Replication:
-    """`bound` is a master's port for slaves, taken. A slave hands on the documents of its master to `take_documents`,
-    and what its timers did to `take_timers`, tells `on_copied` when its log has grown, and `on_compared` in what way
-    the log differs from its master's: an empty text when it does not."""
+    """The replication of a broker.
+
+    `bound` is a master's port for slaves. A slave passes the documents of its master to `take_documents`, and the
+    progress of its timers to `take_timers`; it calls `on_copied` when its log has grown, and `on_compared` with how the
+    log differs from its master's: an empty text when it does not.
+    """
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
                  take_documents: Callable[[Mapping[str, str], int], Sequence[Ahead]], told: Callable[[Ahead], None],
@@ -69,12 +73,12 @@ class Replication:
 
     @property
     def port(self) -> int:
-        """For slaves; 0 where there is none."""
+        """The port for slaves; 0 when there is none."""
         return self._server.port if self._server is not None else 0
 
     @property
     def is_linked(self) -> bool:
-        """Whether a slave is connected with its master."""
+        """Whether a slave is connected to its master."""
         return self._client is not None and self._client.is_linked
 
     @property
@@ -83,7 +87,7 @@ class Replication:
         return self._client is not None and self._client.is_sure
 
     def status(self, now_ms: int) -> HARuntimeInfo:
-        """What operators see of the slaves, or of the way to the master."""
+        """The state of the slaves, or of the link to the master, for operators."""
         if self._client is not None:
             return HARuntimeInfo(ha_client_runtime_info=self._client.status(now_ms))
         slaves = self._server.status() if self._server is not None else []
@@ -100,7 +104,7 @@ class Replication:
             self._documents.start()
 
     async def end_copying(self) -> None:
-        """The log grows no more."""
+        """Stop copying: the log grows no more."""
         if self._client is not None and self._documents is not None:
             await self._documents.stop()
             await self._client.stop()
@@ -110,20 +114,21 @@ class Replication:
             await self._server.stop()
 
     def appended(self) -> None:
-        """The log has more than before."""
+        """Note that the log has grown."""
         if self._server is not None:
             self._server.appended()
 
     def copied_offset(self) -> int:
-        """Up to where all slaves have the log for which old files wait."""
+        """Up to where all slaves have the log for which old files are kept."""
         return self._server.copied_offset() if self._server is not None else LONG_MAX
 
     def forcible_offset(self) -> int:
-        """Up to where the log may go before its time for lack of room: of a slave, what its master has deleted, too."""
+        """Up to where the log may be deleted before its time for lack of room: on a slave, only what its master has
+        deleted, too."""
         return self._documents.log_begin if self._documents is not None else LONG_MAX
 
     def hurry_documents(self) -> None:
-        """The log speaks of a topic that a slave does not know."""
+        """Ask for documents now: the log refers to a topic that a slave does not know."""
         if self._documents is not None:
             self._documents.hurry()
 
@@ -132,14 +137,14 @@ class Replication:
         self.hurry_documents()
 
     def flushed(self, end: int) -> None:
-        """The disk has the log up to there."""
+        """Note that the disk has the log up to `end`."""
         if self._server is not None:
             self._server.appended()
         if self._client is not None:
             self._client.flushed(end)
 
     def master_at(self, address: str, ha_address: str) -> None:
-        """What a name server says of a slave's master: its address, and the one for slaves."""
+        """Set the addresses of a slave's master for clients and for slaves, from a name server."""
         if self._client is not None and self._documents is not None:
             self._documents.master_at(address)
             self._client.master_at(address, ha_address)

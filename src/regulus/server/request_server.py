@@ -1,7 +1,7 @@
-"""Frames in, outcomes carried out.
+"""Receives frames, and carries out the outcomes of their handlers.
 
-All requests of one read are decided one after the other, their answers leave in one write, and then what they appended
-is made visible. Nothing here decides; nothing in the rooms below waits, sends or logs.
+All requests of one read are decided one after the other, their answers leave in one write, and then the appended
+messages are made visible. Nothing here decides; the packages below neither wait, send nor log.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RemotingCommand
 
 JOINED_PART_MAX = 1024
-"""Bytes of a part, on the average: below, a copy costs less than what the system does with a part of its own."""
+"""The average size of parts, in bytes, below which copying costs less than sending each part by itself."""
 
-# Under a private name it may be a typed constant in the compiled form.
+# A private name allows it to be a typed constant in the compiled form.
 _JOINED_PART_MAX = JOINED_PART_MAX
 
 _log = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ class AnswerWhenDurable(Protocol):
 
 
 class RequestServer:
-    """`handle` decides one request on `state`; `settle` follows each batch: save, register, dispatch, send notices.
-    `refusals` has what was refused."""
+    """`handle` decides one request on `state`; `settle` follows each batch: it saves, registers, dispatches and sends
+    notices. `refusals` gets the refused requests."""
 
     def __init__(self, handle: Handle, state: Any, settle: Settle, answer_when_durable: AnswerWhenDurable,
                  when_saved: WhenSaved, channel_closed: Callable[[int, int], None], clock: Clock) -> None:
@@ -85,8 +85,11 @@ class RequestServer:
 
     def send_to(self, number: int, command: RemotingCommand, change: int = 0, durable_at: int = 0,
                 unsent: Unsent | None = None) -> None:
-        """Send to a channel by its number, with a `change` once that many changes of topics and groups are saved, with
-        `durable_at` once the log is durable up to there; one that is gone needs no answer, and `unsent` hears of it."""
+        """Send to a channel by its number.
+
+        With a `change`, the command is sent once that many changes of topics and groups are saved; with `durable_at`,
+        once the log is durable up to that position. If the channel is closed, nothing is sent, and `unsent` is called.
+        """
         channel = self._channels.get(number)
         if channel is None:
             if unsent is not None:
@@ -109,14 +112,14 @@ class RequestServer:
         self._answer_when_durable(durable_at, writer, frames, is_firm=True)
 
     def settle_safely(self, now_ms: int) -> None:
-        """A fault here concerns others than the sender, whose answers must leave all the same."""
+        """Run `settle`. A fault in it must not keep the answers of the requests from leaving."""
         try:
             self._settle(now_ms)
         except Exception:
             _log.exception("what follows a batch of requests failed")
 
     def tell_faults(self, faults: deque[Fault]) -> None:
-        """Take out and log what failed while others were served; whoever asked has been answered."""
+        """Take out and log what failed while others were served; the clients concerned have been answered."""
         while faults:
             fault = faults.popleft()
             _log.error("request %d of %s failed", fault.code, fault.peer.remote_text, exc_info=fault.error)
@@ -126,7 +129,7 @@ class RequestServer:
             task.cancel()
 
     def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
-        """What is left when it is no reply that leaves now."""
+        """Carry out an outcome other than a reply that leaves now."""
         if isinstance(outcome, Relay):
             task = asyncio.ensure_future(self._relay(outcome, connection))
             self._relays.add(task)
@@ -173,7 +176,7 @@ class RequestServer:
 
 
 class _PopWriter:
-    """Where the answer to a pop goes that waits for the log: to who asked, as long as that is there."""
+    """The destination of a pop's answer that waits for the log: the client that asked, as long as it is connected."""
 
     def __init__(self, channel: Channel, channels: dict[int, Channel], unsent: Unsent, clock: Clock) -> None:
         self._channel = channel
@@ -189,7 +192,7 @@ class _PopWriter:
 
 
 def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:
-    """Write whole frames given in parts: short parts as one, long ones, such as bodies from the log, as they are."""
+    """Write whole frames given in parts: short parts joined, long ones, such as bodies from the log, as they are."""
     size = 0
     for part in parts:
         size += len(part)
@@ -202,9 +205,11 @@ def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:
 def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: Any, now_ms: int,
            parts: list[bytes | memoryview], held: list[bytes | memoryview], others: list[Outcome],
            refusals: Refusals) -> int:
-    """Decide one request after the other; `parts` takes the frames that leave now, `held` those that wait until the log
-    is durable up to the position returned, `others` all outcomes that are no replies, `refusals` what is answered with
-    a code."""
+    """Decide requests one after the other.
+
+    `parts` gets the frames that leave now, `held` those that wait until the log is durable up to the position returned,
+    `others` all outcomes that are not replies, `refusals` the answers with an error code.
+    """
     end = 0
     for request in requests:
         try:
@@ -248,8 +253,8 @@ def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:
 
 
 def _unreadable(request: RemotingCommand, peer: Peer, error: StoreError) -> Outcome:
-    """What is asked for is not as it was stored, or cannot be looked at now: the asker hears so, and the log does now
-    and then."""
+    """The answer when the requested data is damaged or cannot be read now: the client is informed, and the log at most
+    once in a while."""
     if _damage_report.is_due(str(error)):
         _log.error("request %d of %s is refused: %s", request.code, peer.remote_text, error)
     if request.is_oneway:
@@ -258,7 +263,7 @@ def _unreadable(request: RemotingCommand, peer: Peer, error: StoreError) -> Outc
 
 
 def _not_saved(frame: bytes, fault: str) -> RemotingCommand:
-    """What is answered instead."""
+    """The answer in place of one whose change could not be saved."""
     reader = FrameReader()
     reader.feed(frame)
     (answer,) = reader.frames()

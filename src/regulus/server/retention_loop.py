@@ -1,9 +1,9 @@
 """Deletes the oldest files in time, and refuses sends while the disk has no room.
 
-What is to be done is decided in `store.retention`; here it is timed and carried out. Looking at files and deleting them
-happens in a line of work of its own; the event loop only takes files out of use, which costs it microseconds. Files of
-the log go one by one with a pause between them. Consume queues and index follow in a task of their own, because with
-thousands of queues their pauses add up, and the disk must be looked at all the while.
+`store.retention` decides what to do; this module does it at the right time. Files are examined and deleted in a
+separate worker; the event loop only takes files out of use, which costs microseconds. Files of the log are deleted one
+by one with a pause between them. Consume queues and index follow in another task, because with thousands of queues
+their pauses add up, and the disk must be checked all the while.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from regulus.wire.ext_fields import LONG_MAX
 _log = logging.getLogger(__name__)
 
 FIRST_PASS_MS = 60_000
-"""After the start, before which nothing is deleted unless an operator orders it; the disk is looked at meanwhile."""
+"""ms after the start before which nothing is deleted unless an operator orders it; the disk is checked meanwhile."""
 ORDERED_PASSES = 20
 """Passes that delete expired files at any hour after an operator asked for it."""
 QUEUES_PER_TURN = 256
@@ -39,8 +39,8 @@ R = TypeVar("R")
 
 
 class RetentionLoop:
-    """`copied_offset` tells up to where the slaves that are waited for have the log, `forcible_offset` what may go
-    before its time."""
+    """`copied_offset` returns up to where the slaves that are waited for have the log, `forcible_offset` what may be
+    deleted before its time."""
 
     def __init__(self, store: FileMessageStore, broker: BrokerState, clock: Clock, worker: Executor,
                  copied_offset: Callable[[], int] = lambda: LONG_MAX,
@@ -67,19 +67,19 @@ class RetentionLoop:
         self._warning = ""
         self._told_hanging: HangingFile | None = None
         self.passes = 0
-        """That came to their end."""
+        """The number of completed passes."""
 
     def start(self) -> None:
-        self._report()      # whoever asks before the first pass gets an answer, too
+        self._report()      # an operator may ask before the first pass, too
         self._task.start()
 
     async def stop(self) -> None:
-        """Lets a deletion that has begun end."""
+        """Stop, after a deletion that has begun has ended."""
         await self._task.stop()
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
-        await self._in_worker(_nothing)     # which comes behind what has begun
+        await self._in_worker(_nothing)     # which runs after what has begun
 
     def take_orders(self) -> None:
         """Do now what an operator asked the broker for."""
@@ -105,8 +105,8 @@ class RetentionLoop:
                 self._following.add_done_callback(_tell_failure)
 
     async def _is_ordered_within(self, seconds: float) -> bool:
-        """Whether an operator ordered anything meanwhile."""
-        # Not `wait_for`, which forgets that it was cancelled when an order comes at the same moment.
+        """Wait; returns whether an operator ordered anything meanwhile."""
+        # Not `wait_for`, which loses the cancellation when an order comes at the same moment.
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -117,7 +117,7 @@ class RetentionLoop:
     # --- the log -----------------------------------------------------------------------------------------------------
 
     async def run_pass(self, now_ms: int, *, deletes: bool = True) -> None:
-        """Look at disk and files, refuse or take sends accordingly, and delete what may go."""
+        """Check disk and files, refuse or accept sends accordingly, and delete what may be deleted."""
         rules: RetentionRules = self._broker.config
         seen = await self._in_worker(self._store.old_files.look, rules.delete_file_batch_max)
         facts = replace(seen, archived_offset=self._broker.archived_offset.trusted(rules.archive_identity),
@@ -137,8 +137,8 @@ class RetentionLoop:
         self.passes += 1
 
     def _refuse_or_take(self, plan: RetentionPlan, rules: RetentionRules, facts: RetentionFacts) -> None:
-        """Whoever tells the store's other faults tells this one, too; so the text stays while nothing but its numbers
-        changes."""
+        """Refuse or accept sends. The health check compares this text to find new faults, so it stays while only its
+        numbers change."""
         reason = (plan.is_full, plan.waits_for_archive)
         if reason != (self._is_full, self._is_full_for_archive):
             self._store.refuse_writes(full_remark(rules, facts, plan) if plan.is_full else "")
@@ -182,8 +182,10 @@ class RetentionLoop:
     # --- what follows the log ----------------------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """Let consume queues and index begin where the log does, delete their files that are of no use any more, and
-        the queues that an operator wants to be rid of."""
+        """Let consume queues and index begin where the log does.
+
+        This deletes their files that are no longer needed, and the queues that an operator wants removed.
+        """
         physical_offset = self._store.commit_log_min_offset()
         cleans, self._cleans_queues = self._cleans_queues, False
         if physical_offset <= self._followed_offset and not cleans:
@@ -213,13 +215,14 @@ class RetentionLoop:
             _tell_left(*link)
 
     async def _clean_queues(self) -> None:
-        """Queues that have neither a message nor a place in their topic; the others' numbering must go on."""
+        """Delete queues that have neither a message nor a place in their topic; the numbering of the others must
+        continue."""
         store = self._store
         for topic, queue_id in store.queues():
             try:
                 is_empty = store.min_offset(topic, queue_id) >= store.max_offset(topic, queue_id)
             except StoreDamaged:
-                continue        # what it holds is known when it is built anew
+                continue        # its content is known when it is rebuilt
             if is_empty and not self._broker.topics.has_queue(topic, queue_id):
                 store.delete_queue(topic, queue_id)
                 _log.info("deleted queue %d of %s, which is empty and unused", queue_id, topic)
@@ -228,7 +231,8 @@ class RetentionLoop:
     # --- telling -----------------------------------------------------------------------------------------------------
 
     def _tell_gate(self, plan: RetentionPlan, facts: RetentionFacts) -> None:
-        """Once when files begin to wait for the archive on a disk that wants them gone, once when it is over."""
+        """Log once when files begin to wait for the archive although the disk needs room, and once when that is
+        over."""
         report = ""
         if plan.waits_for_archive:
             report = (f"the disk of the store is more than {round(self._broker.config.forced_ratio * 100)} % full and "
@@ -240,7 +244,7 @@ class RetentionLoop:
         self._gate_report = report
 
     def _tell_slaves(self, plan: RetentionPlan, facts: RetentionFacts) -> None:
-        """The same of files that a slave needs."""
+        """Log likewise for files that a slave needs."""
         report = ""
         if plan.waits_for_slaves:
             report = "old files wait for a slave that still needs them"
@@ -259,7 +263,7 @@ class RetentionLoop:
                    "drop_and_report", begin, end)
 
     def _warn(self, text: str) -> None:
-        """Once while it holds."""
+        """Log a warning once while it holds."""
         if text and text != self._warning:
             _log.warning("%s", text)
         self._warning = text
@@ -290,11 +294,11 @@ def _tell_left(link: str, left: str) -> None:
 
 
 def _nothing() -> None:
-    """A deed whose end tells that those before it have ended."""
+    """An empty action that ends after all earlier ones."""
 
 
 def _lack_of_room(plan: RetentionPlan, facts: RetentionFacts, rules: RetentionRules) -> str:
-    """Said when the disk wants files gone and none may go, or when it does not say what it wants."""
+    """Logged when the disk needs room and no file may be deleted, or when its usage is unknown."""
     if min(facts.log_ratio, facts.queue_ratio) < 0:
         return "how full the disk of the store is cannot be told; expired files are deleted at any hour"
     if plan.space is Space.PLENTY or plan.files or plan.waits_for_archive or plan.waits_for_slaves:

@@ -1,4 +1,4 @@
-"""Asks a name server where a topic is, for those whose answers need it."""
+"""Asks a name server for routes on behalf of requests whose answers need them."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class RouteAsks:
-    """`told`: what to do when an answer stands in the broker's notices."""
+    """`told` is called when an answer is in the broker's notices."""
 
     def __init__(self, broker: BrokerState, door: NameServerDoor, told: Callable[[], None]) -> None:
         self._broker = broker
@@ -26,7 +26,7 @@ class RouteAsks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self) -> None:
-        """Begin with what the broker wants to know."""
+        """Begin with the routes that the broker needs."""
         while self._broker.route_asks:
             task = asyncio.ensure_future(self._ask(self._broker.route_asks.popleft()))
             self._tasks.add(task)

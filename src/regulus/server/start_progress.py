@@ -1,4 +1,4 @@
-"""Says what a start is at while it is at it: a walk of the log may take minutes, and silence looks like a hang."""
+"""Logs the progress of a start: a walk of the log may take minutes, and silence looks like a hang."""
 
 import logging
 import time
@@ -7,11 +7,11 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 
 FIRST_LINE_S = 2.0
-"""After the beginning of a step; each later line comes after twice the time."""
+"""Seconds after the beginning of a step; each later line comes after twice the time."""
 
 
 class StartProgress:
-    """`clock` tells seconds and never goes back."""
+    """Logs progress. `clock` returns seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -19,7 +19,7 @@ class StartProgress:
         self._distance = FIRST_LINE_S
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        """So many bytes of a step are done; 0 when it begins, and a `total` of 0 where nobody can tell."""
+        """Note that `done` bytes of a step are done; 0 when it begins, and a `total` of 0 when it is unknown."""
         now = self._clock()
         if done == 0:
             size = f": up to {total >> 20} MiB" if total else ""

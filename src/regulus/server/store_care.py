@@ -1,7 +1,7 @@
-"""What a store needs besides appends and reads: room ahead of the writer, queues and checkpoint on disk.
+"""Background work of a store besides appends and reads: room ahead of the writer, queues and checkpoint on disk.
 
-Both have lines of work of their own. Room ahead must not wait behind a flush, because a writer that outruns it makes
-the room itself, on the event loop; and the flush of the log must not wait behind that of thousands of queues.
+Both have their own workers. Room ahead must not wait for a flush, because a writer without room makes it itself, on the
+event loop; and the flush of the log must not wait for that of thousands of queues.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from regulus.store.file_message_store import FileMessageStore
 
 _log = logging.getLogger(__name__)
 
-FAULT_REPORT_INTERVAL_MS = 60_000       # a fault that lasts is told again so often
-TABLE_RETRY_INTERVAL_MS = 10_000        # a table of queues that lacks something is written anew at most so often
+FAULT_REPORT_INTERVAL_MS = 60_000       # the interval at which a lasting fault is logged again
+TABLE_RETRY_INTERVAL_MS = 10_000        # the shortest interval between two writes of an incomplete table of queues
 
 _PLACE = re.compile(r"\S*/\S*|\d+")
-"""Where a fault was met, and in numbers: neither makes it another."""
+"""The place of a fault, and its numbers: a change of these does not make it another fault."""
 
 
 class StoreCare:
@@ -39,7 +39,7 @@ class StoreCare:
         self._next_thorough_ms = steady_clock() + config.flush_consume_queue_thorough_interval
         self._table_retry_ms = 0
         self.rounds = 0
-        """That came to their end."""
+        """The number of completed rounds."""
         self._refusal = _LastingFault("messages are refused", "messages are taken again")
         self._flush_fault = _LastingFault("queues, index or what is known of them are not brought to disk",
                                           "queues, index and what is known of them are brought to disk again")
@@ -57,7 +57,7 @@ class StoreCare:
         await self._task.stop()
         if self._allocation is not None:
             await asyncio.wait([self._allocation])
-        await self._loop.run_in_executor(self._queue_flusher, lambda: None)     # which comes behind what has begun
+        await self._loop.run_in_executor(self._queue_flusher, lambda: None)     # which runs after what has begun
 
     @property
     def faults(self) -> str:
@@ -66,7 +66,7 @@ class StoreCare:
         return "; ".join([fault.text for fault in lasting if fault.text])
 
     def make_room(self) -> None:
-        """Begin to make room when the writer comes near the end of it; returns at once."""
+        """Begin to make room when the writer comes near its end; returns at once."""
         if self._store.wants_allocation and (self._allocation is None or self._allocation.done()):
             self._allocation = self._loop.run_in_executor(self._allocator, self._store.allocate_ahead)
 
@@ -120,12 +120,13 @@ class StoreCare:
         self._store.flush_mark()
 
     def _tell_refusal(self) -> None:
-        """Room may be there again although nobody sends, who would find it; so it is tried."""
+        """Log a refusal of the disk. There may be room again without any send that would find it, so it is tried
+        here."""
         self._refusal.tell("" if self._store.is_writable else self._store.fault, self._steady_clock())
 
 
 class _LastingFault:
-    """Told when it begins or becomes another, now and then while it lasts, and when it is over."""
+    """Logs a fault when it begins or changes, from time to time while it lasts, and when it is over."""
 
     def __init__(self, begun: str, over: str, level: int = logging.ERROR) -> None:
         self._begun = begun
@@ -137,7 +138,7 @@ class _LastingFault:
 
     @property
     def text(self) -> str:
-        """What holds now; empty when nothing does."""
+        """The current fault; empty when there is none."""
         return f"{self._begun}: {self._fault}" if self._fault else ""
 
     def tell(self, fault: str, steady_ms: int) -> None:

@@ -1,6 +1,6 @@
-"""Tells those who wait for the time what time it is.
+"""Calls `tick` of the parts that depend on the time.
 
-A tick answers in how many ms it wants the next one; new requests may shorten that wait, hence the upper limit.
+A tick returns the ms until the next one is wanted; new requests may shorten that wait, hence the upper limit.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ class TickLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._is_hurried = False
         self.ticks = 0
-        """Those that came to their end."""
+        """The number of completed ticks."""
 
     def start(self) -> None:
         self._timer = self._loop.call_later(0, self._run)
 
     def hurry(self) -> None:
-        """Tick in the loop's next turn, and not when the last tick wanted to: there is work for a tick since."""
+        """Tick in the loop's next turn instead of the time wanted by the last tick: there is new work for a tick."""
         if self._timer is not None and not self._is_hurried:
             self._timer.cancel()
             self._timer = self._loop.call_later(0, self._run)
@@ -47,6 +47,6 @@ class TickLoop:
             wait_ms = self._tick(self._clock())
             self.ticks += 1
         finally:
-            # An error of one tick is reported by the event loop; time goes on all the same.
+            # The event loop reports an error of one tick; the ticks continue.
             wait_ms = self._interval_max_ms if wait_ms is None else min(wait_ms, self._interval_max_ms)
             self._timer = self._loop.call_later(max(wait_ms, TICK_INTERVAL_MIN_MS) / 1000, self._run)

@@ -1,7 +1,7 @@
-"""Says which step kept the event loop for long: while it lasts, nobody else is served.
+"""Logs which step blocked the event loop for long: while it lasts, no other client is served.
 
-Each step of our own that may last is timed: two readings of a clock for all requests of one read, a tick, a walk of the
-dispatch. Of what it was the name is made only when it took long.
+Each step of ours that may take long is timed: two readings of a clock for all requests of one read, a tick, a walk of
+the dispatch. The name of a step is made only when it took long.
 """
 
 import logging
@@ -24,13 +24,13 @@ R = TypeVar("R")
 
 
 class Watchdog:
-    """`clock` tells seconds and never goes back."""
+    """Times steps. `clock` returns seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
 
     def watched(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
-        """The same step, timed."""
+        """The step, timed."""
         clock, limit_s = self._clock, STEP_MS_MAX / 1000
 
         def timed(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -44,7 +44,7 @@ class Watchdog:
         return timed
 
     def watched_requests(self, on_requests: OnRequests) -> OnRequests:
-        """The same, timed, named by the requests that came in one read."""
+        """The handler, timed; its name is made from the requests of one read."""
         clock, limit_s = self._clock, STEP_MS_MAX / 1000
 
         def timed(connection: Connection, requests: list[RemotingCommand]) -> None:

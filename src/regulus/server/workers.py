@@ -1,7 +1,7 @@
-"""The threads of a server beside its event loop's: one for each line of work.
+"""The worker threads of a server besides that of its event loop: one for each line of work.
 
-What is done in one line is done one after the other, in the order in which it was asked for; lines do not wait for each
-other. Whoever hands in other workers, such as a simulation that does the work itself, keeps to that.
+Work in one line runs in the order in which it was requested; lines do not wait for each other. Other implementations,
+such as a simulation that does the work itself, must behave in the same way.
 """
 
 import errno
@@ -13,24 +13,24 @@ from typing import Protocol
 class Line(Enum):
     FLUSH = "disk"              # the commit log, for which answers wait
     DOCUMENTS = "documents"     # of a broker, or of a name server
-    ROOM = "room"               # ahead of the writer, who makes it himself when it is not there in time
+    ROOM = "room"               # ahead of the writer, which makes it itself when it is not there in time
     QUEUES = "queues"           # may take seconds with thousands of them
     RETENTION = "retention"
     ACCOUNTS = "accounts"       # files of access control, which may take a second
-    CHECK = "check"             # of what a start did not look at, and building it anew
+    CHECK = "check"             # of what a start did not check, and rebuilding it
 
 
 class Workers(Protocol):
     def line(self, line: Line) -> Executor:
-        """The same one at each call. Raises OSError when the system gives no thread for it."""
+        """The executor of a line, the same at each call. Raises OSError when the system provides no thread for it."""
 
     def shutdown(self) -> None:
-        """Returns when everything that was begun is done."""
+        """Stop; returns when all work that was begun is done."""
 
 
 class ThreadWorkers:
-    """A thread for each line. It is there once the line is: one that began with its first work might be refused by the
-    system in the middle of a night, and what it should have done with it."""
+    """One thread for each line. It is started with the line: a thread started at the first work might be refused by the
+    system much later, and the work would be lost."""
 
     def __init__(self) -> None:
         self._lines: dict[Line, ThreadPoolExecutor] = {}

@@ -1,1 +1,1 @@
-"""Where bytes rest: commit log, consume queues, index, checkpoint, and the recovery that makes them agree."""
+"""Storage: commit log, consume queues, index, checkpoint, and the recovery that makes them agree."""

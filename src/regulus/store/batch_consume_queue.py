@@ -1,9 +1,9 @@
 """The consume queue of a topic of `queue.type=BatchCQ`, whose records may have many messages each.
 
-A unit of 46 bytes for each record lies behind the one before, from position 0 on, and says the queue offset of its
-first message: so units are found by bisection, and a message in the midst of a record by the unit of that. Where
-records are lost at its end, one filler says where it goes on. `start`, `end` and `known_end` are positions, as in other
-queues; queue offsets count messages.
+It has one unit of 46 bytes for each record, without gaps, from position 0 on. A unit states the queue offset of its
+first message: units are found by bisection, and a message inside a record by the unit of that record. Where records at
+its end are lost, one filler says at which offset the queue continues. `start`, `end` and `known_end` are positions, as
+in other queues; queue offsets count messages.
 
 Source: BatchConsumeQueue.
 """
@@ -23,7 +23,7 @@ _UNIT = UNIT_SIZE
 _SCAN = 1424 * UNIT_SIZE
 _NOT_READ = -1, 0
 _OFFSET_MAX = 1 << 62
-"""No queue ever ends there, whatever the record of a copied log says: so there is room behind for what is sent."""
+"""No queue ends beyond this, whatever the records of a copied log say: so there is room for the messages sent later."""
 
 
 class BatchConsumeQueue(ConsumeQueue):
@@ -32,11 +32,11 @@ class BatchConsumeQueue(ConsumeQueue):
         self.is_batch = True
         self._max_offset = 0
         self._first = _NOT_READ
-        """A start, and the offset of the first message there."""
+        """A start position, and the offset of the first message there."""
 
     @property
     def min_offset(self) -> int:
-        """Read once for each start, and not mapped: workers ask, too."""
+        """The first queue offset, read once for each start; read and not mapped, because workers call this too."""
         start, offset = self._first
         if start != self.start:
             start = self.start
@@ -54,7 +54,7 @@ class BatchConsumeQueue(ConsumeQueue):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def put_record(self, request: DispatchRequest) -> bool:
-        """Add the unit of one record; False when it is there already, or its messages have units. Raises
+        """Add the unit of one record; False when the record, or its messages, already have units. Raises
         StoreNotWritable, and changes nothing then."""
         if request.physical_offset + request.size <= self.max_physical_offset:
             return False
@@ -66,7 +66,7 @@ class BatchConsumeQueue(ConsumeQueue):
             if offset:
                 self.has_gap = self.has_gap or self.max_physical_offset >= 0
                 return False
-            # A first message later in the log than one of a higher offset: between them the topic was made anew.
+            # A record later in the log has a lower first offset: between them the topic was deleted and made again.
             self.files.remove_all()
             self.tail = None
             self.start = self.end = self._max_offset = 0
@@ -104,12 +104,15 @@ class BatchConsumeQueue(ConsumeQueue):
         return next(batch_unit.decode_all(self.readable(position, _UNIT)), None)
 
     def last_unit(self) -> BatchUnit | None:
-        """Read and not mapped; None where there is none that may be served."""
+        """The last unit, read and not mapped; None when no unit may be served."""
         return self._read_unit(self.end - _UNIT)
 
     def batch_units(self, queue_offset: int, size_max: int) -> Iterator[tuple[BatchUnit, int]]:
-        """From the record that has the message on, as many as lie in one file and in so many bytes; each with the
-        offset of the first message in the next record, or where that is none behind its own, with the queue's end."""
+        """Units from the record that contains the message on, within one file and `size_max` bytes.
+
+        Each comes with the offset of the first message in the next record. If there is no next record, the offset after
+        its own messages, and the end of the queue, take its place.
+        """
         position = self._position_of(queue_offset)
         units = batch_unit.decode_all(self.readable(position, max(size_max // _UNIT, 1) * _UNIT))
         unit = next(units, None)
@@ -133,14 +136,16 @@ class BatchConsumeQueue(ConsumeQueue):
         return found
 
     def unit(self, queue_offset: int) -> QueueUnit | None:
-        """That of the record which has the message."""
+        """The unit of the record that contains the message."""
         unit = self.unit_at(self._position_of(queue_offset))
         return _of_record(unit) if unit is not None and unit.queue_offset <= queue_offset and not unit.is_filler \
             else None
 
     def offset_by_time(self, timestamp: int, *, upper: bool) -> int:
-        """Of the first record that was stored then or later, `upper` of the last one of those that were stored at that
-        very time; of the last record, when all are older."""
+        """The offset of the first record stored at `timestamp` or later; the last record if all are older.
+
+        With `upper`, if several records were stored exactly at `timestamp`, the last of them.
+        """
         last = self.unit_at(self.end - _UNIT)
         if last is None or timestamp >= last.store_timestamp:
             return last.queue_offset if last is not None else 0
@@ -151,20 +156,24 @@ class BatchConsumeQueue(ConsumeQueue):
         return found.queue_offset if found is not None else self._max_offset
 
     def _position_of(self, queue_offset: int) -> int:
-        """Where the unit is whose record has the message, or the next one where none has; the end behind the last.
-        Sought by what begins there: a count that has rotted hides no other record."""
+        """The position of the unit whose record contains the message, or of the next one; the end of the queue after
+        the last message.
+
+        The search compares only first offsets: a damaged message count hides no other record.
+        """
         behind, found = self._parted(lambda unit: unit.queue_offset > queue_offset)
         last = self.unit_at(behind - _UNIT)
         return behind - _UNIT if last is not None and queue_offset < max(last.next_offset, last.queue_offset + 1) \
             else found
 
     def _first_position(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> int:
-        """Of the first unit of which that is so, as it is of all behind it; the end when there is none."""
+        """The position of the first unit for which `is_there` is true, as it is for all later ones; the end when there
+        is none."""
         return self._parted(is_there, is_mapped)[1]
 
     def _parted(self, is_there: Callable[[BatchUnit], bool], is_mapped: bool = True) -> tuple[int, int]:
-        """Behind the last unit of which that is not so, and where the first one is of which it is: farther on, where
-        files between them are missing."""
+        """The end of the last unit for which `is_there` is false, and the start of the first unit for which it is true.
+        They differ where files between them are missing."""
         low, high = self.start // _UNIT, self.end // _UNIT
         found = self.end
         while low < high:
@@ -177,7 +186,7 @@ class BatchConsumeQueue(ConsumeQueue):
         return low * _UNIT, found
 
     def _unit_from(self, position: int, is_mapped: bool) -> tuple[int, BatchUnit | None]:
-        """The unit that lies there, or where its file is missing the first one of the next file; and its position."""
+        """The unit at `position`, or if its file is missing, the first one of the next file; and its position."""
         read = self.unit_at if is_mapped else self._read_unit
         unit = read(position)
         if unit is None:
@@ -186,7 +195,7 @@ class BatchConsumeQueue(ConsumeQueue):
         return position, unit
 
     def _read_unit(self, position: int) -> BatchUnit | None:
-        """The same as `unit_at` for a thread beside the one that reads, and for queues that need not be mapped."""
+        """Like `unit_at`, for another thread than the one that reads, and for queues that need not be mapped."""
         file = self.files.find(position) if self.start <= position < self.end else None
         if file is None:
             return None
@@ -251,8 +260,8 @@ class BatchConsumeQueue(ConsumeQueue):
         return unit.queue_offset if unit is not None else self._max_offset
 
     def first_position(self, physical_offset: int) -> int:
-        """Position of the first unit whose record begins at `physical_offset` or later; the end when there is none.
-        Read and not mapped, and so for any thread. Raises StoreError."""
+        """Position of the first unit whose record begins at `physical_offset` or later; the end when there is none. It
+        is read and not mapped, so any thread may call this. Raises StoreError."""
         return self._first_position(lambda unit: unit.physical_offset >= physical_offset, is_mapped=False)
 
     def correct_start(self, physical_offset_min: int) -> None:
@@ -267,7 +276,7 @@ class BatchConsumeQueue(ConsumeQueue):
         self.next_offset = self._max_offset
 
     def _learn_end(self) -> None:
-        """What is before the start counts too: it says where the queue goes on when nothing else is left."""
+        """Units before the start count too: they say where the queue continues when nothing else is left."""
         file = self.files.find(self.end - _UNIT) if self.end >= _UNIT else None
         if file is None:
             self._max_offset = 0

@@ -1,4 +1,4 @@
-"""Reads of a topic of `queue.type=BatchCQ`: whole records, from the one that has the asked message on.
+"""Reads of a topic of `queue.type=BatchCQ`: whole records, from the one that contains the requested message on.
 
 Source: DefaultMessageStore.getMessage.
 """
@@ -17,8 +17,8 @@ _MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)
 
 def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, count_max: int, bytes_max: int,
                  message_filter: Filter, scan_max: int) -> GetResult:
-    """As `CommitLog.read_queue`; `count_max` and what is counted are messages, of which a record may have many. The
-    first record is given whatever it has."""
+    """Like `CommitLog.read_queue`, but `count_max` and the counts are of messages, of which a record may have many. The
+    first record is returned even if it has more than `count_max`."""
     low, high = queue.min_offset, queue.max_offset
     status, offset = judge(queue_offset, low, high)
     if status is not GetStatus.FOUND:
@@ -30,7 +30,7 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
     for unit, behind in queue.batch_units(offset, max(scan_max, count_max * UNIT_SIZE)):
         if status is GetStatus.OFFSET_FOUND_NULL:
             status = GetStatus.NO_MATCHED_MESSAGE
-        # What no filter takes is not compared with its record, and still says where to go on.
+        # A unit that the filter rejects is not compared with its record, but still determines where to continue.
         if not offset < unit.next_offset <= behind:
             if count:
                 break
@@ -65,8 +65,8 @@ def read_batches(log: CommitLog, queue: BatchConsumeQueue, queue_offset: int, co
 
 
 def _record(log: CommitLog, queue: BatchConsumeQueue, unit: BatchUnit, *, is_first: bool) -> memoryview | None:
-    """The record of a unit; None where there is none. Raises StoreDamaged for the first of a read, where no deletion of
-    old files explains that."""
+    """The record of a unit; None if there is none. Raises StoreDamaged for the first record of a read, unless the
+    deletion of old files explains that."""
     physical_offset = unit.physical_offset
     data = log.slice(physical_offset, unit.size) if unit.size >= layout.FIXED_SIZE_V1 else None
     if data is not None and _is_own(data, unit, queue) and physical_offset not in log.rotten:
@@ -81,7 +81,7 @@ def _record(log: CommitLog, queue: BatchConsumeQueue, unit: BatchUnit, *, is_fir
 
 
 def _is_own(data: memoryview, unit: BatchUnit, queue: BatchConsumeQueue) -> bool:
-    """Whether the record's head says what its unit says."""
+    """Whether the record's head agrees with its unit."""
     def number(position: int, size: int) -> int:
         return int.from_bytes(data[position:position + size], "big")
     return (number(layout.TOTAL_SIZE, 4) == unit.size and number(layout.MAGIC, 4) in _MAGICS

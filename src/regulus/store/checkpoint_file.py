@@ -1,8 +1,8 @@
-"""The file `checkpoint`: up to which store time log, consume queues and full index files are on disk. Beside it
-`regulusSynced`, the mark of the last record of which that is certain.
+"""The file `checkpoint`: the store times up to which log, consume queues and full index files are on disk. Next to it,
+`regulusSynced` marks the last record that is certainly on disk.
 
-But for a cut of the log, times and mark only grow, and each has one writer, so that flushes of log and queues may run
-beside each other.
+Except after a cut of the log, times and mark only grow, and each has one writer, so that log and queues may be flushed
+at the same time.
 
 Source: StoreCheckpoint.
 """
@@ -33,7 +33,7 @@ class CheckpointFile:
                                      index_msg_timestamp=self._index_timestamp)
 
     def load(self) -> None:
-        """A missing or short file reads as all zero: recovery then begins at the first log file."""
+        """Read the file. A missing or short one reads as all zero: recovery then begins at the first log file."""
         data = disk.read_file(self._path)
         try:
             self._loaded = store_checkpoint.decode(data) if data is not None else StoreCheckpoint()
@@ -53,8 +53,8 @@ class CheckpointFile:
         self._index_timestamp = max(self._index_timestamp, store_timestamp)
 
     def end_at(self, store_timestamp: int) -> None:
-        """The log was cut on purpose, and its last record is of this time now: what it had later is no measure for what
-        comes."""
+        """Lower the times after a deliberate cut of the log: its last record is now of this time, and later times do
+        not apply to new records."""
         self._log_timestamp = min(self._log_timestamp, store_timestamp)
         self._queues_timestamp = min(self._queues_timestamp, store_timestamp)
         self._index_timestamp = min(self._index_timestamp, store_timestamp)
@@ -70,7 +70,8 @@ class SyncedMarkFile:
         self._saved: SyncedMark | None = None
 
     def load(self) -> SyncedMark | None:
-        """None when there is no mark, or none that can be read: then nothing is known, which is never wrong."""
+        """The mark; None when there is none, or none that can be read: then nothing is known to be on disk, which is
+        always safe."""
         data = disk.read_file(self._path)
         if data is None:
             return None
@@ -85,7 +86,7 @@ class SyncedMarkFile:
         self._saved = None
 
     def save(self, mark: SyncedMark) -> None:
-        """The caller has synced the log up to the record's end. Raises StoreNotWritable."""
+        """Save the mark. The caller has synced the log up to the record's end. Raises StoreNotWritable."""
         if mark != self._saved:
             disk.write_file(self._path, synced_mark.encode(mark))
             self._saved = mark

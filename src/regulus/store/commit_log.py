@@ -1,11 +1,11 @@
-"""The commit log: all messages of the broker, one behind the other.
+"""The commit log: all messages of the broker, in the order of their arrival.
 
 A record never spans two files. The end of a file that is too short for the next record, or would leave less than 8
-bytes, becomes a blank. Blocks are reserved a window ahead of the writer and the next file is made before it is needed,
-by `allocate_ahead` in another thread; the writer does it itself only when that thread is too slow.
+bytes, becomes a blank. Another thread runs `allocate_ahead`, which reserves blocks a window ahead of the writer and
+makes the next file before it is needed; the writer does this itself only when that thread is too slow.
 
-Threads: one thread appends and reads. `flush` and `allocate_ahead` may run beside it in one other thread each. They
-share no lock: each field has one writer, and what two write only grows.
+Threads: one thread appends and reads. `flush` and `allocate_ahead` may run at the same time, in one other thread each.
+They share no lock: each field has one writer, and fields written by two threads only grow.
 
 Source: CommitLog.
 """
@@ -31,25 +31,25 @@ from regulus.store.mapped_file import MappedFile
 from regulus.store.mapped_file_queue import MappedFileQueue, file_name
 
 RESERVE_WINDOW = 4 << 20
-"""Blocks are reserved this far ahead at least, and twice as far at most."""
+"""Blocks are reserved at least this far ahead, and at most twice as far."""
 RECENT_MAX = 4096
-"""Records remembered for dispatch at a time; beyond that it reads them from the log again."""
+"""Records remembered for dispatch; if there are more, dispatch reads them from the log again."""
 KEEP_MAPPED = 32 << 20
-"""Bytes behind the writer that stay in the process's memory; older ones are mapped again when they are read."""
+"""Bytes before the writer's position that stay mapped; older ones are mapped again when they are read."""
 GATHERED_RUN_MAX = 4096
-"""Runs of records up to this size are copied together, which takes less time than one more slice on its way out."""
+"""Runs of records up to this size are copied together, which is faster than sending one more slice."""
 GATHERED_MAX = 256 << 10
-"""Bytes copied together at most; the next ones begin another buffer."""
+"""The maximum number of bytes copied together; further ones begin another buffer."""
 _LOOKED_MAX = LOOKED_MAX
-LOOK_COST = 100                 # of one look, in bytes
+LOOK_COST = 100                 # of reading one record's properties, in bytes
 _LOOK_COST = LOOK_COST
 _BLANK_SIZE_MIN = 8
 _GATHERED_RUN_MAX = GATHERED_RUN_MAX
 _GATHERED_MAX = GATHERED_MAX
 _RECENT_MAX = RECENT_MAX
 _UNIT = UNIT_SIZE
-_AHEAD = 6 * UNIT_SIZE          # of a record that is fetched while others are copied
-_LINE_SIZE = 64                 # what a processor fetches at a time
+_AHEAD = 6 * UNIT_SIZE          # units ahead whose records are prefetched while others are copied
+_LINE_SIZE = 64                 # bytes that a processor fetches at once
 _COMPILED = not __file__.endswith(".py")
 _FILLER_SIZE = FILLER.size
 _HEAD_SIZE = layout.PHYSICAL_OFFSET + 8
@@ -66,19 +66,19 @@ class CommitLog:
         self.queues = queues
         self.tail: MappedFile | None = None
         self.end = 0
-        """Physical offset behind the last record."""
+        """Physical offset after the last record."""
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self.fault = ""
-        """Why the last append failed for the disk's sake; empty while appends succeed."""
+        """Why the disk made the last append fail; empty while appends succeed."""
         self.recent: list[DispatchRequest] = []
-        """What to dispatch of the last records appended, in their order, perhaps with gaps."""
+        """What to dispatch for the last records appended, in their order, perhaps with gaps."""
         self.recent_taken = 0
-        """How many of them the dispatcher has taken."""
+        """The number of them that the dispatcher has taken."""
         self.rotten: set[int] = set()
-        """Where records begin that are known not to be as they were written; none of them is served."""
+        """Where records begin that are known to be damaged; none of them is served."""
         self.begins_anywhere = False
-        """Whether what is appended first says where an empty log begins; no file is made before."""
+        """Whether the first record appended determines where an empty log begins; no file is made before."""
         self._flush_fault = ""
         self._next: MappedFile | None = None
         self._window = RESERVE_WINDOW
@@ -112,7 +112,7 @@ class CommitLog:
         return appended_one(self.end - size, self.end, message.queue_offset)
 
     def append_batch(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
-        """All records in one file, or none."""
+        """Append all records to one file, or none."""
         try:
             queue = self._have_room_for(messages)
         except MessageIllegal as error:
@@ -132,7 +132,7 @@ class CommitLog:
         return Appended(_PUT_OK, starts[0], self.end, first, "", tuple(starts))
 
     def _have_room_for(self, messages: Iterable[MessageExt]) -> ConsumeQueue:
-        """The queue of a batch for which there is room. Raises MessageIllegal, StoreNotWritable."""
+        """Make room for a batch; returns its queue. Raises MessageIllegal, StoreNotWritable."""
         topic = ""
         queue_id = -1
         size = 0
@@ -152,7 +152,7 @@ class CommitLog:
         return queue
 
     def _write(self, message: MessageExt) -> int:
-        """Write the record at the end of the log; its size. Raises MessageIllegal, StoreNotWritable."""
+        """Write the record at the end of the log; returns its size. Raises MessageIllegal, StoreNotWritable."""
         while True:
             file = self.tail
             if file is None:
@@ -179,14 +179,14 @@ class CommitLog:
             self._have_room(size)
 
     def begin_at(self, offset: int) -> None:
-        """Let a log that has nothing begin there, with a new file. Raises StoreNotWritable."""
+        """Let an empty log begin at `offset`, with a new file. Raises StoreNotWritable."""
         self.drop_next()
         self.tail = self.files.extend(offset)
         self.end = self.flushed_offset = offset
 
     def append_copied(self, data: memoryview, requests: list[DispatchRequest]) -> None:
-        """Append records, of which `requests` speak, and perhaps a blank, as they lie in one file of another log.
-        Raises StoreNotWritable."""
+        """Append records, described by `requests`, and perhaps a blank, exactly as in one file of another log. Raises
+        StoreNotWritable."""
         file = self.tail
         if file is None or file.wrote_position == file.size:
             file = self._roll()
@@ -204,7 +204,7 @@ class CommitLog:
         self.recent.extend(requests)
 
     def _have_room(self, size: int) -> None:
-        """Have a tail that is mapped, with reserved room for `size` bytes and a blank. Raises MessageIllegal,
+        """Make sure that the tail is mapped, with reserved room for `size` bytes and a blank. Raises MessageIllegal,
         StoreNotWritable."""
         file = self.tail
         if file is None:
@@ -225,8 +225,11 @@ class CommitLog:
             file.map()
 
     def _reserve_more(self, file: MappedFile, end: int) -> None:
-        """Reserve up to `end` and a window beyond. On a nearly full disk the windows shrink, so that all of it is used
-        without asking in vain for each message; they grow again with room. Raises StoreNotWritable."""
+        """Reserve up to `end` and a window beyond. Raises StoreNotWritable.
+
+        On a nearly full disk the windows shrink, so that all of it is used without a failed attempt for each message;
+        they grow again when there is room.
+        """
         try:
             file.reserve(end + self._window)
             self._window = min(2 * self._window + disk.PAGE_SIZE, RESERVE_WINDOW)
@@ -237,7 +240,7 @@ class CommitLog:
             self._reserve_more(file, end)
 
     def _roll(self) -> MappedFile:
-        """Go on with the next file."""
+        """Continue with the next file."""
         made, self._next = self._next, None
         start = self.tail.start + self.tail.size if self.tail is not None else 0
         if made is None or made.start != start:
@@ -253,7 +256,7 @@ class CommitLog:
         return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=remark)
 
     def probe(self) -> bool:
-        """Whether an append would find room now; clears `fault` when it would."""
+        """Whether an append would find room now; if so, clears `fault`."""
         if self.fault:
             try:
                 self._have_room(1)
@@ -266,7 +269,7 @@ class CommitLog:
 
     @property
     def wants_allocation(self) -> bool:
-        """Whether `allocate_ahead` has something to do, and did not find the disk too full for it before."""
+        """Whether `allocate_ahead` has work to do, and has not found the disk too full for it before."""
         tail = self.tail
         if self._window < RESERVE_WINDOW:
             return False
@@ -277,7 +280,8 @@ class CommitLog:
         return self._next is None and tail.size - tail.wrote_position < RESERVE_WINDOW
 
     def allocate_ahead(self) -> None:
-        """Reserve and warm the next window, make the next file. Raises StoreNotWritable, which appends survive."""
+        """Reserve and warm the next window, and make the next file. Raises StoreNotWritable, after which appends still
+        work."""
         try:
             self._allocate_ahead()
         except StoreNotWritable:
@@ -315,7 +319,8 @@ class CommitLog:
             file.released_position = end
 
     def release_cold(self) -> None:
-        """Let go of what was read of older files since the last time, so that catching up does not keep gigabytes."""
+        """Release the memory of older files that were read since the last call, so that catching up does not keep
+        gigabytes."""
         for file in self.files.files[:]:
             mapping = file.mapping
             if file is not self.tail and file.is_used and mapping is not None:
@@ -323,7 +328,7 @@ class CommitLog:
                 disk.release(mapping, 0, file.size)
 
     def drop_next(self) -> None:
-        """Remove the file that was made ahead and never used."""
+        """Remove the file that was made ahead and not used."""
         made, self._next = self._next, None
         if made is not None and made.start >= self.end:
             made.unmap()
@@ -332,10 +337,10 @@ class CommitLog:
     # --- flushing, in another thread ---------------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Bring everything written up to now to disk; the physical offset up to which it is.
+        """Bring everything written so far to disk; returns the physical offset up to which it is there.
 
-        Raises StoreNotWritable, from then on at each call: the system reports a failed sync once, and the next one
-        succeeds without what was lost.
+        Raises StoreNotWritable, from then on at each call: the system reports a failed sync once, and the next sync
+        succeeds without the lost bytes.
         """
         if self._flush_fault:
             raise StoreNotWritable(self._flush_fault)
@@ -356,7 +361,7 @@ class CommitLog:
         self._sync_names(files)
 
     def _sync_names(self, files: list[MappedFile]) -> None:
-        """Of a file whose name alone is on disk a power cut leaves an empty one, at the end of the log."""
+        """Sync the folder of new files. Otherwise a power cut may leave an empty file at the end of the log."""
         new = [file for file in files if file.is_new]
         if new:
             disk.sync_directory(self.files.directory)
@@ -364,7 +369,7 @@ class CommitLog:
             file.is_new = False
 
     def _files_from(self, offset: int) -> list[MappedFile]:
-        """From the file that holds `offset` on; few, so looked for from the end."""
+        """The files from the one that holds `offset` on. There are few, so the search starts at the end."""
         found = []
         for file in reversed(self.files.files[:]):
             found.append(file)
@@ -375,19 +380,19 @@ class CommitLog:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def find(self, physical_offset: int) -> MappedFile | None:
-        """The file that holds the written byte at `physical_offset`."""
+        """The file that contains the written byte at `physical_offset`."""
         tail = self.tail
         if tail is None or not 0 <= physical_offset < self.end:
             return None
         return tail if physical_offset >= tail.start else self.files.find(physical_offset)
 
     def behind(self, physical_offset: int) -> int:
-        """Behind the record that begins there; the log's end when there is none."""
+        """The offset after the record that begins at `physical_offset`; the log's end when there is no record."""
         head = self.slice(physical_offset, 4)
         return min(physical_offset + int.from_bytes(head, "big"), self.end) if head is not None else self.end
 
     def slice(self, physical_offset: int, size: int) -> memoryview | None:
-        """`size` written bytes, which lie in one file; None when they do not."""
+        """`size` written bytes, if they are all in one file; otherwise None."""
         file = self.find(physical_offset)
         if file is None:
             return None
@@ -398,11 +403,12 @@ class CommitLog:
 
     def read_queue(self, queue: ConsumeQueue, queue_offset: int, count_max: int, bytes_max: int,
                    message_filter: Filter, scan_max: int) -> GetResult:
-        """Records of `queue` from `queue_offset` on that the filter takes, passing over at most `scan_max` bytes of the
-        queue, and looking at no more of their properties than LOOKED_MAX allows.
+        """Records of `queue` from `queue_offset` on that the filter accepts.
 
-        Neighbours in the log become one slice, short ones between others a copy. The first record is given whatever
-        its size. Raises StoreDamaged where the first one is not the unit's own; before a later one it ends.
+        A read passes over at most `scan_max` bytes of the queue, and examines at most LOOKED_MAX bytes of properties.
+        Neighbours in the log become one slice, and short runs are copied together. The first record is returned
+        whatever its size. Raises StoreDamaged if the first record does not belong to its unit; if a later one does not,
+        the result ends before it.
         """
         low, high = queue.min_offset, queue.max_offset
         status, offset = judge(queue_offset, low, high)
@@ -448,7 +454,7 @@ class CommitLog:
                         if length < 0 or not message_filter.matches(values):
                             offset += 1
                             continue
-                    # No run leaves its file, because a blank lies between two files.
+                    # No run extends past its file, because a blank separates two files.
                     if physical_offset != end:
                         if run_file is not None:
                             gathered = self._take_run(run_file, start - run_file.start, end - start, gathered, buffers)
@@ -458,7 +464,7 @@ class CommitLog:
                     count += 1
                     size_sum += size
                 elif file is not None or not 0 <= physical_offset < self.start:
-                    # No deletion of old files explains a unit that leads there: those go from the first on.
+                    # The deletion of old files does not explain such a unit: files are deleted from the first on.
                     if count:
                         break
                     if file is None and 0 <= physical_offset < self.end:
@@ -477,7 +483,8 @@ class CommitLog:
 
     def _take_run(self, file: MappedFile, position: int, size: int, gathered: int,
                   buffers: list[bytes | memoryview]) -> int:
-        """Add one run to `buffers`, or to the `gathered` bytes of short ones that wait to be; how many wait now."""
+        """Add one run to `buffers`, or to the `gathered` bytes of short runs that are still to be added; returns how
+        many bytes are still to be added."""
         is_short = size <= _GATHERED_RUN_MAX
         if gathered and not (is_short and gathered + size <= _GATHERED_MAX):
             buffers.append(byte_runs.bytes_of_run(self._gathered, 0, gathered))
@@ -493,7 +500,8 @@ class CommitLog:
         return gathered + size
 
     def lacks(self, physical_offset: int) -> str:
-        """The name of the file in the middle of the log that has this place and is missing; empty when none is."""
+        """The name of the missing file in the middle of the log that contained this offset; empty when none is
+        missing."""
         if not self.start <= physical_offset < self.end or self.find(physical_offset) is not None:
             return ""
         return file_name(physical_offset - physical_offset % self.files.file_size)
@@ -510,7 +518,8 @@ class CommitLog:
 
 
 def _number_inner(message: MessageExt, queue: ConsumeQueue) -> int:
-    """Let an inner batch say where its messages lie; how many there are. Raises MessageIllegal in a queue of others."""
+    """Set the queue offset in an inner batch; returns its number of messages. Raises MessageIllegal if the queue is not
+    for batches."""
     if not queue.is_batch:
         raise MessageIllegal(f"topic {message.topic} keeps no inner batches")
     message.properties[INNER_BASE] = str(message.queue_offset)
@@ -518,7 +527,7 @@ def _number_inner(message: MessageExt, queue: ConsumeQueue) -> int:
 
 
 def _fetch_ahead(file: MappedFile, physical_offset: int, size: int) -> None:
-    """Have the processor fetch a short record that is copied soon: most of a copy is waiting for memory."""
+    """Prefetch a short record that is copied soon: most of the time of a copy is waiting for memory."""
     place = physical_offset - file.start
     end = place + size
     if size <= _GATHERED_RUN_MAX and place >= 0 and end <= file.size and file.mapping is not None:
@@ -529,7 +538,7 @@ def _fetch_ahead(file: MappedFile, physical_offset: int, size: int) -> None:
 
 
 def _is_own(file: MappedFile, physical_offset: int, size: int, queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the record's head says what its unit says. A light queue's records are those of other topics."""
+    """Whether the record's head agrees with its unit. The records of a light queue are of other topics."""
     if size < _HEAD_SIZE:
         return False
     if file.mapping is None:
@@ -546,7 +555,8 @@ def _is_own(file: MappedFile, physical_offset: int, size: int, queue: ConsumeQue
 
 
 def damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, queue_offset: int, behind: int) -> str:
-    """`file` is the one of the log that has the place; None when none has. `behind`: the offset of what follows."""
+    """The text for a damaged record. `file` is the log file that contains it, None if it is missing; `behind` is the
+    next offset to read."""
     place, mend = "which is not in the log", ""
     if file is not None:
         path = Path(file.path)
@@ -560,7 +570,7 @@ def damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, q
 
 def _read_named(file: MappedFile, physical_offset: int, size: int, names: list[bytes],
                 values: list[str | None]) -> int:
-    """See `read_named`; the file is mapped."""
+    """See `read_named`; this maps the file."""
     cells = file.cells
     assert cells is not None
     place = physical_offset - file.start
@@ -568,7 +578,7 @@ def _read_named(file: MappedFile, physical_offset: int, size: int, names: list[b
 
 
 def judge(queue_offset: int, low: int, high: int) -> tuple[GetStatus, int]:
-    """Whether there is something to read at `queue_offset`, and where to read next."""
+    """Whether there is something to read at `queue_offset`, and the offset to read next."""
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if queue_offset < low:

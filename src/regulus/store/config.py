@@ -13,7 +13,7 @@ _FILE_SIZE_MAX = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStoreConfig:
-    """Raises ConfigError for a value that no store can work with."""
+    """Settings of a store; raises ConfigError for an invalid value."""
 
     # Directories and file sizes
     store_path_root_dir: str = ""
@@ -115,7 +115,7 @@ class MessageStoreConfig:
 
     @property
     def consume_queue_file_size(self) -> int:
-        """The configured size, rounded up to whole units."""
+        """The configured size of a file, rounded up to whole units."""
         return -(-self.mapped_file_size_consume_queue // UNIT_SIZE) * UNIT_SIZE
 
     @property

@@ -1,9 +1,9 @@
-"""The consume queue of one topic and queue id: where in the log its messages lie.
+"""The consume queue of one topic and queue id: the positions of its messages in the log.
 
-Unit k of 20 bytes is at position 20 * k of the files laid end to end. `end` is in bytes; queue offsets count units.
-Files are mapped when they are first touched and unmapped when too many are mapped (see MappedFilePool), so thousands of
-queues that rest cost nothing. Blocks are reserved in steps that grow with the file, from one page up: a queue with
-three messages takes 4 KiB of the disk and not 6 MB.
+Unit k of 20 bytes is at position 20 * k of the concatenated files. `end` is in bytes; queue offsets count units. Files
+are mapped when they are first used and unmapped when too many are mapped (see MappedFilePool), so thousands of idle
+queues cost nothing. Blocks are reserved in steps that grow with the file, from one page up: a queue with three messages
+takes 4 KiB of the disk and not 6 MB.
 
 Source: ConsumeQueue.
 """
@@ -19,7 +19,7 @@ from regulus.store.mapped_file_queue import MappedFileQueue
 
 RESERVE_MAX = 256 << 10
 RECOVERED_FILES = 3
-"""How many files at the end recovery reads; the ones before were full when the next was begun."""
+"""The number of files at the end that recovery reads; earlier ones were full when the next was begun."""
 
 _UNIT = UNIT_SIZE
 _SCAN = 3276 * UNIT_SIZE
@@ -40,21 +40,22 @@ class ConsumeQueue:
         """Position of the first unit that may be served."""
         self.end = 0
         self.birth = birth
-        """Where the log ended when a queue of this name was deleted, -1 for never. What lies before is not
-        this one's."""
+        """The end of the log when a queue of this name was last deleted, -1 for never. Records before it do not belong
+        to this queue."""
         self.max_physical_offset = birth
-        """Behind the last record that has a unit here; where there is none, its birth."""
+        """The offset after the last record that has a unit here; the birth of an empty queue."""
         self.next_offset = 0
-        """Queue offset that the next appended message gets; ahead of `end` until it is dispatched."""
+        """Queue offset that the next appended message gets; ahead of `end` until that message is dispatched."""
         self.is_dirty = False
         self.is_deleted = False
         self.known_end = 0
-        """Where the units are known to have ended at least, or anything at all was found behind them; a queue that ends
-        before has lost some."""
+        """The position up to which the queue is known to have had units, or content of any kind; a queue that ends
+        before it has lost some."""
         self.tabled_max_offset = 0
-        """Where it ended, in queue offsets, when the table of queues was written; 0 when that does not know it."""
+        """The queue offset at which it ended when the table of queues was written; 0 when the table does not know
+        it."""
         self.has_gap = False
-        """Whether a unit was put behind ones that were not there, or came behind them and was to lie before."""
+        """Whether a unit was put after missing ones, or came after later ones and belonged before them."""
 
     @property
     def min_offset(self) -> int:
@@ -67,7 +68,7 @@ class ConsumeQueue:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def put(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
-        """Add the unit of one record; False when it is there already. Raises StoreNotWritable, and changes nothing
+        """Add the unit of one record; False when it already exists. Raises StoreNotWritable, and changes nothing
         then."""
         if physical_offset + size <= self.max_physical_offset:
             return False
@@ -93,7 +94,7 @@ class ConsumeQueue:
         return True
 
     def go_on_at(self, queue_offset: int) -> None:
-        """Give no message an offset below this one, which had others before they were lost. Raises StoreNotWritable."""
+        """Give no message an offset below this one, because lost messages had those. Raises StoreNotWritable."""
         position = queue_offset * _UNIT
         if position > self.end:
             if self.tail is None:
@@ -103,7 +104,7 @@ class ConsumeQueue:
             self.next_offset = max(self.next_offset, queue_offset)
 
     def _make_way(self, queue_offset: int) -> bool:
-        """Have `tail` and `end` where the unit of `queue_offset` goes. False when that unit was built before."""
+        """Set `tail` and `end` to where the unit of `queue_offset` goes. False when that unit exists already."""
         wanted = queue_offset * _UNIT
         if self.tail is None:
             self.has_gap = wanted > 0
@@ -115,8 +116,8 @@ class ConsumeQueue:
             self._begin_anew()
         elif wanted > self.end:
             self.has_gap = True
-            # A gap of any length is what a lost file of the log leaves, up to where the queue ended. Beyond, no larger
-            # one than a file comes about in a working store; then the unit goes to the end, as in RocketMQ.
+            # A lost file of the log leaves a gap of any length, up to where the queue ended. Beyond that, a working
+            # store makes no gap larger than a file; then the unit goes to the end, as in RocketMQ.
             if wanted <= max(self.end + self.files.file_size, self.tabled_max_offset * _UNIT):
                 self._fill_up_to(wanted)
         if self.tail is None or self.end >= self.tail.start + self.tail.size:
@@ -124,23 +125,27 @@ class ConsumeQueue:
         return True
 
     def _begin_anew(self) -> None:
-        """A first message later in the log than one of a higher offset: between them the topic was deleted and made
-        anew, and then the broker killed before this queue was on disk."""
+        """Start the queue again, because a record later in the log has a lower offset.
+
+        Between the two records the topic was deleted and made again, and the broker was killed before this queue was on
+        disk.
+        """
         self.files.remove_all()
         self.tail = None
         self._begin_at(0)
 
     def _begin_at(self, position: int) -> None:
-        """The first file of a queue may begin at any unit: the ones before, which are gone, become fillers."""
+        """Begin the first file at any unit: earlier units, which no longer exist, become fillers."""
         file = self.files.make(position - position % self.files.file_size, is_anew=True)
         file.write(0, encode_unit(FILLER) * ((position - file.start) // _UNIT))
         file.wrote_position = position - file.start
-        self.files.files.append(file)       # only now: on a full disk nothing has changed
+        self.files.files.append(file)       # only now: when the disk is full, nothing has changed
         self.tail = file
         self.start = self.end = position
 
     def _fill_up_to(self, position: int) -> None:
-        """Records between were lost with their units: fillers keep each later message at its own queue offset."""
+        """Add fillers up to `position`, because the records between were lost with their units: each later message
+        keeps its queue offset."""
         while self.end < position:
             if self.tail is None or self.end >= self.tail.start + self.tail.size:
                 self.tail = self.files.extend(self.end)
@@ -163,8 +168,8 @@ class ConsumeQueue:
         return file.slice(position - file.start, upto - position)
 
     def units(self, queue_offset: int, count_max: int) -> list[QueueUnit]:
-        """From `queue_offset` on, without fillers; empty behind the end. Asked for one below the start, begins
-        there."""
+        """Units from `queue_offset` on, without fillers; empty after the end. An offset below the start means the
+        start."""
         found: list[QueueUnit] = []
         position = max(queue_offset * _UNIT, self.start)
         while len(found) < count_max and position < self.end:
@@ -184,14 +189,14 @@ class ConsumeQueue:
     # --- recovery ----------------------------------------------------------------------------------------------------
 
     def recover(self, log_bound: int) -> None:
-        """Take up what is on disk, and remove what lies behind the last unit. Raises StoreDamaged for a file of a wrong
-        size, StoreNotWritable."""
+        """Take over the files on disk, and remove what comes after the last unit. Raises StoreDamaged for a file of a
+        wrong size, StoreNotWritable."""
         self.look(log_bound)
         self._cut(self.end)
 
     def take_up(self, built: "ConsumeQueue") -> None:
-        """Take up what another one wrote, whose files are in this one's place now and are not gone through. Raises
-        StoreDamaged, StoreNotWritable."""
+        """Take over the files that another queue object wrote, which are now in this one's place; they are not scanned.
+        Raises StoreDamaged, StoreNotWritable."""
         self.files.load()
         self.start = built.start
         self.max_physical_offset = built.max_physical_offset
@@ -199,14 +204,16 @@ class ConsumeQueue:
         self._cut(built.end)
 
     def know_end(self, max_offset: int) -> None:
-        """It ended there, in queue offsets, when the table of queues was written."""
+        """Set the queue offset at which it ended when the table of queues was written."""
         self.tabled_max_offset = max_offset
         self.known_end = max(self.known_end, max_offset * _UNIT)
 
     def look(self, log_bound: int) -> None:
-        """Find the end, and behind which record of the log that is; change nothing. Units of records behind
-        `log_bound`, where no log file is, are none, nor are those of records before its birth. Raises StoreDamaged for
-        a file of a wrong size."""
+        """Find the end of the queue and of its last record in the log, without changing anything.
+
+        Units of records after `log_bound`, where there is no log file, do not count, nor do units of records before its
+        birth. Raises StoreDamaged for a file of a wrong size.
+        """
         self.files.load()
         files = self.files.files
         self.tail = None
@@ -223,7 +230,7 @@ class ConsumeQueue:
         self.known_end = self._content_end()
 
     def _scan(self, file: MappedFile, log_bound: int) -> int:
-        """Bytes of whole units at the beginning of `file`; learns the last record that they speak of."""
+        """The bytes of whole units at the beginning of `file`; notes the last record that they point to."""
         position = 0
         last_end = self.max_physical_offset
         while position < file.size:
@@ -240,7 +247,7 @@ class ConsumeQueue:
         return position
 
     def _content_end(self) -> int:
-        """Behind the last unit that is not all zero, whether it is one or not."""
+        """The position after the last unit that is not all zero, valid or not."""
         last = self.files.last
         if last is None:
             return 0
@@ -249,7 +256,7 @@ class ConsumeQueue:
         return -(-end // _UNIT) * _UNIT
 
     def empty(self) -> None:
-        """Remove all files, so that the queue can be built anew. Raises StoreNotWritable."""
+        """Remove all files, so that the queue can be rebuilt. Raises StoreNotWritable."""
         self.files.remove_all()
         self.tail = None
         self.start = self.end = self.next_offset = 0
@@ -283,7 +290,7 @@ class ConsumeQueue:
         return low
 
     def _next_unit(self, queue_offset: int, upto: int) -> QueueUnit | None:
-        """The first unit from `queue_offset` on that is no filler."""
+        """The first unit from `queue_offset` on that is not a filler."""
         found = self.units(queue_offset, 1)
         return found[0] if found and found[0].queue_offset < upto else None
 
@@ -299,7 +306,7 @@ class ConsumeQueue:
         file = self.files.find(self.start)
         if file is None or self.start >= self.end:
             return
-        # Read and not mapped: most queues begin well, and thousands need not be mapped to see that.
+        # Read and not mapped: most queues need no correction, and thousands need not be mapped to see that.
         first_unit = decode_unit(disk.read_at(file.path, self.start - file.start, _UNIT))
         if first_unit.size != _FILLER_SIZE and first_unit.physical_offset >= physical_offset_min:
             return
@@ -312,15 +319,15 @@ class ConsumeQueue:
         return sum(-(-(file.wrote_position - file.flushed_position) // disk.PAGE_SIZE) for file in self.files.files)
 
     def start_flush(self) -> None:
-        """Let the disk begin with what `flush` will wait for."""
+        """Start writing to disk what `flush` will wait for."""
         for file in tuple(self.files.files):
             if file.wrote_position > file.flushed_position:
                 disk.start_sync(file.path)
 
     def flush(self) -> list[MappedFile]:
-        """Bring all units to disk; the new files whose names are still to be made durable.
+        """Bring all units to disk; returns the new files whose names are not durable yet.
 
-        Safe beside a thread that puts more. Raises StoreNotWritable.
+        Another thread may add units at the same time. Raises StoreNotWritable.
         """
         files = tuple(self.files.files)
         for file in files:

@@ -1,7 +1,7 @@
-"""All consume queues of a store: which there are, which rest on disk, and which are out of use.
+"""All consume queues of a store: which exist, which are not opened yet, and which are out of use.
 
-A queue rests until somebody asks for it, so thousands of them cost a start nothing. One that does not agree with the
-log is faulty: nothing is put there or read until it is built anew.
+A queue rests, unopened, until it is first used, so thousands of them cost a start nothing. One that does not agree with
+the log is faulty: it is neither read nor written until it is rebuilt.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from regulus.store.mapped_file import MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 
 NAME_SHOWN_MAX = 80
-"""Characters of a refused name that an error text repeats."""
+"""Characters of a refused name that an error text shows."""
 ANEW = ".anew"
-"""Folder within that of all queues in which some are built anew: no topic has such a name."""
+"""Folder within that of all queues in which some are rebuilt: no topic has such a name."""
 
 BIRTHS_MAX = 100_000
-"""So many queues that were deleted are remembered; of more, the oldest are forgotten."""
+"""The number of deleted queues that are remembered; the oldest are forgotten."""
 
 _UNKNOWN = 0x7FFFFFFFFFFFFFFF
 
@@ -42,31 +42,32 @@ class ConsumeQueues:
         self.directory = directory
         self.batch_directory = batch_directory or directory.parent / "batchconsumequeue"
         self.batch_topics: set[str] = set()
-        """Topics whose queues are of the other kind, BatchConsumeQueue, and lie in the other folder."""
+        """Topics whose queues are BatchConsumeQueues, and are in the other folder."""
         self._batch_file_size = batch_file_size
         self.table: dict[str, dict[int, ConsumeQueue]] = {}
         self._file_size = file_size
         self._pool = pool
         self.log_bound = _UNKNOWN
-        """Behind the last file of the log."""
+        """The offset after the last file of the log."""
         self.log_start = 0
         self.log_end = _UNKNOWN
-        """Where the log began and ended when it was recovered; what queues say of other records is cut when they are
+        """Where the log began and ended when it was recovered; units of other records are cut when a queue is
         opened."""
         self.strays: list[str] = []
-        """What `load` found among the queues and is none."""
+        """Entries among the queues that `load` found and that are not queues."""
         self.resting: dict[str, dict[int, str]] = {}
         """Queues that are on disk and not opened yet, by topic and id: the `bounds` of their queue offsets."""
         self.faulty: dict[tuple[str, int], QueueFault] = {}
-        """Queues that did not agree with the log when they were looked at. Nothing is put there or read until they are
-        built anew."""
+        """Queues that did not agree with the log when they were checked. They are neither read nor written until they
+        are rebuilt."""
         self.missed_end = -1
-        """Behind the last record that was dispatched while its queue was out of use; on a master that takes none for
-        such a queue, one from before."""
+        """The offset after the last record that was dispatched while its queue was out of use. A master accepts no
+        messages for such a queue, so there it is a record from before."""
         self.fault_of: Callable[[ConsumeQueue], str] | None = None
-        """Tells what is wrong with a queue that was opened; None as long as the log is being recovered."""
+        """Says what is wrong with a queue that was opened; None while the log is being recovered."""
         self.births: dict[tuple[str, int], int] = {}
-        """Of queues that were deleted: where the log ended then. What lies before is of none that was made since."""
+        """For deleted queues, the end of the log at the deletion. Records before it do not belong to later queues of
+        the same name."""
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         queues = self.table.get(topic)
@@ -74,7 +75,8 @@ class ConsumeQueues:
         return queue if queue is not None or not (self.resting or self.faulty) else self._wake(topic, queue_id)
 
     def have(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Raises MessageIllegal for a topic or queue id after which no folder may be named."""
+        """The queue, made if necessary. Raises MessageIllegal for a topic or queue id that cannot be the name of a
+        folder."""
         queues = self.table.get(topic)
         queue = queues.get(queue_id) if queues is not None else None
         if queue is None and (self.resting or self.faulty):
@@ -82,8 +84,8 @@ class ConsumeQueues:
         return queue if queue is not None else self._make(topic, queue_id)
 
     def _wake(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Open a queue that rests; None when there is none. Raises StoreDamaged for one that does not agree with the
-        log, now and whenever it is asked for, StoreNotWritable."""
+        """Open a queue that rests; None when there is none. Raises StoreNotWritable, and StoreDamaged, now and at every
+        later call, for one that does not agree with the log."""
         faulty = self.faulty.get((topic, queue_id))
         if faulty is not None:
             raise StoreDamaged(faulty.text)
@@ -95,12 +97,13 @@ class ConsumeQueues:
         try:
             fault = self._take_up(queue, bounds(text)[1])
         except StoreError:
-            self._forget(topic, queue_id)       # it rests on
+            self._forget(topic, queue_id)       # it stays unopened
             raise
         if fault:
             self._forget(topic, queue_id)
             self.set_faulty(topic, queue_id, text, fault)
-        # Only now: a thread that lists all queues meanwhile finds it here or there, and never nowhere.
+        # Only now: a thread that lists all queues meanwhile finds it in one place or the other, and always in one of
+        # them.
         self._rest_no_more(topic, queue_id)
         if fault:
             raise StoreDamaged(self.faulty[topic, queue_id].text)
@@ -131,7 +134,7 @@ class ConsumeQueues:
         queue.recover(self.log_bound)
         queue.truncate(self.log_end)
         queue.know_end(known_max)
-        fault = self.fault_of(queue)        # once more: what lay behind the log's end hid the last unit
+        fault = self.fault_of(queue)        # again: units after the log's end hid the last unit
         queue.correct_start(self.log_start)
         return fault
 
@@ -150,15 +153,15 @@ class ConsumeQueues:
                                                   "it is built anew from the log")
 
     def check_resting(self, topic: str, queue_id: int) -> str:
-        """What is wrong with a queue that rests, and rests on; empty when nothing is, or it rests no more. For a thread
-        beside the one that puts and reads."""
+        """What is wrong with a queue that rests, without opening it; empty when nothing is, or it was opened. May run
+        in another thread than the one that writes and reads."""
         text = self.resting.get(topic, {}).get(queue_id)
         if text is None:
             return ""
         return self.look(self._unopened(topic, queue_id), bounds(text)[1])
 
     def peek(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue that rests as it is on disk, for looking only; it rests on. Raises StoreError."""
+        """A resting queue as it is on disk, only for inspection; it is not opened. Raises StoreError."""
         if queue_id not in self.resting.get(topic, {}):
             return None
         queue = self._unopened(topic, queue_id)
@@ -166,7 +169,7 @@ class ConsumeQueues:
         return queue
 
     def rest_faulty(self, topic: str, queue_id: int, fault: str) -> bool:
-        """Take a queue that rests out of use; False when somebody has opened it meanwhile, and found it well."""
+        """Take a queue that rests out of use; False when it was opened in the meantime and found intact."""
         text = self.resting.get(topic, {}).get(queue_id)
         if text is None:
             return (topic, queue_id) in self.faulty
@@ -175,14 +178,15 @@ class ConsumeQueues:
         return True
 
     def beside(self, directory: Path, pool: MappedFilePool) -> "ConsumeQueues":
-        """Others of the same kind, for whoever builds there what is out of use here."""
+        """Another set of queues, in another folder, in which queues that are out of use here are rebuilt."""
         others = ConsumeQueues(directory, self._file_size, pool, directory, self._batch_file_size)
         others.births = dict(self.births)
         others.batch_topics = set(self.batch_topics)
         return others
 
     def known_bounds(self, topic: str, queue_id: int) -> str | None:
-        """Its `bounds` as they are known, whether it is open, rests or is out of use; None when there is none."""
+        """Its `bounds` as far as known, whether it is open, rests or is out of use; None when there is no such
+        queue."""
         queue = self.table.get(topic, {}).get(queue_id)
         if queue is not None:
             return f"{queue.min_offset} {queue.max_offset}"
@@ -190,7 +194,7 @@ class ConsumeQueues:
         return faulty.bounds if faulty is not None else self.resting.get(topic, {}).get(queue_id)
 
     def known_max_offset(self, topic: str, queue_id: int) -> int:
-        """Where it ends, and of a queue that is out of use, where it ended when that was last known; none is opened."""
+        """Where it ends, or for a queue that is out of use, where it last ended; opens no queue."""
         queue = self.table.get(topic, {}).get(queue_id)
         if queue is not None:
             return queue.max_offset
@@ -198,8 +202,8 @@ class ConsumeQueues:
         return bounds(text)[1] if text is not None else 0
 
     def take_back(self, built: ConsumeQueue, log_start: int) -> ConsumeQueue:
-        """Open a queue that was built anew and put in its place; the log begins at `log_start` now. Raises StoreError,
-        and it stays out of use."""
+        """Open a queue that was rebuilt and moved into place; the log begins at `log_start` now. Raises StoreError;
+        then it stays out of use."""
         topic, queue_id = built.topic, built.queue_id
         queue = self._unopened(topic, queue_id)
         queue.take_up(built)
@@ -237,9 +241,11 @@ class ConsumeQueues:
         return (self.batch_directory if topic in self.batch_topics else self.directory) / topic / str(queue_id)
 
     def keep_batches(self, topic: str) -> None:
-        """From now on the topic's queues are of the other kind. Those that were not, as where a replica got messages
-        before it heard of their topic, are out of use until they are built anew. Where those ended says nothing:
-        they may have been of another topic, which was deleted since. Raises StoreError."""
+        """From now on the topic's queues are BatchConsumeQueues. Raises StoreError.
+
+        Existing queues of the other kind stay out of use until they are rebuilt; a replica has some if it got messages
+        before it learned of their topic. Their ends are ignored: they may be of another topic that was deleted since.
+        """
         if topic in self.batch_topics:
             return
         known = self.ids(topic)
@@ -254,24 +260,27 @@ class ConsumeQueues:
             self.set_faulty(topic, queue_id, "0 0", "was begun as one of another kind (queue.type)")
 
     def all(self) -> list[ConsumeQueue]:
-        """Those that are open."""
+        """The queues that are open."""
         return [queue for queues in tuple(self.table.values()) for queue in tuple(queues.values())]
 
     def load(self, expected: dict[str, dict[int, str]] | None,
              births: dict[tuple[str, int], int] | None = None) -> None:
-        """Take up the queues on disk. Those of topics in `expected`, with the bounds of their queue offsets, rest until
-        somebody asks for them; all others are opened. Raises StoreDamaged, StoreNotWritable."""
+        """Take over the queues on disk. Raises StoreDamaged, StoreNotWritable.
+
+        Queues of topics in `expected`, which has the bounds of their queue offsets, rest until they are used; all
+        others are opened.
+        """
         self.resting = expected or {}
         self.births = births or {}
         batch_topics, _ = disk.folders_and_files(self.batch_directory)
-        # One without queues is left of a topic that may have been made anew since, of the other kind.
+        # A folder without queues remains of a topic that may have been made again since, with the other kind.
         batch_topics = [topic for topic in batch_topics
                         if any(map(_is_id, disk.names(self.batch_directory / topic, directories=True)))]
         self.batch_topics.update(batch_topics)
         topics, self.strays = disk.folders_and_files(self.directory)
         if ANEW in topics:
             topics.remove(ANEW)
-            disk.remove_tree(self.directory / ANEW)     # a broker was killed while it built there
+            disk.remove_tree(self.directory / ANEW)     # a broker was killed while it rebuilt queues there
         self.strays += [topic for topic in topics if topic in self.batch_topics]
         for topic in (*(topic for topic in topics if topic not in self.batch_topics), *batch_topics):
             if topic in self.resting:
@@ -290,7 +299,7 @@ class ConsumeQueues:
                 *(queue_id for name, queue_id in self.faulty if name == topic)]
 
     def names(self) -> list[tuple[str, int]]:
-        """Topic and id of each queue, in their order."""
+        """The topic and id of each queue, in order."""
         found = [(queue.topic, queue.queue_id) for queue in self.all() if queue.tail is not None]
         return sorted([*found, *self.resting_names(), *self.faulty])
 
@@ -298,8 +307,8 @@ class ConsumeQueues:
         return [(topic, queue_id) for topic, resting in tuple(self.resting.items()) for queue_id in tuple(resting)]
 
     def bounds_of_all(self) -> list[tuple[str, int, int, int]]:
-        """Topic, queue id, first queue offset and the one behind the last unit of each queue."""
-        # Resting ones first: one that is opened meanwhile is among the open ones before it rests no more.
+        """Topic, queue id, first queue offset and the offset after the last unit of each queue."""
+        # Resting ones first: one that is opened meanwhile is added to the open ones before it is removed here.
         found = {(topic, queue_id): bounds(text) for topic, resting in tuple(self.resting.items())
                  for queue_id, text in tuple(resting.items())}
         found |= {(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in self.all()
@@ -313,7 +322,7 @@ class ConsumeQueues:
 
     @property
     def max_physical_offset(self) -> int:
-        """Behind the last record that any open queue speaks of; -1 when none does."""
+        """The offset after the last record to which any open queue points; -1 when there is none."""
         return max((queue.max_physical_offset for queue in self.all() if queue.max_physical_offset > queue.birth),
                    default=-1)
 
@@ -326,12 +335,12 @@ class ConsumeQueues:
             queue.correct_start(physical_offset_min)
 
     def births_from(self, log_start: int) -> list[tuple[str, int, int]]:
-        """Topic, queue id and place in the log of those births before which the log still has something. For a thread
-        beside the one that deletes."""
+        """The births (topic, queue id, log offset) before which the log still has records. May run in another thread
+        than the one that deletes."""
         return [(*name, birth) for name, birth in tuple(self.births.items()) if birth > log_start]
 
     def end_births_at(self, log_end: int) -> list[tuple[str, int]]:
-        """The log ends there now; the queues that are born earlier by that. Those that are open were truncated."""
+        """Lower births to the new end of the log; returns the queues concerned. Open queues were truncated."""
         earlier = [name for name, birth in self.births.items() if birth > log_end]
         self.births.update(dict.fromkeys(earlier, log_end))
         return earlier
@@ -345,8 +354,8 @@ class ConsumeQueues:
     def delete_queue(self, topic: str, queue_id: int, log_end: int) -> None:
         """Forget one queue and remove its files; a power cut may bring them back. Raises StoreNotWritable.
 
-        Its records, which the log has up to `log_end`, get no unit any more, not even in a queue that is made anew for
-        the same topic: they would push its own aside.
+        Its records in the log up to `log_end` get no unit any more, not even in a queue that is made later for the same
+        topic: they would displace that queue's own.
         """
         if self.faulty.pop((topic, queue_id), None) is not None:
             self._note_birth((topic, queue_id), log_end)
@@ -365,7 +374,7 @@ class ConsumeQueues:
         disk.remove_tree(self.place_of(topic, queue_id))
 
     def delete(self, topic: str, log_end: int) -> None:
-        """The same with all queues of a topic that there are; nothing else is looked for on disk."""
+        """Delete all known queues of a topic; nothing else is searched for on disk."""
         queue_ids = self.ids(topic)
         directory = self.batch_directory if topic in self.batch_topics else self.directory
         for queue_id in queue_ids:
@@ -373,10 +382,10 @@ class ConsumeQueues:
         if queue_ids:
             disk.remove_tree(directory / topic)
             disk.sync_directory(directory)
-        # One that is made anew may be of either kind.
+        # If it is made again, it may be of either kind.
         self.batch_topics.discard(topic)
 
 
 def _is_id(name: str) -> bool:
-    """Whether a folder of that name may be a queue's."""
+    """Whether a folder of that name may belong to a queue."""
     return name.isascii() and name.isdigit() and str(int(name)) == name

@@ -1,8 +1,7 @@
-"""What a start did not look at, and what is found there or when it is used: looked at and built anew while the broker
-runs.
+"""Checks and rebuilds while the broker runs, of whatever a start did not check or was found damaged when used.
 
-Steps are for a worker thread, one after the other; all else, `index_steps` itself too, for the thread that puts and
-reads.
+Steps are for a worker thread, one after the other; everything else, including the call of `index_steps`, is for the
+thread that writes and reads.
 """
 
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from regulus.store.log_pass import CheckStep, LogPass
 from regulus.store.queue_rebuild import QueueRebuild
 
 ROTTEN_MAX = 10_000
-"""So many damaged records are remembered and refused whatever is left of their heads. A log with more of them has its
-files brought back."""
+"""The number of damaged records that are remembered and refused, whatever is left of their heads. A log with more of
+them needs its files restored."""
 
 
 class DeepCheck:
@@ -32,14 +31,14 @@ class DeepCheck:
         self._queue_rebuild: QueueRebuild | None = None
 
     def meet(self, physical_offset: int) -> None:
-        """Somebody read a record that is not as it was written."""
+        """A record was read that is not as it was written."""
         if physical_offset not in self._log.rotten and len(self._log.rotten) < ROTTEN_MAX:
             self._log.rotten.add(physical_offset)
             self._met.append(f"the record at {physical_offset} of the log is damaged: its body has not the checksum it "
                              "was written with; it is refused to whoever asks for it")
 
     def meet_missing(self, physical_offset: int) -> None:
-        """Somebody was to copy a record that the log does not have any more."""
+        """A record was to be copied that the log no longer has."""
         missing = self._log.lacks(physical_offset)
         if missing and missing not in self._met_missing:
             self._met_missing.add(missing)
@@ -48,12 +47,12 @@ class DeepCheck:
                              "messages to be sent again that lie there are passed over")
 
     def take_met(self) -> list[str]:
-        """What was met since the last call, to be told."""
+        """The faults met since the last call, to be reported."""
         met, self._met = self._met, []
         return met
 
     def log_steps(self) -> Iterator[CheckStep]:
-        """Look at each record that the log had at the start."""
+        """Check each record that the log had at the start."""
         return LogPass(self._log, self._log.start, min(self._queues.log_end, self._log.end), check_crc=True,
                        damaged=self._note_rotten).steps()
 
@@ -62,16 +61,16 @@ class DeepCheck:
             self._log.rotten.add(physical_offset)
 
     def index_steps(self) -> Iterator[CheckStep]:
-        """Look at each index file that there is. Called by the thread that puts; only the steps are for a worker."""
+        """Check each existing index file. Called by the thread that writes; only the steps are for a worker."""
         index = self._index
         return _index_steps(index, [IndexCheck(file, self._log) for file in index.files]) if index is not None \
             else iter(())
 
     def next_rebuild(self) -> QueueRebuild | IndexRebuild | None:
-        """What is to be built anew next. Raises StoreNotWritable."""
-        # The units of light queues are not made from the log's records alone.
+        """The next rebuild to run; None when there is none. Raises StoreNotWritable."""
+        # The units of light queues cannot be rebuilt from the log's records alone.
         names = [name for name in tuple(self._queues.faulty) if not name[0].startswith(LIGHT_PREFIX)]
-        # What could not be put in place the last time keeps nothing else from being built.
+        # A rebuild that could not be put in place last time does not prevent others.
         left_out = self._queue_rebuild.left_out if self._queue_rebuild is not None else ()
         self._queue_rebuild = None
         first = [name for name in names if name not in left_out]
@@ -93,7 +92,8 @@ class DeepCheck:
 
 
 def _index_steps(index: Index, checks: list[IndexCheck]) -> Iterator[CheckStep]:
-    """A file that was deleted or built anew meanwhile has no fault: what is read then is not what was looked for."""
+    """Check index files. One that was deleted or rebuilt meanwhile has no fault: what is read then belongs to another
+    file."""
     for check in checks:
         file = check.file
         try:

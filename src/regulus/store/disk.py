@@ -1,10 +1,10 @@
-"""The only door to the operating system.
+"""The only module that calls the operating system for files.
 
-Two things here are unlike ordinary file work. Files are written through memory maps, where a full disk would end the
-process with a bus error; so blocks are reserved before any byte is written to them, and a full disk shows up at that
-point as StoreNotWritable. (Where a file system copies on write, a reservation holds less: keep a margin free there.)
-And nothing here keeps a descriptor that another thread could close under a running sync: each deed opens the file by
-its path and closes it again.
+Two things differ from ordinary file work. First, files are written through memory maps, where a full disk would end the
+process with a bus error. Blocks are therefore reserved before any byte is written to them, and a full disk shows up at
+that point as StoreNotWritable. (On a file system that copies on write, a reservation guarantees less: keep a margin
+free there.) Second, no function keeps a descriptor that another thread could close during a sync: each one opens the
+file by its path and closes it again.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ from regulus.errors import StoreError, StoreLocked, StoreNotWritable
 
 PAGE_SIZE = 4096
 SECTOR_SIZE = 512
-"""A disk writes so much at once; a power cut may come between two of them."""
+"""The unit that a disk writes at once; a power cut may come between two sectors."""
 
 _FALLOC_KEEP_SIZE_PUNCH_HOLE = 0x03
 _SYNC_FILE_RANGE_WRITE = 2
@@ -94,8 +94,10 @@ def _reading(path: Path | str) -> Iterator[None]:
 
 
 def make_directory(path: Path, *, is_durable: bool = True) -> None:
-    """Have the directory, and its name on disk, too, with those of its parents that had to be made; unless
-    `is_durable` is false, for whoever syncs them later."""
+    """Make a directory whose name, and those of the parents that had to be made, are on disk too.
+
+    If `is_durable` is false, the caller syncs them later.
+    """
     with _writing(path):
         if path.is_dir():
             return
@@ -116,7 +118,7 @@ def names(directory: Path, *, directories: bool = False) -> list[str]:
 
 
 def folders_and_files(directory: Path) -> tuple[list[str], list[str]]:
-    """Sorted names of both; none when it does not exist."""
+    """Sorted names of both; none when the folder does not exist."""
     with _reading(directory):
         try:
             with os.scandir(directory) as entries:
@@ -135,7 +137,7 @@ def is_directory(path: Path) -> bool:
 
 
 def check_writable(path: Path) -> None:
-    """Of a file, or of a folder in which files are to be made. Raises StoreNotWritable."""
+    """Check that a file is writable, or that files can be made in a folder. Raises StoreNotWritable."""
     with _writing(path):
         if not path.is_dir():
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
@@ -164,16 +166,16 @@ def read_file(path: Path) -> bytes | None:
 
 
 def write_file(path: Path, data: bytes | Iterable[bytes], backup: Path | None = None, mode: int = 0o644) -> None:
-    """Replace the whole file at once: after a crash there is the old content or the new, never a part.
+    """Replace the whole file at once: after a crash there is either the old content or the new.
 
-    `data` may come in pieces. The old file gets the name `backup`, beside its own for as long as it has that. `mode`
-    is that of the new file.
+    `data` may come in pieces. If given, `backup` becomes a second name of the old file until the replacement. `mode` is
+    that of the new file.
     """
     temporary = path.with_name(path.name + ".tmp")
     with _writing(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
-            os.fchmod(descriptor, mode)     # also where a crash left the temporary file
+            os.fchmod(descriptor, mode)     # also if a crash left the temporary file
             for piece in (data,) if isinstance(data, bytes) else data:
                 _write_all(descriptor, piece)
             os.fsync(descriptor)
@@ -189,7 +191,7 @@ def write_file(path: Path, data: bytes | Iterable[bytes], backup: Path | None = 
 
 
 def _link(path: Path, second: Path) -> None:
-    """Let `second` name the file, too. Where a file system has no second names, it gets a copy."""
+    """Give the file the second name `second`. If the file system does not support that, make a copy."""
     temporary = second.with_name(second.name + ".tmp")
     temporary.unlink(missing_ok=True)
     try:
@@ -202,7 +204,8 @@ def _link(path: Path, second: Path) -> None:
 
 
 def copy_part(path: Path | str, offset: int, size: int, target: Path) -> None:
-    """Write these bytes of a file to a new one, on disk too. What a full disk left of that is removed."""
+    """Write these bytes of a file to a new one, on disk too. If the disk is full, the incomplete new file is
+    removed."""
     with _writing(target):
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -225,8 +228,7 @@ def move_file(path: Path, target: Path) -> None:
 
 
 def move_tree(path: Path, target: Path) -> None:
-    """Put a file or folder in the place of another of its kind, of which nothing stays; a power cut may leave either,
-    or neither."""
+    """Move a file or folder to a place where it replaces one of its kind; a power cut may leave either, or neither."""
     with _writing(target):
         if target.is_dir():
             remove_tree(target)
@@ -235,8 +237,8 @@ def move_tree(path: Path, target: Path) -> None:
 
 
 def append_to(path: Path, data: bytes, *, is_durable: bool) -> None:
-    """Add all of it to the end of a file that is there, or nothing. Unless `is_durable`, a power cut may lose it. One
-    thread at a time."""
+    """Append all of `data` to an existing file, or nothing. Unless `is_durable`, a power cut may lose it. One thread at
+    a time."""
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         size = os.fstat(descriptor).st_size
@@ -258,12 +260,12 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def link_target(path: Path) -> str:
-    """The file to which a symbolic link leads in the end; empty where `path` is none."""
+    """The file to which a symbolic link finally leads; empty if `path` is not a link."""
     return os.path.realpath(path) if path.is_symlink() else ""
 
 
 def remove_file(path: Path) -> None:
-    """Of a symbolic link the link alone: what it leads to may be another's."""
+    """Remove a file. Of a symbolic link only the link is removed: its target may be in use elsewhere."""
     with _writing(path):
         path.unlink(missing_ok=True)
 
@@ -277,7 +279,7 @@ def remove_tree(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make created, renamed and removed names durable. A directory that is gone needs none of it."""
+    """Make created, renamed and removed names durable. Does nothing for a directory that no longer exists."""
     with _writing(path):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -293,8 +295,10 @@ def sync_directory(path: Path) -> None:
 
 
 def create_sized(path: Path, size: int, *, is_anew: bool = False) -> None:
-    """Have a file of exactly `size` bytes, without blocks where nothing was written. `is_anew`: nothing stays of one
-    that was there, which nobody has mapped."""
+    """Make sure that there is a file of exactly `size` bytes, without blocks where nothing was written.
+
+    With `is_anew`, an existing file, which must not be mapped, loses its content.
+    """
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -307,7 +311,8 @@ def create_sized(path: Path, size: int, *, is_anew: bool = False) -> None:
 
 
 def reserve(path: Path | str, offset: int, length: int) -> None:
-    """Give the file blocks for these bytes. Raises StoreNotWritable on a full disk, which keeps what it could get."""
+    """Reserve blocks for these bytes of the file. Raises StoreNotWritable on a full disk, and keeps the blocks reserved
+    so far."""
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -317,10 +322,10 @@ def reserve(path: Path | str, offset: int, length: int) -> None:
 
 
 def map_file(path: Path | str, size: int, is_sequential: bool) -> mmap:
-    """Shared and writable. The mapping lives as long as a view of it, whatever happens to the file's name.
+    """Map a file, shared and writable. The mapping lives as long as a view of it, whatever happens to the file's name.
 
-    Unless `is_sequential`, a page that is touched comes alone: reading ahead would fill memory with zeros that were
-    reserved and never written, megabytes for the first byte of a new file.
+    Unless `is_sequential`, each page is read by itself: reading ahead would fill memory with zeros that were reserved
+    and never written, megabytes for the first byte of a new file.
     """
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -345,7 +350,7 @@ def _mapped(path: Path | str, descriptor: int, size: int) -> mmap:
 
 
 def sync_data(path: Path | str) -> None:
-    """Bring the file's bytes to disk; other threads run on meanwhile. A file that was deleted needs no sync."""
+    """Bring the file's bytes to disk; other threads run meanwhile. A file that was deleted needs no sync."""
     with _writing(path):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -358,8 +363,8 @@ def sync_data(path: Path | str) -> None:
 
 
 def write_again(path: Path | str, begin: int, end: int) -> None:
-    """Have the next sync bring these bytes to disk, which nobody changes meanwhile, although the system may take them
-    for written: after a sync that failed it does."""
+    """Mark these bytes as not written, so that the next sync writes them again; they must not change meanwhile. After a
+    failed sync, the system takes them for written."""
     with _writing(path):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -376,10 +381,10 @@ def write_again(path: Path | str, begin: int, end: int) -> None:
 
 
 def sync_range(path: Path | str, mapping: mmap, begin: int, end: int) -> None:
-    """Bring these bytes of the file at `path`, which is mapped there, to disk; other threads run on meanwhile.
+    """Bring these bytes of the file at `path`, which `mapping` maps, to disk; other threads run meanwhile.
 
-    Other dirty pages stay as they are, and what was made ready to be written to (`populate`) stays ready. One call
-    without the interpreter's lock, and no descriptor: in a busy process each return to the lock may take its time.
+    Other dirty pages stay as they are, and pages made writable by `populate` stay so. This is one call without the
+    interpreter lock, and without a descriptor: in a busy process each return to the lock may take long.
     """
     with _writing(path):
         start = page_floor(begin)
@@ -388,7 +393,7 @@ def sync_range(path: Path | str, mapping: mmap, begin: int, end: int) -> None:
 
 
 def start_sync(path: Path | str) -> None:
-    """Begin to write the file's dirty pages, and do not wait."""
+    """Start writing the file's dirty pages, without waiting."""
     with _writing(path):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -410,7 +415,7 @@ def sync_filesystem(path: Path) -> None:
 
 
 def read_at(path: Path | str, offset: int, size: int) -> bytes:
-    """Fewer bytes at the end of the file."""
+    """Read bytes of a file; fewer at the end of the file."""
     with _reading(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -421,9 +426,9 @@ def read_at(path: Path | str, offset: int, size: int) -> bytes:
 
 
 def read_into(path: Path | str, offset: int, buffer: memoryview) -> int:
-    """Fill `buffer` from `offset` on; the number of bytes read, fewer only at the end of the file.
+    """Fill `buffer` from `offset` on; returns the number of bytes read, which is smaller only at the end of the file.
 
-    Recovery reads with this and not through a map: an unreadable block becomes an error then and not a bus error.
+    Recovery uses this and not a map: then an unreadable block raises an error instead of a bus error.
     """
     with _reading(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -440,9 +445,9 @@ def read_into(path: Path | str, offset: int, buffer: memoryview) -> int:
 
 
 def zero(path: Path | str, offset: int, size: int) -> int:
-    """Make all bytes from `offset` to `size`, the file's end, zero, on disk too; how many of them were not.
+    """Set all bytes from `offset` to `size`, the file's end, to zero, on disk too; returns how many were not zero.
 
-    The file never changes its length meanwhile, so a crash in between leaves a file of the right size.
+    The file's length does not change in between, so a crash leaves a file of the right size.
     """
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -459,7 +464,7 @@ def zero(path: Path | str, offset: int, size: int) -> int:
 
 
 def content_end(path: Path | str, offset: int, size: int) -> int:
-    """Behind the last byte from `offset` to `size` that is not zero; `offset` when all are."""
+    """The position after the last byte from `offset` to `size` that is not zero; `offset` when all are."""
     with _reading(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -475,8 +480,8 @@ def _count_stale(descriptor: int, offset: int, size: int) -> int:
 
 
 def _find_content(descriptor: int, offset: int, size: int) -> tuple[int, int]:
-    """The first byte that is not zero and the one behind the last, looking only where the file has blocks; twice -1
-    when all are."""
+    """The first byte that is not zero and the position after the last one; (-1, -1) when all are zero. Only blocks that
+    the file has are read."""
     first = last = -1
     position = offset
     while position < size:
@@ -499,7 +504,8 @@ def _find_content(descriptor: int, offset: int, size: int) -> tuple[int, int]:
 
 
 def _do_not_read_ahead(descriptor: int) -> None:
-    """For a few bytes here and there: a sparse file would be read ahead as megabytes of zeros."""
+    """Disable reading ahead, for scattered reads of a few bytes: a sparse file would be read ahead as megabytes of
+    zeros."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
 
@@ -512,16 +518,16 @@ def _write_zeros(descriptor: int, offset: int, size: int) -> None:
 
 
 def populate(mapping: mmap, offset: int, length: int) -> None:
-    """Fault the pages in for writing, so that the thread that appends need not. Needs reserved blocks.
+    """Fault the pages in for writing, in place of the thread that appends. Needs reserved blocks.
 
-    Called through ctypes because that releases the interpreter lock, which `mmap.madvise` does not. A kernel before
-    5.14 does not know the advice; then the pages come in one by one as they are written.
+    Called through ctypes because that releases the interpreter lock, which `mmap.madvise` does not. Kernels before 5.14
+    do not support the advice; then pages are faulted in one by one as they are written.
     """
     _libc.madvise(_address(mapping) + page_floor(offset), length + offset - page_floor(offset), _MADV_POPULATE_WRITE)
 
 
 def release(mapping: mmap, offset: int, length: int) -> None:
-    """Let go of pages that will hardly be read again; the page cache and the file keep their content."""
+    """Release pages that will hardly be read again; the page cache and the file keep their content."""
     _libc.madvise(_address(mapping) + offset, length, _MADV_DONTNEED)
 
 
@@ -533,13 +539,13 @@ def _address(mapping: mmap) -> int:
 
 
 def free_bytes(path: Path | str) -> int:
-    """-1 when it cannot be told."""
+    """The free bytes; -1 when unknown."""
     state = _file_system(path)
     return -1 if state is None else state.f_bavail * state.f_frsize
 
 
 def _lacks_inodes(path: Path | str) -> bool:
-    """Some file systems make them as they need them, and have no number."""
+    """Whether there are no inodes left. Some file systems create them on demand, and have no fixed number."""
     state = _file_system(path)
     return state is not None and state.f_files > 0 and not state.f_favail
 
@@ -552,7 +558,7 @@ def _file_system(path: Path | str) -> os.statvfs_result | None:
 
 
 def room(path: Path) -> tuple[int, int]:
-    """Bytes that the user may use at all, and how many of them are free: what is reserved for root is neither."""
+    """The bytes that the user may use, and how many of them are free; bytes reserved for root count in neither."""
     with _reading(path):
         state = os.statvfs(path)
     used = state.f_blocks - state.f_bfree
@@ -560,7 +566,7 @@ def room(path: Path) -> tuple[int, int]:
 
 
 def used_ratio(path: Path) -> float:
-    """Part of the disk that is used, of what the user may use at all; rounded up to whole percents as RocketMQ does."""
+    """The used fraction of the space that the user may use; rounded up to whole percents as RocketMQ does."""
     total, free = room(path)
     return -(-(total - free) * 100 // total) / 100 if total else 1.0
 
@@ -570,14 +576,14 @@ def process_id() -> int:
 
 
 def boot_id() -> str:
-    """Names the time since the machine was started; empty when it cannot be told."""
+    """Identifies the time since the machine was started; empty when unknown."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
 
 
 def raise_open_files_limit(wanted: int) -> int:
-    """Lift the soft limit of open files towards `wanted`; the limit that holds now. Each mapped file takes one."""
+    """Raise the soft limit of open files towards `wanted`; returns the resulting limit. Each mapped file takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
@@ -593,14 +599,15 @@ _held: set[tuple[int, int]] = set()
 
 
 class FileLock:
-    """An exclusive lock on byte 0 of a file, between processes as RocketMQ takes it, and within this one.
+    """An exclusive lock on byte 0 of a file, against other processes as in RocketMQ, and within this process.
 
-    It ends with `release`, or when nobody has it any more: a store that was dropped holds neither lock nor descriptor.
+    It ends with `release`, or when there is no reference to it: a store that was dropped keeps neither lock nor
+    descriptor.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises StoreLocked when it is taken."""
-        # Closing any descriptor of a file drops the process's lock on it; so a second one is never opened.
+        """Raises StoreLocked when the lock is taken."""
+        # Closing any descriptor of a file releases the process's lock on it; therefore a second one is never opened.
         if path.exists() and _identity(path) in _held:
             raise StoreLocked(f"{path.parent} is open in this process already: close that store first")
         with _writing(path):
@@ -616,7 +623,7 @@ class FileLock:
         identity = _identity(self._descriptor)
         _held.add(identity)
         self._end = finalize(self, _let_go, self._descriptor, identity)
-        self._end.atexit = False    # a process keeps its locks to its end
+        self._end.atexit = False    # a process keeps its locks until it ends
 
     def write(self, text: bytes) -> None:
         if os.fstat(self._descriptor).st_size == 0:

@@ -1,7 +1,7 @@
-"""From the log to the queues and the index: what makes a stored message visible.
+"""Dispatch from the log to the queues and the index, which makes a stored message visible.
 
-`position` is the physical offset up to which everything is dispatched. A full disk stops it before the record that
-found no room; the next run goes on there.
+`position` is the physical offset up to which everything is dispatched. A full disk stops dispatch before the record
+that found no room; the next run continues there.
 
 Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
 """
@@ -32,7 +32,7 @@ _NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 class ScanStop:
-    """Where a walk over a piece of the log came to: `position` in the piece, and why it did not go on."""
+    """Where a walk over a piece of the log ended: `position` in the piece, and why it stopped."""
 
     def __init__(self, position: int, error: RecordError | None = None, is_blank: bool = False) -> None:
         self.position = position
@@ -50,29 +50,29 @@ class Dispatcher:
         """Why the last run stopped early; empty when it did not."""
         self.last_store_timestamp = 0
         self.last_physical_offset = -1
-        """Where the last record begins that was dispatched or seen by `scan`; -1 before the first."""
+        """The offset of the last record that was dispatched or seen by `scan`; -1 before the first."""
         self.dirty: deque[ConsumeQueue] = deque()
         """Queues that were written since they were last flushed."""
         self.record_count = 0
         """Records seen by `scan`."""
         self.dispatched_count = 0
-        """Records whose unit was not there yet."""
+        """Records that had no unit yet."""
         self.unplaced_count = 0
-        """Records that can have no queue, and so are not served."""
+        """Records that can have no queue, and therefore are not served."""
         self.unplaced_reason = ""
         """Why the last one of them cannot."""
         self.numbering: Numbering | None = None
-        """Gets what `scan` would dispatch, and has that dispatched which goes into queues that are built anew; nothing
-        is indexed meanwhile."""
+        """Receives the records that `scan` would dispatch, and dispatches those of queues that are being rebuilt;
+        nothing is indexed meanwhile."""
         self.behind_from = _NEVER
-        """Where the first record begins that `scan` found no room to dispatch."""
+        """The offset of the first record that `scan` could not dispatch for lack of room."""
         self.index_from = _NEVER
-        """`scan` builds index entries of records from here on, also of those that it does not dispatch."""
+        """`scan` adds index entries for records from this offset on, including those that it does not dispatch."""
         self._delays_ms = delays_ms
 
     def run(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
             with_properties: bool = False) -> list[Arrival]:
-        """Dispatch up to `count_max` records; what arrived, of `wanted` queues only if given.
+        """Dispatch up to `count_max` records; returns the arrivals, only those of `wanted` queues if given.
 
         Raises StoreDamaged when the log has other bytes than were written to it.
         """
@@ -98,7 +98,7 @@ class Dispatcher:
         return arrivals
 
     def _recent(self) -> DispatchRequest | None:
-        """The next record as the log remembers it; None when it must be read."""
+        """The next record from the log's memory; None when it must be read."""
         log = self.log
         recent = log.recent
         while log.recent_taken < len(recent):
@@ -114,10 +114,10 @@ class Dispatcher:
         return None
 
     def _read(self) -> DispatchRequest | None:
-        """The next record; None where the log goes on in another file, to which `position` is moved."""
+        """The next record; None where the log continues in another file, to which `position` is moved."""
         file = self.log.find(self.position)
         if file is None:
-            # Its file is gone: deleted, or never written in a log with a gap.
+            # Its file no longer exists: it was deleted, or never written in a log with a gap.
             self.position = self._next_start()
             return None
         if file.mapping is None:
@@ -142,7 +142,7 @@ class Dispatcher:
         return self.log.end
 
     def dispatch(self, request: DispatchRequest) -> bool:
-        """Build the unit and the index entries of one record, where they are missing; whether it has a unit at all.
+        """Add the unit and the index entries of one record, if they are missing; returns whether it has a unit.
 
         Sets the delivery time of a delayed message as its `tags_code`. Raises StoreNotWritable.
         """
@@ -160,7 +160,7 @@ class Dispatcher:
             except StoreDamaged:
                 if (request.topic, request.queue_id) not in self.queues.faulty:
                     raise
-                queue = None        # it gets this unit when it is built anew
+                queue = None        # it gets this unit when it is rebuilt
                 self.queues.missed_end = request.physical_offset + request.size
             if queue is None:
                 is_visible = False
@@ -177,7 +177,7 @@ class Dispatcher:
         return is_visible
 
     def _queue_of(self, request: DispatchRequest) -> ConsumeQueue | None:
-        """None for a record whose topic is no name: no append makes one, but a log may come from elsewhere."""
+        """None for a record with an invalid topic name: no append makes one, but a log may come from elsewhere."""
         try:
             return self.queues.have(request.topic, request.queue_id)
         except MessageIllegal as error:
@@ -186,7 +186,7 @@ class Dispatcher:
             return None
 
     def mark_dirty(self, queues: list[ConsumeQueue]) -> None:
-        """Have them flushed next time; they were taken, and the flush failed. Safe beside a thread that dispatches."""
+        """Mark queues as dirty again, because their flush failed. Another thread may dispatch at the same time."""
         for queue in queues:
             if not queue.is_dirty:
                 queue.is_dirty = True
@@ -198,7 +198,7 @@ class Dispatcher:
         return request.store_timestamp + self._delays_ms[min(request.delay_level, len(self._delays_ms)) - 1]
 
     def _dispatch_scanned(self, request: DispatchRequest, has_unit: bool) -> int:
-        """Dispatch one record, or only index one that `has_unit`; where there is no room, remember where that began."""
+        """Dispatch one record, or only index one that `has_unit`; without room for it, remember its offset."""
         if not self.fault:
             try:
                 if self.numbering is not None:
@@ -214,17 +214,17 @@ class Dispatcher:
         if request.sys_flag & _TRANSACTION_MASK in (_TRANSACTION_NOT, _TRANSACTION_COMMIT):
             queue = self._queue_of(request)
             if queue is not None:
-                # No message may be given this number once more.
+                # No other message may get this number.
                 queue.next_offset = max(queue.next_offset, request.queue_offset + request.message_count)
         return 0
 
     def scan(self, data: memoryview, view: memoryview, size: int, physical_offset: int, check_crc: bool,
              dispatch_from: int) -> ScanStop:
-        """Walk the records in the first `size` bytes of `data`, which lie at `physical_offset` of the log.
+        """Walk the records in the first `size` bytes of `data`, which are at `physical_offset` in the log.
 
-        Records that begin at `dispatch_from` or later are dispatched. `view` is `data` again. A record that says
-        another place than its own is no record here. On a full disk the walk goes on, and what it could not dispatch is
-        left for `run`.
+        Records from `dispatch_from` on are dispatched. `view` is `data` again. A record that states a position other
+        than its own is not accepted. On a full disk the walk continues, and what it could not dispatch is left for
+        `run`.
         """
         position = 0
         while position < size:

@@ -1,18 +1,18 @@
-"""The message store in files: the front door of this room.
+"""The message store in files: the interface of this package.
 
 Life
     store = FileMessageStore(config)
-    report = store.open(time.monotonic)     lock, load, recover; raises a StoreError where it must not go on
+    report = store.open(time.monotonic)     lock, load, recover; raises a StoreError if it must not continue
     ...
     store.close()                           all dispatched and flushed, `abort` removed, maps and lock released
 
 One thread, the event loop's, calls the MessageStore protocol, `dispatch` and `copy`. Worker threads may call these
-while the loop's thread goes on, each function in one thread at a time; none of them takes a lock:
+at the same time, each function in one thread at a time; none of them takes a lock:
     flush_commit_log, flush_consume_queues, flush_checkpoint, flush_mark, flush_queue_table,
     allocate_ahead, save_config,
     old_files.look, .queue_starts, .delete_hanging, .delete_all
     the steps of deep_check.log_steps, of .index_steps and of a rebuild
-Let flush_commit_log not wait in line behind flush_consume_queues, which may take seconds with thousands of queues.
+Do not queue flush_commit_log after flush_consume_queues, which may take seconds with thousands of queues.
 
 What the server does, and when
     after each batch of appends        dispatch(count_max) until nothing is behind; wake held pulls with the arrivals
@@ -23,19 +23,19 @@ What the server does, and when
     flush_interval_consume_queue       flush_consume_queues(config.flush_consume_queue_least_pages), flush_mark()
     ..._queue_thorough_interval        flush_queue_table(), then flush_checkpoint(); sooner if wants_queue_table
     each second                        finish_start(), for a start on a full disk
-    each second while something is     dispatch(...): a full disk stops it, room lets it go on
+    each second while something is     dispatch(...): a full disk stops it until there is room
     behind (dispatch_behind_bytes)
 
-Faults. An append never raises: what a client sent wrong is MESSAGE_ILLEGAL, a full or read-only disk is
-SERVICE_NOT_AVAILABLE with a `remark` that names it. Reads go on, and the first append that finds room again succeeds.
-A queue that does not agree with the log is QUEUE_DAMAGED, and reads of it raise StoreDamaged, until it is built anew.
-`is_writable` tries whether there is room, `fault` says why not. Slices handed out stay valid while they are held,
-whatever becomes of the files.
+Faults. An append never raises: an invalid message gives MESSAGE_ILLEGAL, and a full or read-only disk gives
+SERVICE_NOT_AVAILABLE with a `remark` that names it. Reads continue, and the first append that finds room again
+succeeds. A queue that does not agree with the log gives QUEUE_DAMAGED, and reads of it raise StoreDamaged, until it is
+rebuilt. `is_writable` tries whether there is room, `fault` says why not. Slices that were returned stay valid while
+they are referenced, whatever happens to the files.
 
 `dispatch(count_max, wanted)` makes an Arrival for each record, or only for each (topic, queue_id) in `wanted`: given
-the keys of the table of held requests, it makes no object for a message that nobody waits for.
+the keys of the table of held requests, it makes no object for a message for which no request waits.
 
-`get_message` gives at most what one consume queue file refers to; ask again from `next_begin_offset`.
+`get_message` returns at most what one consume queue file refers to; ask again from `next_begin_offset`.
 """
 
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
@@ -89,17 +89,17 @@ from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.wire.ext_fields import LONG_MAX
 
 QUERY_ROUNDS_MAX = 3
-"""An index query whose hits are all gone asks again for older ones, this often in all."""
+"""An index query whose hits were all deleted is repeated for older ones, this often in total."""
 DISPATCH_MAX = 1 << 20
 """Records dispatched in one step while closing."""
 UNDISPATCHED_WALK_MAX = 4096
-"""Records looked at for one that is not dispatched yet; one further away than that is found once it is."""
+"""Records searched for one that is not dispatched yet; one further away is found once it is dispatched."""
 RECORDS_PER_STEP = 16
-"""That are looked through at once."""
+"""Records that are searched in one step."""
 SYNCED_DIRECTORIES_MAX = 64
-"""Folders of new queues that are synced one by one; for more it is quicker to sync the whole file system."""
+"""Folders of new queues that are synced one by one; for more, syncing the whole file system is faster."""
 OTHER_OPEN_FILES = 4096
-"""Descriptors left to connections and the rest of the process beside mapped files."""
+"""Descriptors left for connections and the rest of the process besides mapped files."""
 
 _DEFAULT_RULES = StoreRules()
 
@@ -107,8 +107,8 @@ _DEFAULT_RULES = StoreRules()
 class FileMessageStore:
     def __init__(self, config: MessageStoreConfig, rules: StoreRules = _DEFAULT_RULES,
                  batch_topics: Callable[[], Iterable[str]] = tuple) -> None:
-        """`batch_topics` tells at a start which topics are of `queue.type=BatchCQ`, beside those that have the folder
-        of one."""
+        """`batch_topics` returns at a start the topics of `queue.type=BatchCQ`, in addition to those found by their
+        folders."""
         self.config = config
         self.configs = JsonFiles(config.root / "config")
         pool = MappedFilePool(config.mapped_files_max)
@@ -126,11 +126,11 @@ class FileMessageStore:
         self._mark_file = SyncedMarkFile(config.root / MARK_NAME)
         self._table_file = QueueTableFile(config.root / TABLE_NAME)
         self._tabled_record = -1
-        """The last record of which the table of queues knows."""
+        """The last record covered by the table of queues."""
         self._synced_record = -1
-        """Where a record begins that is on disk with all before it; -1 as long as none is known."""
+        """The offset of a record that is on disk with all before it; -1 while none is known."""
         self._table_fault = ""
-        """Why the table of queues on disk still speaks of what the log has lost; empty when it does not."""
+        """Why the table of queues on disk still refers to records that the log has lost; empty when it does not."""
         self._lock: disk.FileLock | None = None
         self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher,
                                   self._table_file.note_log_start)
@@ -139,34 +139,34 @@ class FileMessageStore:
         self.copy = LogCopy(self._log, self._dispatcher)
         self._stopped = ""
         self._unfinished = ""
-        """Why the start could not do all yet."""
+        """Why the start could not do everything yet."""
         self._wish = ""
-        """What `refuse_writes` was told."""
+        """The reason given to `refuse_writes`."""
         self._copied = ""
-        """Why a copy takes none."""
+        """Why a copied log takes no messages."""
         self._refusal = ""
-        """Why no message is taken, whatever the disk says: one of these four."""
+        """Why messages are refused, whatever the state of the disk: one of these four reasons."""
         self._recovery: Recovery | None = None
-        """Of the start, as long as it has something to finish."""
+        """The recovery of the start, while it has something left to finish."""
         self._cut_file = WantedCutFile(config.root, config.commit_log_directory)
         self._wanted_cut: WantedCut | None = None
-        """Of the start, until it is carried out."""
+        """The cut wanted at the start, until it is carried out."""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     def be_copy(self, reason: str, record_size_max: int) -> None:
-        """Before `open`: messages are refused for this reason, and the log is what `copy` takes, records of at most so
-        many bytes."""
+        """Make this store a copy, before `open`: messages are refused for this reason, and `copy` fills the log, with
+        records of at most `record_size_max` bytes."""
         self._copied = reason
         self._refuse_for()
         self.copy.begin(record_size_max)
 
     def open(self, clock: Callable[[], float] | None = None, tell: Tell = tell_nobody) -> RecoveryReport:
-        """Lock, load and recover. `clock` tells seconds, for the report's duration; `tell` hears of steps that may take
-        long.
+        """Lock, load and recover. `clock` returns seconds, for the report's duration; `tell` is called during steps
+        that may take long.
 
-        Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open. A store
-        that is refused is not marked as running: the next start takes it for what it was before.
+        Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open. A store that
+        is refused is not marked as running: the next start sees it in its earlier state.
         """
         began = clock() if clock else 0.0
         disk.make_directory(self.config.root)
@@ -181,11 +181,12 @@ class FileMessageStore:
         return replace(report, duration_ms=int((clock() - began) * 1000)) if clock else report
 
     def _load_or_leave(self, tell: Tell, left: bytes | None) -> RecoveryReport:
-        """`left`: what `abort` says, None when there is none; it says so again where the store is refused."""
+        """Load the store. `left` is the content of `abort`, None when there is no such file; if the store is refused,
+        it is restored."""
         try:
             return self._load(tell, left)
         except (StoreDamaged, StoreNewer):
-            # Where this fails the next start looks closer than it must; what counts is why this one was refused.
+            # If this fails, the next start only checks more than it must; what matters is why this one was refused.
             with suppress(StoreNotWritable):
                 self._mark_as(left)
                 self._table_file.put_back()
@@ -202,11 +203,12 @@ class FileMessageStore:
         self._log.files.load()
         self._checkpoint.load()
         checkpoint = self._checkpoint.checkpoint
-        # From here on files change. Where not even this has room, nothing does before `finish_start` finds some.
+        # From here on files change. If there is no room even for this, nothing is written before `finish_start` finds
+        # some.
         with suppress(StoreNotWritable):
             disk.make_directory(self.config.commit_log_directory)
             self._mark_running()
-        # Only an `abort` of ours says that no broker without a table ran since; it has two lines.
+        # Only an `abort` of ours, which has two lines, shows that no broker without a table ran since.
         is_ours = left is None or left.count(b"\n") > 1
         if not is_ours:
             with suppress(StoreNotWritable):
@@ -219,7 +221,7 @@ class FileMessageStore:
         self._queues.load(table.queues if table is not None else None, table.births if table is not None else None)
         index_end = NO_GAP
         if self._index is not None:
-            # A killed process loses nothing that it wrote through a map; only a machine that went down does.
+            # A killed process loses nothing that it wrote through a map; only a machine failure does.
             is_whole = is_clean_stop or (bool(disk.boot_id()) and disk.boot_id().encode() in (left or b""))
             is_gapless = self._index.load(None if is_whole else checkpoint.index_msg_timestamp,
                                           table.index if table is not None else None, self._log.start,
@@ -232,7 +234,7 @@ class FileMessageStore:
                             end_at=self._wanted_cut.begin if self._wanted_cut is not None else LONG_MAX, tell=tell)
         complete_to = checkpoint.min_timestamp
         if self.config.message_index_safe and self._index is not None:
-            # Records of the same millisecond as the last one that is indexed may not be.
+            # Records stored in the same millisecond as the last indexed one may not be indexed.
             complete_to = min(complete_to, self._index.last_update[0] - 1)
         report = recovery.run(complete_to, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp))
         is_earlier = self._queues.end_births_at(self._log.end)
@@ -246,7 +248,7 @@ class FileMessageStore:
             tell("bringing to disk what the broker that was killed had written", 0, 0)
             self._sync_what_was_kept()
         if self.wants_queue_table:
-            # Else nobody knows after a power cut what is deleted in the first minute.
+            # Otherwise a power cut in the first minute would lose what was deleted in it.
             try:
                 self.flush_queue_table()
             except StoreNotWritable as error:
@@ -256,7 +258,7 @@ class FileMessageStore:
         return replace(report, kept_aside=recovery.kept_aside, unfinished=report.unfinished or self._unfinished)
 
     def finish_start(self) -> None:
-        """Do what a full disk did not let `open` do; until it is done, messages are refused. The appending thread."""
+        """Do what a full disk prevented in `open`; until it is done, messages are refused. For the appending thread."""
         if self._recovery is None:
             return
         try:
@@ -266,7 +268,8 @@ class FileMessageStore:
             self._recovery.finish()
             self._finish_cut()
             if self._table_fault:
-                # The next start would take the units of what comes now for written, and its queues for born later.
+                # Otherwise the next start would consider units written from now on as complete, and their queues as
+                # created later.
                 raise StoreNotWritable(self._table_fault)
         except StoreNotWritable as error:
             self._unfinished = str(error)
@@ -283,16 +286,16 @@ class FileMessageStore:
             self._wanted_cut = None
 
     def _refuse_for(self) -> None:
-        """After a reason to refuse came or went."""
+        """Update the reason for refusing messages after one was set or cleared."""
         self.copy.fault = self._stopped or self._unfinished or self._wish
         self._refusal = self.copy.fault or self._copied
 
     def _mark_running(self) -> None:
-        """Whoever comes after a crash must not trust the files."""
+        """Mark the store as running, so that a start after a crash does not trust the files."""
         self._mark_as(f"{disk.process_id()}\n{disk.boot_id()}\n".encode())
 
     def _mark_as(self, text: bytes | None) -> None:
-        """Have `abort` say so; None takes it away."""
+        """Write `abort` with this content; None removes it."""
         abort = self.config.root / "abort"
         if disk.read_file(abort) == text:
             return
@@ -303,15 +306,17 @@ class FileMessageStore:
         disk.sync_directory(self.config.root)
 
     def _sync_what_was_kept(self) -> None:
-        """A killed process leaves all that it wrote, and nobody knows what of it is on disk: log, queues, index and
-        names. Raises StoreNotWritable."""
+        """Sync log, queues, index and names. A killed process leaves all that it wrote, but it is not known what of it
+        is on disk. Raises StoreNotWritable."""
         for directory in (self.config.root, self.config.commit_log_directory):
             disk.sync_filesystem(directory)
 
     def close(self) -> None:
-        """Dispatch and flush everything, and leave the store as after a clean stop. What one thing does not allow keeps
-        no other from being done; then `abort` stays, so that the next start looks closer, and the first StoreError is
-        raised at the end. It stays without a word when a full disk let not everything be dispatched.
+        """Dispatch and flush everything, and leave the store as after a clean stop.
+
+        A step that fails does not prevent the others; then `abort` stays, so that the next start checks more, and the
+        first StoreError is raised at the end. If a full disk prevents dispatching everything, `abort` stays without an
+        error.
         """
         if self._lock is None:
             return
@@ -365,18 +370,18 @@ class FileMessageStore:
             return Appended(PutStatus.QUEUE_DAMAGED, remark=str(error))
 
     def _refuse(self) -> Appended:
-        """Messages that cannot become visible are not taken; dispatch tries again by itself."""
+        """Refuse messages that could not become visible; dispatch is tried again elsewhere."""
         return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.fault or self._copied)
 
     def stop_writes(self, reason: str) -> None:
-        """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk
-        holds."""
+        """Accept no more messages until the store is opened again: after a failed sync the content of the disk is
+        unknown."""
         self._stopped = reason
         self._refuse_for()
 
     def refuse_writes(self, reason: str) -> None:
-        """Take no messages, and of a copied log no more, until this is called with an empty text: the disk is too full.
-        Dispatch goes on."""
+        """Accept no messages, not even copied ones, until this is called with an empty text: the disk is too full.
+        Dispatch continues."""
         self._wish = reason
         self._refuse_for()
 
@@ -394,7 +399,7 @@ class FileMessageStore:
                     message_filter: Filter) -> GetResult:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
-            # RocketMQ makes the queue when it is asked for, and finds it empty.
+            # RocketMQ makes the queue when it is read, and finds it empty.
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
         if isinstance(queue, BatchConsumeQueue):
             return read_batches(self._log, queue, queue_offset, count_max, bytes_max, message_filter,
@@ -460,7 +465,8 @@ class FileMessageStore:
             return None
         if not self._is_own_record(message):
             return None
-        # What is looked at is copied, and the copy would vouch for a damaged body by a checksum of its own.
+        # The record must be checked before it is copied: the copy would confirm a damaged body with a checksum of its
+        # own.
         if message.body and crc32(message.body) & 0x7FFFFFFF != message.body_crc:
             self.deep_check.meet(physical_offset)
             return None
@@ -483,8 +489,11 @@ class FileMessageStore:
         return self._bytes_at(physical_offset) if is_queue_gone or self._is_own_record(message) else None
 
     def _is_own_record(self, message: MessageExt) -> bool:
-        """Whether the log itself begins a record there. Bytes that look like one may stand in a message's body, where
-        a client put them to name their place later; but no unit points at them, and no walk comes by."""
+        """Whether the log itself begins a record at this position.
+
+        A message's body may contain bytes that look like a record, in order to refer to them later; but no unit points
+        at them, and no walk reaches them.
+        """
         queue = self._queues.find(message.topic, message.queue_id)
         unit = queue.unit(message.queue_offset) if queue is not None else None
         if unit is not None and unit.physical_offset == message.physical_offset:
@@ -492,7 +501,8 @@ class FileMessageStore:
         return self._is_passed_undispatched(message.physical_offset)
 
     def _is_passed_undispatched(self, physical_offset: int) -> bool:
-        """Whether the walk over what is not dispatched yet comes by; it looks at UNDISPATCHED_WALK_MAX records."""
+        """Whether the walk over records that are not dispatched yet reaches the offset; it checks UNDISPATCHED_WALK_MAX
+        records."""
         position = self._dispatcher.position
         for _ in range(UNDISPATCHED_WALK_MAX):
             if position >= physical_offset:
@@ -501,7 +511,7 @@ class FileMessageStore:
         return False
 
     def _behind_record(self, position: int) -> int:
-        """Where the record behind the one at `position` begins. The rest of a file may be a blank; the next file
+        """Where the record after the one at `position` begins. The rest of a file may be a blank; then the next file
         begins with a record."""
         data = self._bytes_at(position)
         if data:
@@ -510,7 +520,7 @@ class FileMessageStore:
         return position + file_size - position % file_size
 
     def _bytes_at(self, physical_offset: int) -> memoryview | None:
-        """What is a record if one begins there."""
+        """The bytes from this offset on, which are a record if one begins there."""
         head = self._log.slice(physical_offset, 8)
         if head is None or int.from_bytes(head[4:], "big") not in _MAGICS:
             return None
@@ -530,7 +540,7 @@ class FileMessageStore:
         return LogRead(data[position:read_to], file.start + (file.size if is_blank else read_to))
 
     def log_bytes(self, offset: int, size_max: int) -> memoryview | None:
-        """What lies there, whatever it is, up to the end of its file at most; None where nothing does."""
+        """The bytes at `offset`, whatever they are, up to the end of their file at most; None when there are none."""
         file = self._log.find(offset)
         if file is None:
             return None
@@ -544,7 +554,7 @@ class FileMessageStore:
         try:
             message = message_record.decode(data, 0, read_body)
         except RecordError:
-            # The offset came from outside and points into the middle of a record.
+            # The offset came from outside and is inside a record.
             return None
         return message if message.physical_offset == physical_offset else None
 
@@ -590,8 +600,11 @@ class FileMessageStore:
         return QueryResult(buffers, *self._index.last_update, frozenset(unreadable))
 
     def _records_under(self, hash_: int, offsets: list[int]) -> dict[int, memoryview]:
-        """The records that an index entry with this hash may speak of, by their offsets. Where there is none, or one of
-        other keys, and the log still has the place, the entry is not as it was written, or the record is not."""
+        """The records to which index entries with this hash may point, by their offsets.
+
+        If there is no record, or one with other keys, although the log still has the position, then either the entry or
+        the record is damaged.
+        """
         assert self._index is not None
         found = {}
         for physical_offset in offsets:
@@ -610,16 +623,16 @@ class FileMessageStore:
                                            for key in (message.message_id, *message.keys.split(" ")) if key)
 
     def keep_batches(self, topic: str) -> None:
-        """The topic is one of `queue.type=BatchCQ`. Raises StoreError."""
+        """Note that the topic is of `queue.type=BatchCQ`. Raises StoreError."""
         self._queues.keep_batches(topic)
 
     def delete_topic(self, topic: str) -> None:
-        """Forget all its queues and remove their files; none of their messages comes back, whatever happens then,
+        """Forget all queues of a topic and remove their files. None of their messages comes back, whatever happens,
         unless `deletion_fault` says so. Raises StoreNotWritable."""
         queue_ids = self._queues.ids(topic)
         self._table_file.note_gone(topic, queue_ids, self._log.end, is_durable=False)
         self._queues.delete(topic, self._log.end)
-        # A table that was begun meanwhile lists them; and on a full disk there may be room now.
+        # A table that was begun meanwhile lists them; and a full disk may have room now.
         self._table_file.note_gone(topic, queue_ids, self._log.end, is_durable=True)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
@@ -635,7 +648,7 @@ class FileMessageStore:
         return self._log.end
 
     def log_position_before(self, timestamp: int) -> int:
-        """The first file all of which is not older, and its predecessor's beginning."""
+        """The start of the first file with only newer records, or of the file before it."""
         for file in reversed(self._log.files.files):
             head = head_in(file, file.start)
             if head is None or head.store_timestamp < timestamp:
@@ -654,7 +667,8 @@ class FileMessageStore:
         return self._log.flushed_offset
 
     def flush_commit_log(self) -> int:
-        """Bring the log to disk as far as it is written now; the offset it is durable to. Raises StoreNotWritable."""
+        """Bring the log, as written so far, to disk; returns the offset up to which it is durable. Raises
+        StoreNotWritable."""
         store_timestamp = self._log.last_store_timestamp
         dispatched_record = self._dispatcher.last_physical_offset
         flushed = self._log.flush()
@@ -663,8 +677,8 @@ class FileMessageStore:
         return flushed
 
     def flush_consume_queues(self, least_pages: int = 0) -> None:
-        """Bring queues with at least so many dirty pages to disk, and full index files; let go of memory that was only
-        read. Raises StoreNotWritable."""
+        """Bring queues with at least `least_pages` dirty pages to disk, and full index files; release memory that was
+        only read. Raises StoreNotWritable."""
         self._log.release_cold()
         store_timestamp = self._dispatcher.last_store_timestamp
         queues = self._take_dirty_queues(least_pages)
@@ -686,7 +700,8 @@ class FileMessageStore:
         for queue in queues:
             if files := queue.flush():
                 new += files
-                # Of the file, of the queue, of the topic and of all queues: each may have been made for this one.
+                # The folders of the file, of the queue, of the topic and of all queues: each may have been made for
+                # this file.
                 directories.update((queue.files.directory, *queue.files.directory.parents[:3]))
         if len(directories) > SYNCED_DIRECTORIES_MAX:
             for place in (self.config.consume_queue_directory, self.config.batch_consume_queue_directory):
@@ -706,7 +721,7 @@ class FileMessageStore:
             if least_pages and queue.dirty_pages() < least_pages:
                 dirty.append(queue)
                 continue
-            # First the mark and then the flush: what is put in between marks the queue anew.
+            # First clear the mark and then flush: a unit put in between marks the queue again.
             queue.is_dirty = False
             if not queue.is_deleted:
                 taken.append(queue)
@@ -717,24 +732,25 @@ class FileMessageStore:
         self._checkpoint.save()
 
     def flush_mark(self) -> None:
-        """Remember up to which record the log is on disk, so that the next start knows damage from a torn tail. An old
-        mark knows less, and nothing wrong. Raises StoreNotWritable."""
+        """Save the mark of the record up to which the log is on disk, so that the next start can distinguish damage
+        from a torn tail. An old mark is less precise, but never wrong. Raises StoreNotWritable."""
         mark = self._mark_of(self._synced_record)
         if mark is not None:
             self._mark_file.save(mark)
 
     def resting_queues(self) -> list[tuple[str, int]]:
-        """Queues that no one has used since the start, and that were not looked at closely."""
+        """Queues that were not used since the start, and were not checked closely."""
         return self._queues.resting_names()
 
     def look_at_queues(self, queues: Sequence[tuple[str, int]]) -> list[tuple[str, int, str]]:
-        """Of queues that rest, those that do not agree with the log, and what is wrong with each. Worker thread."""
+        """Check resting queues; returns those that do not agree with the log, and what is wrong with each. Worker
+        thread."""
         looked = [(topic, queue_id, self._queues.check_resting(topic, queue_id)) for topic, queue_id in queues]
         return [each for each in looked if each[2]]
 
     def take_out_queue(self, topic: str, queue_id: int, fault: str) -> str:
-        """Let a queue with a fault not be used until it is built anew; a sentence that says so. Empty when
-        somebody has used it meanwhile and found it well."""
+        """Take a queue with a fault out of use until it is rebuilt; returns a sentence that says so. Empty when it was
+        used meanwhile and found intact."""
         return self._queues.faulty[topic, queue_id].text if self._queues.rest_faulty(topic, queue_id, fault) else ""
 
     def _mark_of(self, physical_offset: int) -> SyncedMark | None:
@@ -748,14 +764,14 @@ class FileMessageStore:
         return SyncedMark(found.physical_offset, found.size, found.store_timestamp, crc32(head))
 
     def begin_timers(self) -> Callable[[], None] | None:
-        """What a worker has to do to bring the timers to disk, None when there is nothing; then call
-        `timers.end_flush`. The appending thread."""
+        """The work that brings the timers to disk, for a worker, None when there is nothing; afterwards call
+        `timers.end_flush`. For the appending thread."""
         with suppress(StoreNotWritable):
             self.timers.drop_before(self._log.start)
         return self.timers.begin_flush(self.flushed_offset)
 
     def _flush_timers(self) -> None:
-        """While closing: what is under way, and then what was noted last."""
+        """While closing: finish the flush in progress, and then flush what was noted last."""
         for _ in range(2):
             flush = self.begin_timers()
             if flush is not None:
@@ -764,7 +780,7 @@ class FileMessageStore:
             self.timers.take_last()
 
     def flush_queue_table(self) -> None:
-        """Bring all queues to disk, and the table of where each ends. Raises StoreNotWritable."""
+        """Bring all queues to disk, and write the table of where each ends. Raises StoreNotWritable."""
         self._table_file.begin()
         last = self._dispatcher.last_physical_offset
         log_start = self._log.start
@@ -776,25 +792,25 @@ class FileMessageStore:
         is_known = last == self._tabled_record and not self._queues.faulty and not self._table_file.is_behind
         newest = self._mark_of(last) if not is_behind and not is_known else None
         if newest is not None:
-            # A power cut may take the newest record, and then the table would be another log's.
+            # A power cut may remove the newest record, and then the table would belong to another log.
             is_synced = newest.end <= self.flushed_offset
             mark = newest if is_synced else self._mark_of(self._synced_record)
             if mark is None:
                 return
             self._table_file.save(mark, newest.end, log_start, index, ends, tuple(self._queues.faulty), births)
-            # One that is bound to an earlier record is written anew, for that one's file is deleted first.
+            # A table bound to an earlier record is written again, because the file of that record is deleted first.
             self._tabled_record = last if is_synced else -1
             self._table_fault = ""
         elif last < 0 and self._table_fault:
-            # The log has no record to which one could be bound.
+            # The log has no record to which a table could be bound.
             self._table_file.remove()
             disk.sync_directory(self.config.root)
             self._table_fault = ""
 
     @property
     def wants_queue_table(self) -> bool:
-        """Whether one should be written soon, because there is none of this log, or one that lacks a deletion or
-        speaks of what the log has lost."""
+        """Whether a table should be written soon, because this log has none, or one that lacks a deletion or refers to
+        records that the log has lost."""
         return bool(self._table_fault) or (self._table_file.is_behind and self.flushed_offset > self._log.start)
 
     @property
@@ -809,20 +825,19 @@ class FileMessageStore:
         return self._log.wants_allocation
 
     def allocate_ahead(self) -> None:
-        """Reserve, make and warm what appends need next. Worker thread. A full disk is left for the append to
-        report."""
+        """Reserve, make and warm what appends need next. Worker thread. A full disk is reported by the append."""
         with suppress(StoreNotWritable):
             self._log.allocate_ahead()
 
     @property
     def fault(self) -> str:
-        """What is wrong, so that appends are refused; empty when nothing is. A copy takes none at all."""
+        """Why appends are refused; empty when they are not. A copy always refuses them."""
         return (self._stopped or self._unfinished or self._wish or self._dispatcher.fault
                 or self._log.fault)
 
     @property
     def is_writable(self) -> bool:
-        """Whether appends find room; tries anew after a fault."""
+        """Whether appends find room; tries again after a fault."""
         self.finish_start()
         return self._lock is not None and not self._refusal and not self._dispatcher.fault and self._log.probe()
 
@@ -834,7 +849,7 @@ class FileMessageStore:
         return self.configs.load(name)
 
     def save_config(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Replace config/<name>.json; the text before becomes its .bak. Raises StoreNotWritable."""
+        """Replace config/<name>.json; the earlier text becomes its .bak. Raises StoreNotWritable."""
         self.configs.save(name, pieces)
 
 

@@ -1,8 +1,8 @@
-"""Which records carry a key: hash files of keys and unique keys, the newest last.
+"""The index of records by key: hash files of keys and unique keys, the newest last.
 
-A file has slots, each the head of a chain of entries whose key hashes fall there, newest entry first. A file is named
-by the local time of its first message and is full at `index_num` - 1 entries. Blocks for all slots are reserved when a
-file is made, for the entries in steps.
+A file has slots. Each is the head of a chain of entries whose key hashes belong to it, newest entry first. A file is
+named by the local time of its first message and is full at `index_num` - 1 entries. Blocks for all slots are reserved
+when a file is made, those for the entries in steps.
 
 Source: IndexService, IndexFile.
 """
@@ -32,11 +32,11 @@ from regulus.store.mapped_file import MappedFile, MappedFilePool
 from regulus.wire.ext_fields import LONG_MAX
 
 CHAIN_STEP = 1024
-"""Entries of a chain that are looked at in one step of a query: they lie all over the file."""
+"""Entries of a chain that one step of a query reads: they are spread over the file."""
 RESERVE_STEP = 1 << 20
 """Bytes of entries for which blocks are reserved at a time."""
 
-# Under private names these may be C constants in the compiled form.
+# Private names allow these to be C constants in the compiled form.
 _ENTRY = ENTRY_SIZE
 _DIFFERENCE_MAX = TIME_DIFFERENCE_MAX
 
@@ -54,9 +54,9 @@ class IndexFile:
         self.index_count = header.index_count
         self.entries_start = index_entry.entry_position(slot_num, 0)
         self.fault = ""
-        """What does not fit in it, once that was seen; it is built anew soon."""
+        """What is inconsistent in it, if anything was found; it is rebuilt soon."""
         self.is_anew = False
-        """Whether it was built anew since the start: what does not fit then is the log's own fault."""
+        """Whether it was rebuilt since the start: an inconsistency found afterwards is a fault of the log."""
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class IndexFile:
                            self.end_physical_offset, self.hash_slot_count, self.index_count)
 
     def put(self, hash_: int, physical_offset: int, store_timestamp: int) -> None:
-        """Add one entry; the caller has seen that the file is not full. Raises StoreNotWritable."""
+        """Add one entry; the caller has checked that the file is not full. Raises StoreNotWritable."""
         file = self.file
         number = self.index_count
         position = self.entries_start + number * _ENTRY
@@ -93,7 +93,7 @@ class IndexFile:
             if difference > _DIFFERENCE_MAX:
                 difference = _DIFFERENCE_MAX
         encode_entry_into(cells, position, hash_, physical_offset, difference, previous)
-        # In this order: whoever looks at the slot beside us takes the number for one that is there.
+        # In this order: another thread that reads the slot takes its number for an existing entry.
         self.index_count = number + 1
         write_slot(cells, slot, number)
         if number <= 1:
@@ -105,7 +105,7 @@ class IndexFile:
         self.end_timestamp = store_timestamp
         encode_header_into(cells, self.begin_timestamp, self.end_timestamp, self.begin_physical_offset,
                            self.end_physical_offset, self.hash_slot_count, self.index_count)
-        # Only to say that there is something to flush: what matters of this file lies all over it.
+        # Only marks that there is something to flush: the changed bytes are spread over the whole file.
         file.wrote_position += 1
 
     def matches(self, begin: int, end: int) -> bool:
@@ -115,7 +115,7 @@ class IndexFile:
                 or self.begin_timestamp <= end <= self.end_timestamp)
 
     def count_at_end(self) -> int:
-        """How many entries the last record has here."""
+        """The number of entries that the last record has in this file."""
         count = 0
         while count < self.index_count - 1:
             position = self.entries_start + (self.index_count - 1 - count) * ENTRY_SIZE
@@ -174,7 +174,7 @@ class Index:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def put(self, request: DispatchRequest) -> None:
-        """Index one record by its keys, unless that was done before. Raises StoreNotWritable."""
+        """Index one record by its keys, unless it is indexed already. Raises StoreNotWritable."""
         tail = self.tail
         if tail is not None and request.physical_offset < tail.end_physical_offset:
             return
@@ -202,8 +202,8 @@ class Index:
         tail.put(hash_, request.physical_offset, request.store_timestamp)
 
     def _extend(self, store_timestamp: int) -> IndexFile:
-        """A new file. It begins as if with the end of the one before, which shows in its first entry's time
-        difference."""
+        """Make a new file. Its time begins at the end of the file before, which shows in the time difference of its
+        first entry."""
         path = self._directory / index_entry.file_name(store_timestamp, self.tail.name if self.tail is not None else "")
         disk.make_directory(self._directory)
         disk.create_sized(path, self._file_size)
@@ -233,7 +233,7 @@ class Index:
         """Physical offsets, below `before`, of records indexed under `key` with store time in [begin, end], to the
         second; newest first. Yields after each step.
 
-        Hashes decide, so records of other keys may be among them, and one record may come twice.
+        Only hashes are compared, so records of other keys may be among them, and one record may occur twice.
         """
         hash_ = key_hash(index_key(topic, key))
         found: list[int] = []
@@ -257,40 +257,41 @@ class Index:
             return 0, 0
         return self.tail.end_timestamp, self.tail.end_physical_offset
 
-    # --- what is built anew ------------------------------------------------------------------------------------------
+    # --- rebuilding ------------------------------------------------------------------------------------------
 
     def before(self, file: IndexFile) -> IndexFile | None:
         number = self.files.index(file)
         return self.files[number - 1] if number else None
 
     def suspect(self, physical_offset: int, fault: str) -> None:
-        """The file that speaks of this record has an entry for it that does not fit."""
+        """Mark the file that points to this record as inconsistent."""
         for file in self.files:
             if file.begin_physical_offset <= physical_offset <= file.end_physical_offset:
                 file.fault = fault
 
     def end_at(self, log_end: int) -> None:
-        """The log ends there. Files that speak of records behind it are to be built anew, and until then keep nothing
-        out that comes to the log."""
+        """Cut the index to a new end of the log. Files that point to later records are to be rebuilt, and until then do
+        not prevent indexing new records."""
         for file in self.files:
             if file.end_physical_offset >= log_end:
                 file.fault = "has entries of records behind the end of the log"
                 file.end_physical_offset = log_end
 
     def close_tail(self) -> None:
-        """Let what comes next go to a new file, so that the newest can be built anew. Raises StoreNotWritable."""
+        """Close the newest file, so that it can be rebuilt; further entries go to a new file. Raises
+        StoreNotWritable."""
         if self.tail is not None:
             self._extend(self.tail.end_timestamp)
 
     def replace(self, old: IndexFile, header: IndexHeader) -> None:
-        """Another file is in the old one's place; ask that from now on."""
+        """Use another file in place of the old one from now on."""
         file = MappedFile(old.file.path, 0, self._file_size, 0, self._pool)
         new = IndexFile(file, self._slot_num, self._index_num, header)
         new.is_anew = True
         self._put_instead(old, [new])
         tail = self.tail
         if tail is not None and tail.index_count <= 1 and self.before(tail) is new:
-            # An empty file has the end of the one before, and had it when that was wrong.
+            # An empty file has the end time of the one before, even if that was wrong.
             tail.begin_timestamp = tail.end_timestamp = new.end_timestamp
             tail.begin_physical_offset = tail.end_physical_offset = new.end_physical_offset
 
@@ -308,12 +309,12 @@ class Index:
 
     def load(self, drop_later_than: int | None, known: dict[str, int] | None, log_start: int,
              log_bound: int) -> bool:
-        """Take up the files on disk; whether they are all that there were. Raises StoreDamaged, StoreNotWritable.
+        """Take over the files on disk; returns whether all expected files exist. Raises StoreDamaged, StoreNotWritable.
 
-        After a crash those that may not be wholly on disk are removed: all behind the one that ends at
-        `drop_later_than`, the end time of the last that was flushed; and so are all behind one that is damaged
-        or missing. The log holds what is needed to build them anew. `known` are those that were there, with the
-        physical offsets of their ends; None when that is not known.
+        After a crash, files that may not be wholly on disk are removed: all after the one that ends at
+        `drop_later_than`, the end time of the last flushed file; so are all after a damaged or missing one. They can be
+        rebuilt from the log. `known` are the files that existed, with the physical offsets of their ends; None when
+        that is not known.
         """
         flushed_to = -1
         is_beyond = False
@@ -322,7 +323,7 @@ class Index:
                  if len(name) == index_entry.NAME_SIZE and name.isdigit()]
         missing = [name for name, end in (known or {}).items() if name not in found and end >= log_start]
         for name in found:
-            # The newest is written to by the first message, and a message that cannot be indexed is not taken.
+            # The first message writes to the newest file, and a message that cannot be indexed is refused.
             disk.check_writable(self._directory / name)
         if disk.is_directory(self._directory):
             disk.check_writable(self._directory)
@@ -354,7 +355,7 @@ class Index:
         return is_whole
 
     def _is_sound(self, file: IndexFile, log_bound: int) -> bool:
-        """Whether the header and the newest entry agree, and speak of records before `log_bound`."""
+        """Whether the header and the newest entry agree, and point to records before `log_bound`."""
         if not 0 < file.index_count <= self._index_num or not 0 <= file.end_physical_offset < log_bound:
             return False
         if file.index_count == 1:
@@ -367,8 +368,8 @@ class Index:
         return [(file.name, file.end_physical_offset) for file in tuple(self.files) if file.index_count > 1]
 
     def flush_full(self) -> int:
-        """Bring full files that were not flushed yet to disk; the end time of the last of them, 0 when there were
-        none."""
+        """Bring full files that were not flushed yet to disk; returns the end time of the last of them, 0 when there
+        were none."""
         flushed_to = 0
         while self._full:
             file = self._full[0]

@@ -1,8 +1,8 @@
-"""Whether the chains of an index file are those of its entries, and a file built anew where they are not.
+"""Check whether the chains of an index file match its entries, and rebuild a file where they do not.
 
-From the entries alone it follows which slot leads to which and where each chain goes on, so noise anywhere between them
-shows. Both the check and the building go on in steps, beside the thread that puts and asks. What is built anew replaces
-a file into which nothing is put any more, and is in use once `take_over` put it in the old one's place.
+The entries alone determine the slots and the chains, so damage anywhere between them shows. The check and the rebuild
+both run in steps, at the same time as the thread that writes and queries. A rebuilt file replaces one that is no longer
+written, and is used once `take_over` has put it in its place.
 """
 
 from array import array
@@ -37,9 +37,9 @@ _ENTRIES = Struct(">iqii")
 
 
 class IndexCheck:
-    """Looks at the entries that one file has now. `file.fault` is set to what does not fit.
+    """Checks the entries that one file has now. `file.fault` is set to the inconsistency found.
 
-    Made by the thread that puts, so that what it begins with is of one moment; the steps are for another.
+    The thread that writes creates it, so that its initial state is consistent; the steps are for another thread.
     """
 
     def __init__(self, file: IndexFile, log: CommitLog) -> None:
@@ -81,8 +81,8 @@ class IndexCheck:
         return CheckStep(size, size, (f"index file {self.file.name} {fault}",))
 
     def _look_at_times(self) -> str:
-        """Queries pass over a file by the times in its header. They are those of the first and the last record, and
-        the last entry says how far they lie apart."""
+        """What is wrong with the times in the header, by which queries skip a file. They must be those of the first and
+        the last record, whose distance is also in the last entry."""
         header, last = self._header, self._count - 1
         if last < 1:
             return ""
@@ -92,8 +92,8 @@ class IndexCheck:
                 return f"has a time in its header that is not that of the record at {physical_offset}"
         is_begin_known = self._store_timestamp(header.begin_physical_offset) is not None
         entry = decode_entry(self._read(self.file.entries_start + last * ENTRY_SIZE, ENTRY_SIZE), 0)
-        # The first entry's difference is that to the file before. Where the clock was set back, the last time may be
-        # the lower one.
+        # The difference of the first entry is to the end of the file before. If the clock was set back, the last time
+        # may be the lower one.
         is_borne_out = entry.time_difference == time_difference(header.end_timestamp, header.begin_timestamp) \
             and (is_begin_known or header.begin_timestamp <= header.end_timestamp)
         if last > 1 and not is_borne_out:
@@ -101,7 +101,7 @@ class IndexCheck:
         return ""
 
     def _store_timestamp(self, physical_offset: int) -> int | None:
-        """Of the record there, if the log has one."""
+        """The store time of the record there, if the log has one."""
         log_file = self._log.files.find(physical_offset)
         head = head_in(log_file, physical_offset) if log_file is not None else None
         return head.store_timestamp if head is not None else None
@@ -129,7 +129,7 @@ class IndexCheck:
         return ""
 
     def _older(self, number: int) -> int:
-        """The first entry of a chain that was there when the look began: entries may come to the newest file."""
+        """The first entry of a chain that existed when the check began: entries may be added to the newest file."""
         while self._count <= number < self.file.index_count:
             entry: IndexEntry = decode_entry(self._read(self.file.entries_start + number * ENTRY_SIZE, ENTRY_SIZE), 0)
             if entry.previous >= number:
@@ -139,7 +139,7 @@ class IndexCheck:
 
 
 class IndexRebuild:
-    """Builds a file of `index` anew from the log. Nothing is put into it any more (see Index.close_tail)."""
+    """Rebuilds a file of `index` from the log. The file is no longer written (see Index.close_tail)."""
 
     def __init__(self, index: Index, file: IndexFile, log: CommitLog) -> None:
         self._index = index
@@ -166,12 +166,12 @@ class IndexRebuild:
             return
         if request.physical_offset == self._begin and self._skipped:
             self._leave_out(request)
-        # What does not fit any more is in the next file, as it was before.
+        # Entries that do not fit any more are in the next file, as they were before.
         if len(self._anew.files) < 2:
             self._anew.put(request)
 
     def _leave_out(self, request: DispatchRequest) -> None:
-        """The first keys of a record may be in the file before."""
+        """Skip the first keys of a record if they are in the file before."""
         skipped = self._skipped
         if request.uniq_key:
             request.uniq_key = ""
@@ -180,8 +180,8 @@ class IndexRebuild:
         request.keys = " ".join(keys[skipped:])
 
     def take_over(self) -> list[str]:
-        """Put what was built in the old file's place; sentences about it. The thread that puts and asks. Raises
-        StoreNotWritable."""
+        """Put the rebuilt file in the old one's place; returns sentences about it. For the thread that writes and
+        queries. Raises StoreNotWritable."""
         if self._file not in self._index.files:
             return []           # all its records were deleted meanwhile, and it with them
         built = self._anew.files[0] if self._anew.files else None

@@ -1,8 +1,8 @@
-"""JSON documents, of a store `config/<name>.json`, each with its previous content beside it as `.bak`.
+"""JSON documents, in a store `config/<name>.json`, each with its previous content next to it as `.bak`.
 
-A document is replaced as a whole; the file before is not copied, but gets the name of the `.bak`. One that is missing,
-empty or cut short is read from its `.bak`. What a document says is none of our business here: it is text that closes
-every bracket it opens, without what an editor or a hand leaves in it.
+A document is replaced as a whole; the earlier file is not copied, but renamed to `.bak`. A document that is missing,
+empty or cut short is read from its `.bak`. The content is not interpreted here: a document is text that closes every
+bracket it opens, after removing what people add in an editor.
 
 Source: ConfigManager.load, MixAll.string2File.
 """
@@ -15,11 +15,11 @@ from regulus.errors import StoreDamaged, StoreError
 from regulus.store import disk
 
 NESTING_MAX = 64
-"""Depth of brackets in a document; real ones have 5."""
+"""The maximum depth of brackets in a document; real ones have 5."""
 PRIVATE = frozenset({"regulusAccess"})
-"""Documents with secrets, which nobody else on the machine reads."""
+"""Documents with secrets, which other users of the machine cannot read."""
 _WHOLE_NAMES = frozenset({"timermetrics"})
-"""Documents whose files RocketMQ gives no suffix."""
+"""Documents whose files have no suffix in RocketMQ."""
 _MODE, _PRIVATE_MODE = 0o644, 0o600
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -30,19 +30,19 @@ _OTHER = re.compile(r"[^][{}\"]+")
 
 
 class JsonFiles:
-    """`suffix` ends the names of the files."""
+    """The documents in a folder; `suffix` ends the names of their files."""
 
     def __init__(self, directory: Path, suffix: str = ".json") -> None:
         self._directory = directory
         self._suffix = suffix
         self._whole: set[str] = set()
-        """Names of the documents that are whole on disk, because they were read or written so."""
+        """Names of the documents that are known to be whole on disk, because they were read or written so."""
         self.warnings: list[str] = []
         """One line for each document that had to be read from its `.bak`, for the log."""
 
     def load(self, name: str) -> str | None:
-        """The text, of the `.bak` when the document is not whole; None when nothing was ever saved. Raises StoreDamaged
-        when something was, and neither is whole."""
+        """The text, from the `.bak` when the document is not whole; None when there is neither. Raises StoreDamaged
+        when neither of the existing files is whole."""
         path = self._path(name)
         text = _whole_text(disk.read_file(path))
         if text is not None:
@@ -52,10 +52,10 @@ class JsonFiles:
         backup = path.with_name(path.name + ".bak")
         text = _whole_text(disk.read_file(backup))
         if text is not None:
-            self._warn(f"{path} is missing or no whole JSON document; read {backup.name} instead")
+            self._warn(f"{path} is missing or not a whole JSON document; read {backup.name} instead")
         elif disk.read_file(path) or disk.read_file(backup):
-            raise StoreDamaged(f"{path} is no whole JSON document, and there is no {backup.name} that is: bring one of "
-                               "them back from a backup; or, to go on without what they said, move both away")
+            raise StoreDamaged(f"{path} is not a whole JSON document, and there is no {backup.name} that is: bring "
+                               "one of them back from a backup; or, to continue without their content, move both away")
         return text
 
     def _warn(self, text: str) -> None:
@@ -63,8 +63,7 @@ class JsonFiles:
             self.warnings.append(text)
 
     def save(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Write a document that is given in pieces. Raises StoreNotWritable; the document that was there is untouched
-        then."""
+        """Write a document given in pieces. Raises StoreNotWritable; then the existing document is unchanged."""
         path = self._path(name)
         disk.make_directory(self._directory)
         # A damaged document must not push a good one out of the .bak.
@@ -75,7 +74,7 @@ class JsonFiles:
 
     def _path(self, name: str) -> Path:
         if not name or "/" in name or name.startswith("."):
-            raise StoreError(f"{name!r} is no name for a document of the store")
+            raise StoreError(f"{name!r} is not a name for a document of the store")
         return self._directory / (name if name in _WHOLE_NAMES else name + self._suffix)
 
 
@@ -90,7 +89,7 @@ def _whole_text(data: bytes | None) -> str | None:
 
 
 def _without_what_hands_add(text: str) -> str:
-    """Comments, and commas behind the last member: fastjson reads both over."""
+    """The text without comments, and without commas after the last member: fastjson skips both."""
     if "//" in text or "/*" in text:
         text = _COMMENT.sub(_kept_string, text)
     if _MAY_BE_LAST.search(text):
@@ -103,7 +102,8 @@ def _kept_string(found: re.Match[str]) -> str:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether the text is one object or array and closes all it opens. Unquoted keys, as Java writes them, are fine."""
+    """Whether the text is one object or array and closes everything it opens. Unquoted keys, as Java writes them, are
+    allowed."""
     brackets = _OTHER.sub("", _STRING.sub("", text))
     if text.lstrip()[:1] not in ("{", "["):
         return False

@@ -1,6 +1,6 @@
-"""Stores of formats that only later versions of RocketMQ know, told by what lies in their directory.
+"""Detect stores in formats that only later versions of RocketMQ know, by the content of their directory.
 
-Each is refused with what it is and what can be done, before anything is changed.
+Each is refused with a text that says what it is and what can be done, before anything is changed.
 """
 
 import re
@@ -17,9 +17,10 @@ _REBUILD = "move it away together with index and checkpoint, then the queues are
 
 
 def refuse_later_formats(config: MessageStoreConfig) -> None:
-    """Raises StoreNewer, StoreDamaged. What a document says of a topic stops no start: only files hold messages.
+    """Refuse such a store. Raises StoreNewer, StoreDamaged. What a document says of a topic is not a reason: only files
+    hold messages.
 
-    With `take_what_is_readable` what RocketMQ 5.5 keeps in RocksDB beside the files is left out.
+    With `take_what_is_readable`, data that RocketMQ 5.5 keeps in RocksDB besides the files is ignored.
     """
     root = config.root
     fault = _queue_fault(root) or _log_fault(root) or _config_fault(root / "config")
@@ -29,7 +30,7 @@ def refuse_later_formats(config: MessageStoreConfig) -> None:
     if parts:
         raise StoreNewer(f"RocketMQ 5.5 has kept parts of this store where they are not read here: {'; '.join(parts)}. "
                          "Keep using RocketMQ 5.5 for it until these are consumed or ended, or start with "
-                         "takeWhatIsReadable=true (--take-what-is-readable), which goes on without them and counts "
+                         "takeWhatIsReadable=true (--take-what-is-readable), which continues without them and counts "
                          "them in the log")
 
 
@@ -52,7 +53,7 @@ def _log_fault(root: Path) -> str:
 
 
 def _config_fault(folder: Path) -> str:
-    """Of folders with files: a tool of RocketMQ that finds none leaves empty ones behind."""
+    """Whether a folder contains files: a tool of RocketMQ leaves empty folders when it finds none."""
     for name in disk.names(folder, directories=True):
         if name == "rdb" and disk.names(folder / name):
             return (f"{folder / name} keeps topics, groups and offsets in RocksDB (configManagerVersion=v2), and no "

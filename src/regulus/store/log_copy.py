@@ -1,11 +1,12 @@
 """The log of another broker, appended to this one byte by byte.
 
-What comes knows no records: a piece may end anywhere. Only whole records and blanks are appended, after a look at each,
-so that this log never ends within a record, and nothing comes into it that is none. What is left of a piece waits in
-memory; after an interruption whoever sends it sends it once more.
+A piece from the other log may end anywhere. Only whole records and blanks are appended, after each was checked, so that
+this log never ends within a record, and contains nothing else. The rest of a piece waits in memory; after an
+interruption the sender sends it again.
 
-That two logs end at one place does not make them copies: records of one size lie at the same places in any two. So each
-link begins with the last record that is here already, and nothing is taken before it was found to be the other's, too.
+Two logs that end at the same offset need not be copies: records of the same size are at the same offsets in any two.
+Therefore each link begins with the last record that is already here, and nothing is appended before that record was
+found to be equal in the other log.
 
 Source: HAService.HAClient.dispatchReadRequest.
 """
@@ -24,7 +25,7 @@ _RESYNC = ("stop this slave and run `regulus store resync`, which cuts its log w
 class LogCopy:
     def __init__(self, log: CommitLog, dispatcher: Dispatcher) -> None:
         self.fault = ""
-        """Why nothing may be written to the log; empty when something may."""
+        """Why nothing may be written to the log; empty when it may."""
         self._log = log
         self._dispatcher = dispatcher
         self._record_size_max = 0
@@ -33,17 +34,17 @@ class LogCopy:
         self._topics: set[str] = set()
         self._asked = 0
         self._compared = -1
-        """Up to where what is here already came once more, and was the same; -1 when all that had to has."""
+        """Up to where existing bytes were received again and found equal; -1 when the whole comparison is done."""
         self._silent_at = -1
 
     def begin(self, record_size_max: int) -> None:
-        """Before the log is loaded. A record of more bytes is not waited for."""
+        """Configure the copy, before the log is loaded. A record of more than `record_size_max` bytes is refused."""
         self._record_size_max = record_size_max
         self._log.begins_anywhere = True
 
     def ask_from(self) -> int:
-        """Where a new link begins: with the last record here, or the end where that is not known. A master takes 0 for
-        a wish to begin with its last file: of a record there, all but the first byte comes."""
+        """Where a new link begins: at the last record here, or at the end if that is not known. A master takes 0 as a
+        request to begin with its last file: for a record at 0, all but the first byte is sent."""
         last = self._dispatcher.last_physical_offset
         self._compared = max(last, 1) if self._log.start <= last < self._log.end else -1
         self._asked = self._log.end if self._compared < 0 else self._compared
@@ -52,16 +53,16 @@ class LogCopy:
 
     @property
     def asked(self) -> int | None:
-        """Where the link began, as long as it is not sure that it goes on with this log."""
+        """Where the link began, until it is certain that the other log continues this one."""
         return self._asked if self._compared >= 0 else None
 
     @property
     def newest_ms(self) -> int:
-        """When the last record was stored, by the clock of the broker that did."""
+        """The store time of the last record, by the clock of the broker that stored it."""
         return self._log.last_store_timestamp
 
     def hear_nothing(self, offset: int) -> None:
-        """The other log has nothing at `offset` yet. Raises LogsDiffer when it ends before this one."""
+        """Note that the other log has nothing after `offset` yet. Raises LogsDiffer when it ends before this one."""
         if self._compared < 0:
             return
         # The first time may be before anything was sent.
@@ -71,26 +72,28 @@ class LogCopy:
 
     @property
     def end(self) -> int:
-        """Where the next byte belongs."""
+        """The offset of the next byte to append."""
         return self._log.end + len(self._rest)
 
     def take_topics(self) -> set[str]:
-        """Of what was appended since the last time; with delayed messages and halves, the topics that these wait in."""
+        """Topics of the records appended since the last call, including the topics in which delayed messages and halves
+        wait."""
         topics, self._topics = self._topics, set()
         return topics
 
     def interrupt(self) -> None:
-        """The next piece goes on behind the last whole record: what was not appended comes once more."""
+        """Note that the link ended. The next piece continues after the last whole record: bytes that were not appended
+        are sent again."""
         self._rest = bytearray()
         self._wanted = _HEAD_SIZE
         self._compared = -1
 
     def take(self, offset: int, piece: bytes) -> None:
-        """Append what is whole of a piece and of what waited for it. A log that is empty may begin where any of the
-        other's files does.
+        """Append the whole records of a piece and of the bytes that waited for it. An empty log may begin where any of
+        the other's files does.
 
-        Raises LogsDiffer when the piece does not go on where this log ends; StoreDamaged when it has bytes that are
-        no record; StoreNotWritable when there is no room. Records before that stay; the rest is forgotten.
+        Raises LogsDiffer when the piece does not continue this log; StoreDamaged when it has bytes that are not a
+        record; StoreNotWritable when there is no room. The records before stay; the rest is forgotten.
         """
         if self.fault:
             raise StoreNotWritable(self.fault)
@@ -114,7 +117,7 @@ class LogCopy:
         del self._rest[:self._log.end - before]
 
     def _compare(self, offset: int, piece: bytes) -> int:
-        """How many bytes of the piece are here already. Raises LogsDiffer when they are others."""
+        """How many bytes of the piece are here already. Raises LogsDiffer when they are different."""
         here = self._log.slice(offset, min(len(piece), self._log.end - offset)) if offset == self._compared else None
         if here is None or here != memoryview(piece)[:len(here)]:
             raise LogsDiffer(f"the log here and the master's are not copies of one another: the record at "
@@ -125,7 +128,7 @@ class LogCopy:
 
     def _begin(self, offset: int) -> None:
         if self.end:
-            raise LogsDiffer(f"the master goes on at {offset}, and the log here ends at {self.end}: they are not "
+            raise LogsDiffer(f"the master continues at {offset}, and the log here ends at {self.end}: they are not "
                              f"copies of one another: {_RESYNC}")
         if offset % self._log.files.file_size:
             raise StoreDamaged(f"the master begins at {offset}, where no file of {self._log.files.file_size} bytes "
@@ -134,7 +137,7 @@ class LogCopy:
         self._dispatcher.position = offset
 
     def _append_whole(self, data: memoryview, view: memoryview) -> None:
-        """What lies in one file is appended at once. `view` is `data` again."""
+        """Append whole records, each file's at once. `view` is `data` again."""
         run = position = 0
         end = self._log.end
         requests: list[DispatchRequest] = []
@@ -157,7 +160,7 @@ class LogCopy:
                 self._log.append_copied(data[run:position], requests)
 
     def _size_at(self, view: memoryview, position: int, offset: int) -> int:
-        """Of the record or blank whose head is there. Raises StoreDamaged."""
+        """The size of the record or blank whose head is there. Raises StoreDamaged."""
         file_size = self._log.files.file_size
         room = file_size - offset % file_size
         size = big_endian.int4(view, position)
@@ -168,9 +171,9 @@ class LogCopy:
                                    "mappedFileSizeCommitLog to what the master has")
             return size
         if magic not in (layout.MAGIC_V1, layout.MAGIC_V2):
-            raise StoreDamaged(f"the master sent what is no record for {offset}: its magic number is "
+            raise StoreDamaged(f"the master sent what is not a record for {offset}: its magic number is "
                                f"{magic & 0xFFFFFFFF:#010x}")
-        # A file keeps room for a blank behind each record.
+        # A file keeps room for a blank after each record.
         if not layout.FIXED_SIZE_V1 <= size <= room - layout.BLANK_SIZE_MIN:
             raise StoreDamaged(f"the master sent a record of {size} bytes for {offset}, where a file of {file_size} "
                                f"has {room} left: set mappedFileSizeCommitLog to what the master has")

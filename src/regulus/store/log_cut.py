@@ -1,8 +1,8 @@
-"""Ending the log before what is no record any more, without losing a byte of it.
+"""Cutting the log at the end of its intact records, without losing a byte.
 
-What is cut goes to `cut/<physical offset>-<number>` beside the log's directory: the rest of the file that is cut, as
-raw bytes under a name that tells where they lay, and later files as they are. Files that hold nothing are removed.
-No broker ever deletes what was kept so.
+The bytes that are cut are kept in `cut/<physical offset>-<number>` next to the log's directory: the rest of the file
+that is cut, as raw bytes under a name with its offset, and later files unchanged. Files without content are removed. No
+broker ever deletes what is kept there.
 """
 
 from pathlib import Path
@@ -15,20 +15,19 @@ from regulus.store.mapped_file_queue import MappedFileQueue, file_name
 
 DIRECTORY = "cut"
 CUTS_MAX = 1000
-"""Cuts at one physical offset. Whoever has kept so many looks at them first."""
+"""Cuts at one physical offset. With more, an operator must look at them first."""
 
 
 class LogCut:
-    """The end of a log that is to be cut at `end`. Until `carry_out` nothing has changed on disk, only what `files`
-    holds."""
+    """A cut of the log at `end`. Until `carry_out`, nothing has changed on disk, only the content of `files`."""
 
     def __init__(self, files: MappedFileQueue, end: int) -> None:
         later = files.take_from(end)[::-1]
         self.end = end
         self.place: Path | None = None
-        """Where what was cut is kept; None while it is not, and when nothing but zeros was cut."""
+        """The folder that keeps what was cut; None before that, and when only zeros were cut."""
         self.names = tuple(Path(file.path).name for file in later)
-        """The later files."""
+        """The names of the later files."""
         self._directory = files.directory.parent / DIRECTORY
         self._part = files.last
         self._part_end = self._content_end(self._part) if self._part is not None else 0
@@ -40,27 +39,27 @@ class LogCut:
 
     @property
     def size(self) -> int:
-        """Bytes that are cut, up to the last in each file that is not zero."""
+        """Bytes that are cut, in each file up to the last one that is not zero."""
         part_size = self._part_end - self._part.wrote_position if self._part is not None else 0
         return part_size + sum(disk.content_end(file.path, 0, file.size) for file in self._later)
 
     def first_head(self) -> LogHead | None:
-        """The head of the record at the cut itself, if that is whole: its body is not then."""
+        """The head of the record at the cut itself, if the head is whole; then its body is not."""
         for file in (self._part, *self._later):
             if file is not None and file.start <= self.end < file.start + file.size:
                 return head_in(file, self.end)
         return None
 
     def heads(self) -> list[LogHead]:
-        """Records behind the one at the cut, as far as they can be told from what lies between. What looks like one
-        within the body of a record whose head is whole is none."""
+        """Records after the one at the cut, as far as they can be recognized. Bytes that look like a record inside the
+        body of another one with a whole head do not count."""
         first = self.first_head()
         behind = self.end + (first.size if first is not None else 1)
         files = [self._part, *self._later] if self._part is not None else self._later
         return [head for file in files for head in find_heads(file, max(behind - file.start, 0))]
 
     def carry_out(self) -> None:
-        """Keep what is cut, then take it out of the log. May be called again after a fault. Raises StoreNotWritable."""
+        """Keep what is cut, then remove it from the log. May be called again after a fault. Raises StoreNotWritable."""
         if self.size:
             self._keep()
         for file in self._empty:
@@ -71,7 +70,7 @@ class LogCut:
     def _keep(self) -> None:
         if self.place is None:
             self.place = self._keep_part(_make_place(self._directory, self.end))
-        # From the last one on: a crash in between leaves a log without a gap.
+        # From the last file on: a crash in between leaves a log without a gap.
         while self._later:
             path = Path(self._later[-1].path)
             disk.move_file(path, self.place / path.name)

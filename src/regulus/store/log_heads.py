@@ -1,4 +1,4 @@
-"""Records of the log told by their heads alone, in files that may be damaged.
+"""Recognize records of the log by their heads alone, in files that may be damaged.
 
 Source: see record.layout.
 """
@@ -25,7 +25,7 @@ _MAGICS = (MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF)
 _MAGIC_START = (MAGIC_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
 _HEAD = Struct(">iI20xq")
 _TIME = Struct(">q")
-_QUEUE = Struct(">i4xq")         # the user's flag lies between
+_QUEUE = Struct(">i4xq")         # the user's flag is in between
 _IPV6_MORE = layout.HOST_V6_SIZE - layout.HOST_V4_SIZE
 _BORN_END = layout.BORN_HOST + layout.HOST_V4_SIZE
 
@@ -35,11 +35,11 @@ class LogHead(NamedTuple):
     size: int
     store_timestamp: int
     time_at: int
-    """The byte of the record at which its store time begins."""
+    """The position of the store time within the record."""
 
 
 def head_at(data: bytes | memoryview, position: int, physical_offset: int) -> LogHead | None:
-    """The head of the record at `position`, if there is one and it says that it lies at `physical_offset`."""
+    """The head of the record at `position`, if there is one and it states `physical_offset` as its position."""
     if position + HEAD_SIZE > len(data):
         return None
     size, magic, place = _HEAD.unpack_from(data, position)
@@ -51,12 +51,12 @@ def head_at(data: bytes | memoryview, position: int, physical_offset: int) -> Lo
 
 
 def head_in(file: MappedFile, physical_offset: int) -> LogHead | None:
-    """The same, read from `file`."""
+    """Like `head_at`, but reads from `file`."""
     return head_at(disk.read_at(file.path, physical_offset - file.start, HEAD_SIZE), 0, physical_offset)
 
 
 def find_heads(file: MappedFile, position: int) -> Iterator[LogHead]:
-    """All records behind `position` of a file whose heads are whole, whatever lies between them."""
+    """All records after `position` of a file whose heads are whole, whatever is between them."""
     while position + HEAD_SIZE <= file.size:
         data = disk.read_at(file.path, position, SEARCH_WINDOW)
         found = first_head(data, file.start + position)
@@ -70,7 +70,7 @@ def find_heads(file: MappedFile, position: int) -> Iterator[LogHead]:
 
 
 def first_head(data: bytes, physical_offset: int) -> LogHead | None:
-    """The first head that is whole in a piece of the log that begins at `physical_offset`."""
+    """The first whole head in a piece of the log that begins at `physical_offset`."""
     at = data.find(_MAGIC_START, 4)
     while at >= 0:
         found = head_at(data, at - 4, physical_offset + at - 4)
@@ -83,7 +83,7 @@ def first_head(data: bytes, physical_offset: int) -> LogHead | None:
 class _Named(NamedTuple):
     size: int
     data: bytes
-    """What lies before the body."""
+    """The bytes before the body."""
     flags: int
     topic: bytes
     topic_end: int
@@ -105,7 +105,7 @@ def _named_in(file: MappedFile, physical_offset: int) -> _Named | None:
 
 
 def owner_in(file: MappedFile, physical_offset: int) -> tuple[str, int, int, int] | None:
-    """Topic, queue id, queue offset and size of a record of `file`; None when none begins there."""
+    """Topic, queue id, queue offset and size of a record of `file`; None when no record begins there."""
     named = _named_in(file, physical_offset)
     if named is None:
         return None
@@ -114,7 +114,7 @@ def owner_in(file: MappedFile, physical_offset: int) -> tuple[str, int, int, int
 
 
 def inner_count_in(file: MappedFile, physical_offset: int) -> int:
-    """How many messages a record of `file` says that it has; 1 where it does not, or none begins there."""
+    """The number of messages that a record of `file` states; 1 when it states none, or no record begins there."""
     named = _named_in(file, physical_offset)
     if named is None or not named.flags & INNER_BATCH:
         return 1

@@ -1,11 +1,11 @@
-"""Where two logs part that were copies of one another: this one, whose broker does not run, and another that is read
-piece by piece.
+"""Find where two copies of one log begin to differ: this one, whose broker is stopped, and another that is read piece
+by piece.
 
-A log only grows. So where both have the same record at one place, all before it is the same; the files are gone through
-by halves for the last that begins alike, and only that one is compared to its end. A record differs when any of its
-bytes does: two may have the same size at the same place, and mostly have.
+A log only grows. If both have the same record at one position, everything before it is the same. A bisection over the
+files finds the last one that begins equally, and only that file is compared to its end. Records are equal only if all
+their bytes are: two may have the same size at the same position, and mostly have.
 
-What is to be read of the other log is yielded, as a Look; what it has there is sent in.
+The generator yields a Look for each piece of the other log that it needs, and is sent its bytes.
 """
 
 from collections.abc import Generator, Iterator
@@ -26,21 +26,21 @@ _MAGIC_BLANK = (MAGIC_BLANK & 0xFFFFFFFF).to_bytes(4, "big")
 
 
 class Look(NamedTuple):
-    """Bytes of the other log: it has them, and they lie in one file."""
+    """A range of bytes in the other log, which has them in one file."""
 
     offset: int
     size: int
 
 
 class LogTail(NamedTuple):
-    """What lies behind one place of a log: up to where, and how many records."""
+    """What a log has after one position: where it ends, and the number of records."""
 
     end: int
     records: int
 
 
 class RestingLog:
-    """The files of a log that nobody writes, only read. Raises StoreDamaged when they are no log."""
+    """The files of a log that no broker writes; only read. Raises StoreDamaged when they are not a log."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -57,13 +57,13 @@ class RestingLog:
                                    "start its broker first, which says what is wrong")
 
     def read(self, offset: int, size: int) -> bytes:
-        """Which lie in one file."""
+        """Read bytes, which must be in one file."""
         start = offset - offset % self.file_size
         return disk.read_at(self._directory / file_name(start), offset - start, size)
 
     def units(self, start: int) -> Iterator[tuple[int, int, bool]]:
-        """Of the file that begins there: where each record lies, and behind which byte it ends; a blank at the end is
-        told by True. Ends where neither is."""
+        """The records of the file that begins at `start`: the start and the end of each; True marks a blank at the end.
+        Stops at anything else."""
         position = begin = start
         data = b""
         while position < start + self.file_size:
@@ -83,14 +83,14 @@ class RestingLog:
         return head_at(self.read(start, HEAD_SIZE), 0, start) if start in self.starts else None
 
     def unit_at(self, offset: int) -> int | None:
-        """Where the record or blank begins that has the byte at `offset`; None where the log ends before it."""
+        """The start of the record or blank that contains the byte at `offset`; None when the log ends before it."""
         for begin, end, _ in self.units(offset - offset % self.file_size):
             if begin <= offset < end:
                 return begin
         return None
 
     def behind(self, offset: int) -> LogTail:
-        """What is cut when the log is cut there."""
+        """What would be cut if the log were cut at `offset`."""
         end, records = offset, 0
         for start in self.starts:
             for begin, behind, is_blank in self.units(start) if start + self.file_size > offset else ():
@@ -101,8 +101,10 @@ class RestingLog:
 
 
 def find_parting(log: RestingLog, first: int, end: int) -> Generator[Look, bytes, int | None]:
-    """Where the first record begins here that the other log, which has what lies from `first` to `end`, has not; None
-    when it has all. Raises StoreDamaged when the two have nothing in common any more."""
+    """The start of the first record here that the other log does not have; None when it has all.
+
+    The other log has the bytes from `first` to `end`. Raises StoreDamaged when the two no longer have a common record.
+    """
     files = [start for start in log.starts if log.first_record(start) is not None]
     places = [place for start in files if start >= first and (place := _place_in(log, start)) is not None]
     low, high = 0, len(places)
@@ -129,7 +131,7 @@ def find_parting(log: RestingLog, first: int, end: int) -> Generator[Look, bytes
 
 
 def _place_in(log: RestingLog, start: int) -> int | None:
-    """The first record of a file that can be asked for: a master takes 0 for a wish to begin with its last file."""
+    """The first record of a file that can be requested: a master takes 0 as a request to begin with its last file."""
     if start:
         return start
     head = log.first_record(start)
@@ -146,7 +148,7 @@ def _begins_alike(log: RestingLog, place: int, end: int) -> Generator[Look, byte
 
 
 def _alike(ours: bytes, theirs: bytes) -> int:
-    """How many bytes are the same from the first on."""
+    """The number of equal bytes at the beginning."""
     low, high = 0, min(len(ours), len(theirs))
     while low < high:
         middle = (low + high + 1) // 2

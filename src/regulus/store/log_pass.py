@@ -1,8 +1,8 @@
-"""The whole log once more, a step at a time, beside the thread that appends: what a start does not walk.
+"""A pass over the whole log, in steps, at the same time as the thread that appends: it reads what a start does not.
 
-A start walks the end of the log. What lies before was on disk long ago, and may have rotted there: a LogPass with
-checksums finds that. One without gives the records from which queues and index files are built anew. Records that
-appear meanwhile are left out, and files that are deleted meanwhile are passed over.
+A start only walks the end of the log. Earlier bytes were written to disk long ago, and may have been damaged there: a
+LogPass with checksums finds that. A LogPass without checksums supplies the records from which queues and index files
+are rebuilt. Records appended meanwhile are not included, and files deleted meanwhile are skipped.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -21,13 +21,14 @@ from regulus.store.mapped_file import MappedFile
 STEP_SIZE = 128 << 10
 """Bytes read at a time."""
 RECORD_SIZE_MAX = 64 << 20
-"""A record that says to be longer is passed over by its head alone."""
+"""A record that states a greater size is skipped by its head alone."""
 SEARCH_SIZE = 128 << 10
-"""Bytes read at a time to find where the log goes on behind damage."""
+"""Bytes read at a time to find where the log continues after damage."""
 
 
 class CheckStep(NamedTuple):
-    """By how many bytes one step got on, how many it read for that, and a sentence for each fault that it found."""
+    """The progress of one step in bytes, the number of bytes it read for that, and a sentence for each fault that it
+    found."""
 
     size: int
     read: int
@@ -35,8 +36,8 @@ class CheckStep(NamedTuple):
 
 
 class LogPass:
-    """Goes through the records from `begin` to `end`, which lie in the log now. `take` gets each one that is whole,
-    `damaged` the physical offset of each that is not."""
+    """Walks the records from `begin` to `end`, which the log has now. `take` gets each whole record, `damaged` the
+    physical offset of each other one."""
 
     def __init__(self, log: CommitLog, begin: int, end: int, *, check_crc: bool,
                  take: Callable[[DispatchRequest], object] | None = None,
@@ -48,14 +49,14 @@ class LogPass:
         self._take = take
         self._damaged = damaged
         self._buffer = bytearray(STEP_SIZE)
-        self._read_size = 0     # of the step that is under way
+        self._read_size = 0     # of the current step
 
     def steps(self) -> Iterator[CheckStep]:
-        """Each step is taken when it is asked for. Raises what `take` raises."""
+        """Run the pass; each step runs when it is requested. Raises what `take` raises."""
         position = max(self._begin, self._log.start)
         while position < self._end:
             file = self._log.files.find(position)
-            # The first files may go between two looks at the list.
+            # The first files may be deleted between two reads of the list.
             if file is None or position < file.start:
                 behind = self._next_start(position)
                 if missing := self._log.lacks(position):
@@ -68,12 +69,12 @@ class LogPass:
             try:
                 behind, fault = yield from self._pass(file, position)
             except StoreNotWritable:
-                raise           # which `take` met, and not the log
+                raise           # a fault of a record that `take` met, not of the log
             except StoreError as error:
                 behind, fault = file.start + file.size, (
                     f"the log cannot be read behind {position} ({error}), and the rest of that file was not looked at: "
                     "look at the disk")
-            # Files go from the first on: one that is not there any more was deleted while we looked.
+            # Files are deleted from the first on: a missing one was deleted during the pass.
             is_told = bool(fault) and self._log.files.find(position) is file
             yield self._step(behind - position, (fault,) if is_told else ())
             position = behind
@@ -87,8 +88,8 @@ class LogPass:
         return min([file.start for file in tuple(self._log.files.files) if file.start > position], default=self._end)
 
     def _pass(self, file: MappedFile, physical_offset: int) -> Generator[CheckStep, None, tuple[int, str]]:
-        """Where to go on, and the fault there if there is one. Yields as often as the search behind it took another
-        step."""
+        """Where to continue, and the fault there if there is one. Yields whenever the search for the next record took
+        another step."""
         stop, cause = self._read(file, physical_offset)
         if not cause:
             return stop, ""
@@ -100,7 +101,7 @@ class LogPass:
                         "backup or replica")
 
     def _read(self, file: MappedFile, physical_offset: int) -> tuple[int, str]:
-        """Behind which byte the records of the next piece end; and why, when that is a fault."""
+        """The position after the last record of the next piece, and the fault if it ended for one."""
         view = memoryview(self._buffer)[:min(self._end, file.start + file.size) - physical_offset]
         filled = disk.read_into(file.path, physical_offset - file.start, view)
         self._read_size += filled
@@ -108,7 +109,7 @@ class LogPass:
         return (physical_offset + walked, cause) if walked or cause else self._read_long(file, physical_offset)
 
     def _walk(self, view: memoryview, filled: int, physical_offset: int) -> tuple[int, str]:
-        """Behind which byte of the piece the walk ended; and why, when that is a fault."""
+        """The position in the piece at which the walk ended, and the fault if it ended for one."""
         position = 0
         while position < filled:
             try:
@@ -131,7 +132,7 @@ class LogPass:
         return physical_offset - physical_offset % size + size
 
     def _read_long(self, file: MappedFile, physical_offset: int) -> tuple[int, str]:
-        """Nothing is whole in the piece: its first record is longer, or says so."""
+        """Read a piece for a first record that is longer than the usual one, or claims to be."""
         size = int.from_bytes(self._buffer[:4], "big")
         room = min(self._end, file.start + file.size) - physical_offset
         piece = self._buffer
@@ -146,8 +147,8 @@ class LogPass:
         return physical_offset, f"record says that it has {size} bytes"
 
     def _next_head(self, file: MappedFile, physical_offset: int) -> Generator[CheckStep, None, int]:
-        """Behind a damaged record, where the next one begins that can be told. A body may hold what looks like a
-        record: where the damaged one's own length leads to one, that counts."""
+        """Where the next recognizable record begins after a damaged one. A body may contain what looks like a record:
+        if the damaged record's own length leads to one, that counts."""
         end = min(file.start + file.size, self._end)
         head = head_in(file, physical_offset)
         if head is not None and self._has_head(file, physical_offset + head.size):
@@ -166,7 +167,7 @@ class LogPass:
         return end
 
     def _is_between_records(self, file: MappedFile, physical_offset: int) -> bool:
-        """Whether a record may end there: at the end of what is looked at, before a blank, before the next record."""
+        """Whether a record may end there: at the end of the range, before a blank, or before the next record."""
         if physical_offset == self._end or self._has_head(file, physical_offset):
             return True
         blank = self._log.slice(physical_offset, BLANK_SIZE_MIN)

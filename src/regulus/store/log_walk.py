@@ -1,4 +1,4 @@
-"""How many whole records lie one behind the other in a piece of the log, by their heads alone.
+"""Count the whole consecutive records in a piece of the log, by their heads alone.
 
 Source: see record.layout.
 """
@@ -8,7 +8,7 @@ from struct import Struct
 from regulus.record.layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET
 
 WALK_COUNT_MAX = 8192
-"""Records of one walk, which runs on the thread that appends."""
+"""The maximum number of records in one walk, which runs on the thread that appends."""
 
 _HEAD = Struct(">iI")
 _PLACE = Struct(">q")
@@ -17,10 +17,10 @@ _BLANK = MAGIC_BLANK & 0xFFFFFFFF
 
 
 def whole_records(file: memoryview, position: int, size_max: int, physical_offset: int) -> tuple[int, bool]:
-    """Behind which byte of `file` the records from `position` on end, and whether a blank follows.
+    """The position in `file` after the whole records from `position` on, and whether a blank follows.
 
-    The first one counts whatever its size, the others within `size_max` bytes. No record begins at `position`, or one
-    that is not at its own place, `physical_offset`: then the end is `position` itself.
+    The first record counts whatever its size, the others within `size_max` bytes. If no record begins at `position`, or
+    one that does not state `physical_offset` as its position, the result is `position` itself.
     """
     end = position
     for _ in range(WALK_COUNT_MAX):

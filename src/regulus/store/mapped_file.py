@@ -1,11 +1,10 @@
 """One file of a fixed size that is read and written through memory.
 
-Three positions, each behind the one before: `flushed_position` <= `wrote_position` <= `reserved_position`. A byte is
-written only below `reserved_position`, where the file surely has blocks: a write to a hole on a full disk would end the
-process.
+Three positions, in this order: `flushed_position` <= `wrote_position` <= `reserved_position`. Bytes are written only
+below `reserved_position`, where the file certainly has blocks: a write to a hole on a full disk would end the process.
 
-The file is mapped when it is first touched, and may be unmapped again while nobody looks at it. Slices that were given
-out keep their mapping alive by themselves.
+The file is mapped when it is first used, and may be unmapped when it is not in use. Slices that were returned keep
+their mapping alive.
 """
 
 from mmap import mmap
@@ -15,13 +14,14 @@ from regulus.store import disk
 
 
 class MappedFilePool:
-    """Bounds how many files are mapped at a time. The one that has not been used for the longest goes first, roughly.
+    """Limits how many files are mapped at a time. Roughly the least recently used one is unmapped first.
 
-    A store has one consume queue for each topic and queue id, easily thousands, and most of them rest. Mapping costs no
-    memory for what is not touched, but a descriptor and an entry in the kernel's table each, and both are limited.
+    A store has one consume queue for each topic and queue id, easily thousands, and most of them are idle. Mapping
+    costs no memory for untouched pages, but a descriptor and an entry in the kernel's table for each file, and both are
+    limited.
 
-    Only the thread that appends and reads adds files: room is made by unmapping others, which that thread may just be
-    about to touch. Files that were unmapped since, as those that are deleted, are none of its any more.
+    Only the thread that appends and reads adds files, because making room unmaps other files, which that thread may be
+    about to use. Files that were unmapped or deleted since are no longer in the pool.
     """
 
     def __init__(self, files_max: int) -> None:
@@ -29,7 +29,7 @@ class MappedFilePool:
         self._files: dict[MappedFile, None] = {}
 
     def __len__(self) -> int:
-        """How many files are mapped."""
+        """The number of mapped files."""
         return len(self._files)
 
     def add(self, file: "MappedFile") -> None:
@@ -38,16 +38,16 @@ class MappedFilePool:
             self._make_room()
 
     def drop(self, file: "MappedFile") -> None:
-        """It is not mapped any more."""
+        """Note that the file is no longer mapped."""
         self._files.pop(file, None)
 
     def unmap_all(self) -> None:
-        """Nobody uses the files any more; slices that were given out keep theirs."""
+        """Unmap all files at the end of their use; slices that were returned stay valid."""
         for file in tuple(self._files):
             file.unmap()
 
     def _make_room(self) -> None:
-        """Unmap at least an eighth: those not used since the last time, or else the first."""
+        """Unmap at least an eighth of the files: those not used since the last time, or else the first ones."""
         kept = []
         unmapped = 0
         wanted = self.files_max // 8 + 1
@@ -67,14 +67,14 @@ class MappedFile:
     def __init__(self, path: str, start: int, size: int, wrote_position: int, pool: MappedFilePool) -> None:
         self.path = path
         self.start = start
-        """Offset of the first byte in the whole of which this file is a part."""
+        """Offset of the first byte within the sequence of files."""
         self.size = size
         self.wrote_position = wrote_position
         self.flushed_position = wrote_position
         self.reserved_position = wrote_position & -4096
         self.released_position = 0
         self.is_doubtful = False
-        """Whether the last sync failed: the system takes what it should have written for written."""
+        """Whether the last sync failed: the system considers unwritten pages as written."""
         self.is_new = False
         """Whether the file's name may not be durable yet."""
         self.mapping: mmap | None = None
@@ -82,35 +82,34 @@ class MappedFile:
         self.view: memoryview | None = None
         self.is_used = False
         self.is_sequential = False
-        """Whether reading ahead pays off; set before the file is mapped."""
+        """Whether reading ahead is useful; set before the file is mapped."""
         self._pool = pool
         self._former: list[ref[mmap]] = []
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody still has a slice that was given out before the file was last unmapped."""
+        """Whether there is still a reference to a slice that was returned before the file was last unmapped."""
         for former in self._former:     # noqa: SIM110 - this module is compiled, where a generator costs a closure
             if former() is not None:
                 return True
         return False
 
     def map(self) -> None:
-        """Have `mapping`, `cells` (to write and read single bytes) and `view` (to give slices of). Raises
-        StoreError."""
+        """Set `mapping`, `cells` (to write and read single bytes) and `view` (to make slices). Raises StoreError."""
         if self.mapping is None:
             self.map_ahead()
             self.take_up()
         self.is_used = True
 
     def map_ahead(self) -> None:
-        """The same in another thread, for a file that nobody uses before `take_up`. Raises StoreError."""
+        """Map the file in another thread; it is not used before `take_up`. Raises StoreError."""
         mapping = disk.map_file(self.path, self.size, self.is_sequential)
         self.cells = memoryview(mapping)
         self.view = memoryview(mapping).toreadonly()
         self.mapping = mapping
 
     def take_up(self) -> None:
-        """Have a file that is mapped counted as such."""
+        """Count a file that was mapped ahead in the pool."""
         self._pool.add(self)
 
     def unmap(self) -> None:
@@ -124,7 +123,7 @@ class MappedFile:
         self.released_position = 0
 
     def slice(self, position: int, size: int) -> memoryview:
-        """Read-only; valid as long as it is held, even when the file is deleted."""
+        """A read-only slice; valid as long as it is referenced, even when the file is deleted."""
         if self.mapping is None:
             self.map()
         self.is_used = True
@@ -145,23 +144,23 @@ class MappedFile:
         mapping[position:end] = data
 
     def reserve(self, end: int) -> None:
-        """Have blocks for all bytes up to `end`, within the file. Raises StoreNotWritable."""
+        """Reserve blocks for all bytes up to `end`, within the file. Raises StoreNotWritable."""
         end = min(disk.page_ceiling(end), self.size)
         if end > self.reserved_position:
             disk.reserve(self.path, self.reserved_position, end - self.reserved_position)
-            # Another thread may have reserved further meanwhile.
+            # Another thread may have reserved more meanwhile.
             self.reserved_position = max(end, self.reserved_position)
 
     def flush(self) -> None:
-        """Bring what is written now to disk. Safe beside a thread that writes on behind it. Raises StoreNotWritable;
-        the next flush then brings all of it."""
+        """Bring what is written so far to disk. Another thread may append at the same time. Raises StoreNotWritable;
+        the next flush then writes everything again."""
         wrote = self.wrote_position
         if wrote > self.flushed_position:
             self._sync(self.flushed_position, wrote)
             self.flushed_position = wrote
 
     def flush_whole(self) -> None:
-        """The same where bytes are written all over the file, and nobody writes any more."""
+        """Flush the whole file, whose writes are spread over it and have ended."""
         wrote = self.wrote_position
         if wrote > self.flushed_position:
             self._sync(0, self.size)
@@ -175,7 +174,7 @@ class MappedFile:
         self.is_doubtful = False
 
     def flush_appended(self) -> None:
-        """The same where bytes are only ever appended: nothing before or behind is touched."""
+        """Flush only the appended range, because bytes before and after it are never changed."""
         wrote = self.wrote_position
         mapping = self.mapping
         if mapping is None:

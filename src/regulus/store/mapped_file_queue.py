@@ -1,4 +1,4 @@
-"""Files of one size that lie end to end: each is named by the offset of its first byte, 20 digits.
+"""A sequence of files of one size, each named by the offset of its first byte, 20 digits.
 
 Only the last may be unfinished. Source: MappedFileQueue.
 """
@@ -22,7 +22,7 @@ def file_name(start: int) -> str:
 class MappedFileQueue:
     def __init__(self, directory: Path, file_size: int, pool: MappedFilePool, size_key: str,
                  is_sequential: bool = False) -> None:
-        """`size_key` is the configuration key behind `file_size`, for error texts."""
+        """`size_key` is the configuration key of `file_size`, for error texts."""
         self.directory = directory
         self.file_size = file_size
         self.files: list[MappedFile] = []
@@ -32,11 +32,11 @@ class MappedFileQueue:
         self._is_directory_made = False
 
     def load(self) -> None:
-        """Take up the files of the directory, all as if full. Raises StoreDamaged for one of another size."""
+        """Take over the files of the directory, all considered full. Raises StoreDamaged for one of another size."""
         found = [name for name in disk.names(self.directory)
                  if len(name) == NAME_SIZE and name.isascii() and name.isdigit()]
         while found and disk.file_size(self.directory / found[len(found) - 1]) == 0:
-            # A crash between making the newest files and bringing their sizes to disk leaves these.
+            # A crash between making the newest files and bringing their sizes to disk leaves such files.
             disk.remove_file(self.directory / found.pop())
         self.files = []
         for name in found:
@@ -48,7 +48,7 @@ class MappedFileQueue:
                     "the value the store was written with, or bring this file back from a backup or replica")
             start = int(name)
             if start > _START_MAX - size:
-                raise StoreDamaged(f"{path} is no file of a store, for none begins there: move it away")
+                raise StoreDamaged(f"{path} is not a file of a store, for none begins there: move it away")
             before = self.last
             if before is not None and start < before.start + self.file_size:
                 raise StoreDamaged(f"{path} overlaps the file before it, {file_name(before.start)}: "
@@ -57,7 +57,7 @@ class MappedFileQueue:
 
     @property
     def last(self) -> MappedFile | None:
-        # Counted from the front, which is the only way in the compiled form.
+        # Counted from the beginning, because the compiled form has no negative indices.
         return self.files[len(self.files) - 1] if self.files else None
 
     @property
@@ -66,12 +66,12 @@ class MappedFileQueue:
 
     @property
     def end(self) -> int:
-        """Behind the last written byte."""
+        """The offset after the last written byte."""
         last = self.last
         return last.start + last.wrote_position if last is not None else 0
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file in which the byte at `offset` lies or will lie."""
+        """The file that contains, or will contain, the byte at `offset`."""
         files = self.files
         first = files[0] if files else None
         if first is None or offset < first.start:
@@ -79,15 +79,17 @@ class MappedFileQueue:
         index = (offset - first.start) // self.file_size
         file = files[min(index, len(files) - 1)]
         if not file.start <= offset < file.start + self.file_size:
-            # Only where files are missing in between.
+            # Only if files are missing in between.
             file = files[bisect_right(files, offset, key=_start) - 1]
             if offset >= file.start + self.file_size:
                 return None
         return file
 
     def make(self, start: int, *, is_anew: bool = False) -> MappedFile:
-        """A new, empty file on disk that is not yet one of `files`. `is_anew`: nothing stays of one that a former store
-        left there; not where two threads may make the same file. Raises StoreNotWritable."""
+        """A new, empty file on disk that is not yet one of `files`. Raises StoreNotWritable.
+
+        With `is_anew`, an existing file loses its content; not for files that two threads may make at once.
+        """
         if not self._is_directory_made:
             disk.make_directory(self.directory, is_durable=False)
             self._is_directory_made = True
@@ -103,15 +105,17 @@ class MappedFileQueue:
         return file
 
     def extend(self, start: int) -> MappedFile:
-        """A new last file. Raises StoreNotWritable."""
+        """Add a new last file. Raises StoreNotWritable."""
         file = self.make(start, is_anew=True)
         self.files.append(file)
         return file
 
     def take_from(self, offset: int) -> list[MappedFile]:
-        """Let `offset` be the end, and nothing on disk know it yet: the files that begin there or later, which are no
-        files of this queue any more. A first file that begins just there stays, for it alone says where an empty log
-        goes on."""
+        """Set the end to `offset` in memory only; returns the files that begin there or later, which are removed from
+        this queue.
+
+        A first file that begins exactly there stays, because only its name says where an empty log continues.
+        """
         taken: list[MappedFile] = []
         last = self.last
         while last is not None and last.start >= offset:
@@ -128,7 +132,7 @@ class MappedFileQueue:
         return taken
 
     def truncate(self, offset: int) -> None:
-        """End at `offset`: remove files that begin there or later, zero the rest of the last one.
+        """End at `offset`: remove files that begin there or later, and fill the rest of the last one with zeros.
 
         Raises StoreNotWritable.
         """

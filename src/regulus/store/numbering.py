@@ -1,17 +1,17 @@
-"""The queue offsets of records from which queues are built anew.
+"""The queue offsets of records from which queues are rebuilt.
 
-No checksum covers the queue offset of a record, nor its topic and queue id. Its neighbours say what it was: those of a
-queue rise by one in the order of the log. So a record that does not follow is held until the next ones of its queue
-came:
+No checksum covers the queue offset of a record, nor its topic and queue id. Its neighbours show what it was: the
+offsets of a queue increase by one in the order of the log. A record that does not follow is therefore held until the
+next records of its queue are known:
 
     they leave just the room for it     it goes there, whatever it says: a pull refuses it and names it
-    the next one follows it             both are believed: records before them are lost, or the topic was made anew
-    they leave no room for it           it is left out, for it is of another queue, or came twice
+    the next one follows it             both are accepted: records before them are lost, or the topic was made again
+    they leave no room for it           it is left out, because it is of another queue, or a duplicate
 
-All but a topic that was made anew is told. Records from before a queue was last deleted are none of its own. Where the
-log was cut at its beginning nobody knows which record is the first. Two must agree on that: the first with one that
-comes later, or two that follow each other behind a single one, which then lies just before them, unless it says that
-one is missing between.
+Each case except a topic that was made again is reported. Records from before a queue was last deleted do not belong to
+it. If the log was cut at its beginning, the first record is not known. Two records must agree on it: the first one and
+a later one, or two consecutive ones after a single one, which is then placed just before them, unless its offset says
+that one is missing between.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,19 +20,22 @@ from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSAC
 from regulus.record.dispatch_request import DispatchRequest
 
 HELD_MAX = 16
-"""Records of one queue that wait for one that says where they go."""
+"""Records of one queue that are held until a later record decides where they go."""
 TOLD_MAX = 20
-"""So many sentences are kept; of more, the count is told."""
+"""Sentences that are kept; of more, only the number is reported."""
 
-_UNKNOWN = -1 << 64     # no record can say that
+_UNKNOWN = -1 << 64     # no record can have this offset
 _NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 class Numbering:
-    """Of the queues in `known_ends`, each with the offset at which it is known to have ended, 0 for unknown. `known_at`
-    is where the log ended when that was known: what lies behind is younger than the ends, and a single record there may
-    begin a topic that was made anew. `births`: where the log ended when queues of such names were deleted; what lies
-    before is of other ones. `put` gets the records in their order, and raises StoreNotWritable."""
+    """Numbers the records of queues. Raises StoreNotWritable.
+
+    `known_ends` has the queues, each with the offset at which it is known to have ended, 0 for unknown. `known_at` is
+    the end of the log when that was known: later records are younger than these ends, and a single one of them may
+    begin a topic that was made again. `births`: the ends of the log when queues of these names were deleted; records
+    before them are of other queues. `put` gets the records in order.
+    """
 
     def __init__(self, known_ends: Mapping[tuple[str, int], int], births: Mapping[tuple[str, int], int], *,
                  known_at: int, log_start: int, put: Callable[[DispatchRequest], object]) -> None:
@@ -40,29 +43,30 @@ class Numbering:
                         for name, known_end in known_ends.items()}
 
     def take(self, request: DispatchRequest) -> None:
-        """The next record of the log, of whatever queue. Raises StoreNotWritable."""
+        """Take the next record of the log, of any queue. Raises StoreNotWritable."""
         if request.sys_flag & TRANSACTION_MASK in (TRANSACTION_NOT, TRANSACTION_COMMIT):
             queue = self._queues.get((request.topic, request.queue_id))
             if queue is not None and request.physical_offset >= queue.birth:
                 queue.take(request)
 
     def end(self) -> None:
-        """There are no more. Raises StoreNotWritable."""
+        """Finish: there are no more records. Raises StoreNotWritable."""
         for queue in self._queues.values():
             queue.end()
 
     def is_begun_anew(self, name: tuple[str, int]) -> bool:
-        """Whether the topic was made anew within the log, so that the end that was known may be of the old one."""
+        """Whether the topic was made again within the log, so that its known end may be of the old one."""
         return self._queues[name].is_begun_anew
 
     @property
     def held_from(self) -> int:
-        """Where the first record begins that was taken and is not put yet; far beyond any log when there is none."""
+        """The offset of the first record that was taken and is not put yet; beyond the end of any log when there is
+        none."""
         return min((request.physical_offset for queue in self._queues.values() for request in queue.held),
                    default=_NEVER)
 
     def sentences(self) -> Iterator[str]:
-        """What did not follow."""
+        """The reports of records that did not follow."""
         count = 0
         for (topic, queue_id), queue in self._queues.items():
             for sentence in queue.told[:max(TOLD_MAX - count, 0)]:
@@ -96,11 +100,12 @@ class _QueueNumbering:
         self.held.append(request)
 
     def end(self) -> None:
-        """Where the queue is known to have ended is as good as a record that follows. What is still not confirmed then
-        is believed, unless it would have the queue begin anew after it had more than that."""
+        """Finish one queue. Its known end counts like a record that follows. Records that are still unconfirmed are
+        accepted, unless the queue would then begin again after it had more than that."""
         if self.held and self._known_end != self._next:
             self._settle(self._known_end)
-        # One that says to be the last but one may well be it: as likely as its number, the last one's place has rotted.
+        # A record whose offset says that it is the last but one may well be it: its own number is as likely to be
+        # damaged as the position of the last one.
         is_last_missing = len(self.held) == 1 and _behind(self.held[0]) == self._known_end - 1
         if self.held and self._next == _UNKNOWN and not is_last_missing \
                 and all(each.queue_offset < self._known_end for each in self.held):
@@ -118,7 +123,7 @@ class _QueueNumbering:
         return request.physical_offset >= self._known_at and self._next >= self._known_end
 
     def _settle(self, following: int) -> None:
-        """What an offset behind the records that are held says of them."""
+        """Decide about the held records, given the offset that follows them."""
         if self._next == _UNKNOWN:
             self._begin(following)
         elif following == self._next + _count(self.held):
@@ -130,7 +135,7 @@ class _QueueNumbering:
             self._leave_out_but(0)
 
     def _begin(self, following: int) -> None:
-        """The same where nobody knows at which offset the queue begins."""
+        """Decide about the held records of a queue whose first offset is unknown."""
         begun, last = self.held[0].queue_offset, self.held[len(self.held) - 1].queue_offset
         begun_end, last_end = _behind(self.held[0]), _behind(self.held[len(self.held) - 1])
         first = following - _count(self.held)
@@ -140,7 +145,7 @@ class _QueueNumbering:
             self._believe()
             self._leave_out_but(0)
         elif following == last_end:
-            if last == begun_end + 1:   # one is missing between
+            if last == begun_end + 1:   # one is missing between them
                 self._believe()
             elif len(self.held) == 2 and first >= 0:
                 self._derive_all(first)
@@ -157,7 +162,7 @@ class _QueueNumbering:
         while len(self.held) > count:
             self._leave_out(self.held.pop(0))
 
-    # Each is put before it is held no more: on a full disk nothing is forgotten.
+    # Each is put before it is removed here: on a full disk nothing is forgotten.
 
     def _derive(self) -> None:
         request = self.held[0]
@@ -199,7 +204,7 @@ class _QueueNumbering:
 
 
 def _behind(request: DispatchRequest) -> int:
-    """The offset of the message behind those in the record."""
+    """The offset of the message after those in the record."""
     return request.queue_offset + request.message_count
 
 

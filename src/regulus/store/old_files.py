@@ -1,14 +1,15 @@
-"""The oldest files of the log, the consume queues and the index: looked at, taken out of use, deleted.
+"""The oldest files of the log, the consume queues and the index: found, taken out of use, deleted.
 
-Each deletion has two steps, because the log has two kinds of users. The thread that appends and reads takes a file out
-of use (`take_log_file`, `trim_queues`, `take_index_files`): from then on nobody finds it, and the log's first offset is
-that of the next file. A worker thread deletes it (`delete`, `delete_all`). What a crash leaves is in any case a log
-without a gap: files go one by one, oldest first, queues and index follow the log, and a start puts right what did not
-follow any more.
+Each deletion has two steps, because the log is used by two kinds of threads. The thread that appends and reads takes a
+file out of use (`take_log_file`, `trim_queues`, `take_index_files`): from then on no read finds it, and the log's first
+offset is that of the next file. A worker thread deletes it (`delete`, `delete_all`). A crash always leaves a log
+without a gap: files are deleted one by one, oldest first, queues and index follow the log, and a start corrects those
+that did not follow yet.
 
-Slices of the log that were given out stay valid whatever becomes of the file. RocketMQ counts them, keeps a file until
-they are given back, or for `destroyMapedFileIntervalForcibly` ms at most, and lets no younger file go before. The same
-holds here; the count is the interpreter's own, of who refers to the mapping. A file that is kept so is called hanging.
+Slices of the log that were returned stay valid whatever happens to the file. RocketMQ counts them, and keeps a file
+until they are given back, or for at most `destroyMapedFileIntervalForcibly` ms; until then it deletes no younger file.
+This is the same here, except that the interpreter counts the references to the mapping. A file that is kept for this
+reason is called hanging.
 
 Source: MappedFileQueue.deleteExpiredFileByTime, ReferenceResource, ConsumeQueue.correctMinOffset, IndexService.
 """
@@ -32,30 +33,30 @@ from regulus.store.mapped_file import MappedFile
 from regulus.store.retention import UNKNOWN_RATIO, LogFile, RetentionFacts
 
 _FILLERS_READ = 819 * UNIT_SIZE
-"""Bytes of units read at a time where fillers must be passed over."""
+"""Bytes of units read at a time when skipping fillers."""
 
 
 class HangingFile:
-    """A file of the log that is out of use and not deleted yet, because slices of it are held."""
+    """A file of the log that is out of use and not deleted yet, because slices of it are referenced."""
 
     def __init__(self, file: MappedFile, steady_ms: int) -> None:
         self.file = file
         self.since_ms = steady_ms
         self.tried_ms = steady_ms
         self.left = ""
-        """Once it is deleted: the file that stays, where it was a symbolic link."""
+        """Once it is deleted: the target that remains, if it was a symbolic link."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStart:
-    """Where a consume queue begins now that the log begins later; a position in bytes."""
+    """Where a consume queue begins after the beginning of the log was removed; a position in bytes."""
 
     queue: ConsumeQueue
     start: int
 
 
 class OldFiles:
-    """`hanging` is the one file that could not be deleted yet, if there is one."""
+    """Finds and deletes old files; `hanging` is the one file that could not be deleted yet, if there is one."""
 
     def __init__(self, config: MessageStoreConfig, log: CommitLog, queues: ConsumeQueues, index: Index | None,
                  dispatcher: Dispatcher, note_log_start: Callable[[int], None]) -> None:
@@ -67,14 +68,14 @@ class OldFiles:
         self._dispatcher = dispatcher
         self._note_log_start = note_log_start
 
-    # --- looking: worker thread --------------------------------------------------------------------------------------
+    # --- finding: worker thread --------------------------------------------------------------------------------------
 
     def look(self, count_max: int) -> RetentionFacts:
-        """The disks, and the first `count_max` files of the log but for the last. Never raises: what cannot be looked
-        at is unknown."""
+        """The state of the disks and of the first `count_max` files of the log except the last. Never raises: what
+        cannot be read is unknown."""
         settled_offset = min(self._log.flushed_offset, self._dispatcher.position)
         files = []
-        with suppress(StoreError):      # from a file that does not tell its age on, none goes
+        with suppress(StoreError):      # from a file of unknown age on, none is deleted
             for file in self._log.files.files[:-1][:count_max]:
                 files.append(LogFile(file.start, file.start + file.size, disk.modified_ms(file.path)))
         return RetentionFacts(log_ratio=_used_ratio(self._config.commit_log_directory, self._config.root),
@@ -82,7 +83,7 @@ class OldFiles:
                               files=files, settled_offset=settled_offset)
 
     def queue_starts(self) -> list[QueueStart]:
-        """The queues that begin before the log does, and where they should. They are read and not mapped."""
+        """The queues that begin before the log does, and where they should begin. They are read and not mapped."""
         physical_offset_min = self._log.start
         starts: list[QueueStart] = []
         if physical_offset_min == 0:
@@ -95,7 +96,7 @@ class OldFiles:
         return starts
 
     def _all_queues(self) -> Iterator[ConsumeQueue]:
-        """Those that rest are read and rest on."""
+        """All queues; resting ones are read without opening them."""
         yield from self._queues.all()
         for topic, queue_id in self._queues.resting_names():
             with suppress(StoreError):
@@ -106,8 +107,8 @@ class OldFiles:
     # --- taking out of use: the thread that appends ------------------------------------------------------------------
 
     def take_log_file(self, start: int, steady_ms: int) -> bool:
-        """Let the log begin behind its first file, which begins at `start`; the file hangs until `delete` deletes it.
-        False when there is no such file to take, or another one hangs."""
+        """Let the log begin after its first file, which begins at `start`; the file hangs until `delete` deletes it.
+        False when there is no such file, or another one hangs."""
         files = self._log.files.files
         if self.hanging is not None or len(files) < 2 or files[0].start != start:
             return False
@@ -117,7 +118,7 @@ class OldFiles:
         return True
 
     def trim_queue(self, trimmed: QueueStart) -> list[MappedFile]:
-        """Let a queue begin later; the files that it does not need any more, never the last."""
+        """Let a queue begin later; returns the files that it no longer needs, never the last."""
         queue = None
         if not trimmed.queue.is_deleted:
             with suppress(StoreError):  # one that does not agree with the log is left for the next start
@@ -133,7 +134,7 @@ class OldFiles:
         return taken
 
     def take_index_files(self) -> list[MappedFile]:
-        """Index files, never the last, all of whose messages are gone."""
+        """Index files, never the last, whose messages were all deleted."""
         if self._index is None:
             return []
         files = self._index.files
@@ -146,8 +147,8 @@ class OldFiles:
     # --- deleting: worker thread -------------------------------------------------------------------------------------
 
     def delete_hanging(self, steady_ms: int, forcibly_after_ms: int) -> bool:
-        """Delete the file that hangs, unless slices of it are held and it has not hung for `forcibly_after_ms` yet;
-        whether none hangs any more. Raises StoreNotWritable, and the file hangs on."""
+        """Delete the file that hangs, unless slices of it are referenced and it has not hung for `forcibly_after_ms`
+        yet; returns whether none hangs any more. Raises StoreNotWritable, and the file keeps hanging."""
         hanging = self.hanging
         if hanging is None:
             return True
@@ -155,7 +156,7 @@ class OldFiles:
         file = hanging.file
         mapping = file.mapping
         if mapping is not None:
-            # Takes the pages out while other threads run; unmapping would stop them.
+            # Removes the pages while other threads run; unmapping would stop them.
             disk.release(mapping, 0, file.size)
         del mapping
         file.unmap()
@@ -168,8 +169,8 @@ class OldFiles:
         return True
 
     def delete_all(self, files: Sequence[MappedFile]) -> list[tuple[str, str]]:
-        """Files of one consume queue or of the index, in their order; nobody holds slices of those. Those that were
-        symbolic links, each with the file that stays. Raises StoreNotWritable."""
+        """Delete files of one consume queue or of the index, in order; there are no references to slices of those.
+        Returns symbolic links, each with its target, which remains. Raises StoreNotWritable."""
         links = []
         for file in files:
             file.unmap()
@@ -182,7 +183,7 @@ class OldFiles:
 
 
 def has_old_files(queue: ConsumeQueue) -> bool:
-    """Whether the first file of a queue has no unit that may be served, and is not the only one."""
+    """Whether the first file of a queue has no unit that may be served, and is not its only file."""
     files = queue.files.files
     return len(files) > 1 and files[0].start + files[0].size <= queue.start
 
@@ -190,7 +191,7 @@ def has_old_files(queue: ConsumeQueue) -> bool:
 def first_position(queue: ConsumeQueue, physical_offset_min: int) -> int:
     """Position of the first unit whose record begins at `physical_offset_min` or later; the queue's end when none does.
 
-    Fillers belong to no record and are passed over. Raises StoreError when a file cannot be read.
+    Fillers belong to no record and are skipped. Raises StoreError when a file cannot be read.
     """
     if isinstance(queue, BatchConsumeQueue):
         return queue.first_position(physical_offset_min)
@@ -212,7 +213,7 @@ def first_position(queue: ConsumeQueue, physical_offset_min: int) -> int:
 
 
 def _next_record(queue: ConsumeQueue, queue_offset: int, upto: int) -> tuple[int, int] | None:
-    """Queue offset and physical offset of the first unit from `queue_offset` on that is no filler."""
+    """Queue offset and physical offset of the first unit from `queue_offset` on that is not a filler."""
     size = UNIT_SIZE
     while queue_offset < upto:
         position = queue_offset * UNIT_SIZE

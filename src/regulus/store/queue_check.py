@@ -1,10 +1,10 @@
-"""Whether the units of a consume queue point at its own records.
+"""Check whether the units of a consume queue point at its own records.
 
-Looked at are the first and the last unit of each file, which are enough to tell a foreign or overwritten file; that the
-units between follow the log's order was seen when the queue was opened.
+The first and the last unit of each file are checked, which is enough to recognize a foreign or overwritten file;
+opening the queue has checked that the units between follow the log's order.
 
-No checksum covers what a record says of its queue. So where one does not say what its unit does, the units around it
-tell which of the two is wrong: a file that is foreign or was overwritten has none nearby that fits.
+No checksum covers the queue stated in a record. If a record and its unit disagree, the units around it show which of
+the two is wrong: a foreign or overwritten file has no matching unit nearby.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,21 @@ from regulus.store.log_heads import inner_count_in, owner_in
 from regulus.store.mapped_file import MappedFile
 
 NEAR = 4
-"""So many units on each side of one are looked at. More records than that do not rot in a row."""
+"""Units checked on each side of one. More consecutive records than that are not damaged by accident."""
 NOBODY = ("", -1, -1, -1)
-"""Owns what is no record."""
+"""The owner of bytes that are not a record."""
 
 _Found = TypeVar("_Found")
 
 
 class QueueCheck:
     def __init__(self, log: CommitLog, log_end: int) -> None:
-        """`log_end`: where the log ended when it was recovered."""
+        """`log_end`: the end of the log when it was recovered."""
         self._log = log
         self._log_end = log_end
 
     def fault_of(self, queue: ConsumeQueue) -> str:
-        """What is wrong with a queue, to go on behind its name; empty when nothing is. Raises StoreError."""
+        """What is wrong with a queue, as a text to follow its name; empty when nothing is. Raises StoreError."""
         if queue.is_light:
             return ""
         if isinstance(queue, BatchConsumeQueue):
@@ -52,7 +52,7 @@ class QueueCheck:
         return ""
 
     def _batch_fault(self, queue: BatchConsumeQueue) -> str:
-        """The same of a queue whose units say themselves which messages they are of."""
+        """Like `fault_of`, for a queue whose units say themselves which messages they have."""
         if queue.end < queue.known_end or queue.max_offset < queue.tabled_max_offset:
             return f"ends at {queue.max_offset}, and something was there behind"
         if queue.has_gap:
@@ -66,7 +66,7 @@ class QueueCheck:
                 if owner not in (None, (queue.topic, queue.queue_id, unit.queue_offset, unit.size)):
                     return f"has a unit that is not its own: that of {unit.queue_offset}"
         newest = queue.last_unit()
-        # Between others the next unit tells. What follows would get numbers that messages of this record have.
+        # Otherwise the next unit decides. Later messages would get numbers that messages of this record have.
         if newest is not None and not newest.is_filler \
                 and newest.message_count < (self._looked(newest.physical_offset, inner_count_in) or 0):
             return f"has a unit of fewer messages than its record: that of {newest.queue_offset}"
@@ -81,7 +81,7 @@ class QueueCheck:
 
     @staticmethod
     def _unit(queue: ConsumeQueue, number: int) -> tuple[int, int, int] | None:
-        """None where no unit may be served."""
+        """The unit; None when it may not be served."""
         position = number * UNIT_SIZE
         file = queue.files.find(position) if queue.start <= position < queue.end else None
         if file is None:
@@ -90,8 +90,11 @@ class QueueCheck:
         return unit
 
     def _is_own(self, queue: ConsumeQueue, number: int) -> bool:
-        """A filler has no record, nor has a unit whose record's file is gone: both are passed over when they are
-        read. A unit behind the log's end is cut when the queue is opened."""
+        """Whether the unit points at a record of this queue, or may be skipped.
+
+        A filler has no record, nor has a unit whose record's file was deleted: reads skip both. A unit after the log's
+        end is cut when the queue is opened.
+        """
         unit = self._unit(queue, number)
         if unit is None or unit[1] == FILLER.size:
             return True
@@ -99,11 +102,11 @@ class QueueCheck:
         return owner is None or owner == (queue.topic, queue.queue_id, number, unit[1])
 
     def _owner(self, physical_offset: int) -> tuple[str, int, int, int] | None:
-        """As the record there says, which may be none; None where the log has no such place any more."""
+        """The owner stated by the record there, if it is one; None when the log no longer has this position."""
         return self._looked(physical_offset, lambda log_file, place: owner_in(log_file, place) or NOBODY)
 
     def _looked(self, physical_offset: int, look: Callable[[MappedFile, int], _Found]) -> _Found | None:
-        """What is seen in the log there; None where it has no such place any more."""
+        """What `look` finds in the log there; None when the log no longer has this position."""
         log_file = self._log.files.find(physical_offset)
         if log_file is None or physical_offset >= self._log_end:
             return None
@@ -112,12 +115,14 @@ class QueueCheck:
         except StoreError:
             if self._log.files.find(physical_offset) is log_file:
                 raise
-            return None     # its file was deleted while we looked
+            return None     # its file was deleted during the check
 
     def _is_record_rotten(self, queue: ConsumeQueue, number: int) -> bool:
-        """Whether it is the record that is not as it was written, and the unit is: the record differs in one field and
-        lies in the log between its neighbours, and one of these has its own. In a queue of few messages there may be
-        none: then it must end where the table says."""
+        """Whether the record is damaged, and its unit is not.
+
+        That is so if the record differs in one field, is between its neighbours in the log, and one of these has its
+        own unit. A queue of few messages may have no such neighbour: then it must end where the table says.
+        """
         unit = self._unit(queue, number)
         owner = self._owner(unit[0]) if unit is not None else None
         own = (queue.topic, queue.queue_id, number)

@@ -1,10 +1,10 @@
-"""Consume queues built anew from the log while the broker runs.
+"""Rebuild consume queues from the log while the broker runs.
 
-A queue in which a fault was found is out of use: nothing is put there or read. A worker builds it in a folder of its
-own, for it may be deleted and made anew meanwhile; the thread that puts and reads then moves the folder into its place
-and takes the queue back. A copied log goes on meanwhile, with records of such queues, too: the worker goes after them,
-and the last few are put by the thread that takes the queue back. What a power cut undoes of that is seen by the next
-start, which knows where the queue ended.
+A queue in which a fault was found is out of use: it is neither read nor written. A worker rebuilds it in a separate
+folder, because the queue may be deleted and made again meanwhile; the thread that writes and reads then moves the
+folder into its place and uses the queue again. A copied log continues meanwhile, with records of such queues too: the
+worker follows them, and the thread that takes the queue back puts the last few. If a power cut undoes some of that, the
+next start notices, because it knows where the queue ended.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +21,15 @@ from regulus.store.mapped_file import MappedFilePool
 from regulus.store.numbering import Numbering
 
 QUEUES_MAX = 1000
-"""Queues that one pass over the log builds; what more there are come with the next."""
+"""Queues that one pass over the log rebuilds; further ones are rebuilt in the next pass."""
 MAPPED_FILES_MAX = 64
 ROUNDS_MAX = 8
-"""So often a worker goes after what came while it built, each time after less; then the thread that puts does."""
+"""How often a worker repeats the pass for records appended while it built, each time for fewer; then the thread that
+writes puts the rest."""
 
 
 class QueueRebuild:
-    """Of queues that are out of use, `names`, up to QUEUES_MAX."""
+    """Rebuilds the queues `names`, which are out of use; at most QUEUES_MAX."""
 
     def __init__(self, log: CommitLog, queues: ConsumeQueues, names: Sequence[tuple[str, int]],
                  delays_ms: tuple[int, ...]) -> None:
@@ -41,11 +42,11 @@ class QueueRebuild:
         self._built = queues.beside(self._directory, self._pool)
         self._known_ends = {name: queues.known_max_offset(*name) for name in self.names}
         self._dispatcher = Dispatcher(log, self._built, None, delays_ms)
-        # What the log got since the start is as it was sent, whenever a queue was taken out of use.
+        # Records appended since the start are as they were sent, whenever a queue was taken out of use.
         self._numbering = Numbering(self._known_ends, queues.births, known_at=queues.log_end, log_start=log.start,
                                     put=self._dispatcher.dispatch)
         self._end = log.start
-        """Up to where records were taken. A master takes none for queues that are out of use; a copy does."""
+        """Up to where records were taken. A master accepts none for queues that are out of use; a copy does."""
         self._first_end = log.end
 
     def steps(self) -> Iterator[CheckStep]:
@@ -73,9 +74,11 @@ class QueueRebuild:
         self._end = end
 
     def take_over(self) -> Iterator[str]:
-        """Have what was built in use, one by one; a sentence for each, and for what did not follow in the log. The
-        thread that puts and reads, which may do other things in between. Raises the last StoreError, when all that can
-        be taken over is; the others are `left_out` then."""
+        """Start using the rebuilt queues, one by one; yields a sentence for each, and for records that did not follow.
+        For the thread that writes and reads, which may do other work in between.
+
+        Raises the last StoreError after all other queues were taken over; the failed ones are `left_out` then.
+        """
         failure: StoreError | None = None
         yield from self._numbering.sentences()
         for topic, queue_id in self.names:
@@ -109,5 +112,5 @@ class QueueRebuild:
         if disk.exists(built):
             disk.move_tree(built, place)
         else:
-            disk.remove_tree(place)     # the log has nothing of it
+            disk.remove_tree(place)     # the log has no records of it
         return self._queues.take_back(self._built.have(topic, queue_id), self._log.start)

@@ -1,15 +1,15 @@
-"""Making log, queues and index agree after whatever happened.
+"""Recovery makes log, queues and index agree after any kind of stop.
 
-The log decides. Recovery walks it from a file before which all is known to be well, checks each record, builds units
-and index entries that are missing, and ends the log where the records end. After a clean stop that is the file in which
-the queues end; after a crash it is the last file that was begun before the checkpoint.
+The log decides. Recovery walks it from a file before which everything is known to be intact, checks each record, adds
+missing units and index entries, and ends the log where the records end. After a clean stop, the walk begins in the file
+in which the queues end; after a crash, in the last file that was begun before the checkpoint.
 
-Where the records end and something else follows, two things are told apart. A tail was being written when the machine
-went down and was never surely on disk: it is cut, kept aside and told. Damage lies within what was on disk for certain,
-by the mark of the last synced record or, where none fits, by the checkpoint's times: then the start is refused, until
-the operator says to cut there.
+If something else follows the last record, two cases are distinguished. A tail was being written when the machine failed
+and was never certainly on disk: it is cut, kept aside and reported. Damage is within what was certainly on disk, by the
+mark of the last synced record or, if none fits, by the checkpoint's times: then the start is refused, until the
+operator orders a cut there.
 
-What lies behind the end is zeroed, so that no record of former times comes back to life behind a later crash.
+Everything after the end is filled with zeros, so that no old record reappears after a later crash.
 
 Source: CommitLog.recoverNormally, CommitLog.recoverAbnormally.
 """
@@ -39,24 +39,24 @@ from regulus.wire.ext_fields import LONG_MAX
 
 SCAN_WINDOW = 8 << 20
 QUEUES_CHECKED_MAX = 2000
-"""So many queues are opened and checked before a start is done. What more there are rest until they are used."""
+"""Queues that are opened and checked before a start is done. Further ones rest until they are used."""
 QUEUES_NAMED_MAX = 20
-"""So many queues that were built anew are named; of more, the count is told."""
+"""Rebuilt queues whose names are reported; of more, only the number is."""
 STRAYS_NAMED_MAX = 10
-"""The same of what lies among the queues and is none."""
+"""Names reported of entries among the queues that are not queues; of more, only the number is."""
 NO_GAP = -1
-"""The index lacks no records that it has had."""
+"""The index lacks no records that it had."""
 MISSING = "the file is missing"
 WANTED = "so it was wanted"
 NO_CUT = -1
-"""No place of damage at which the operator wants the log cut."""
+"""The operator has ordered no cut."""
 
 _MAGICS = (MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF)
 _MAGIC_FAMILY = _MAGICS[0] >> 8
 
 
 Tell = Callable[[str, int, int], None]
-"""Hears of a long step, how much of it is done, 0 when it begins, and how much there is; in bytes."""
+"""Called during a long step with its name, the bytes done, 0 when it begins, and the total bytes."""
 
 
 def tell_nobody(step: str, done: int, total: int) -> None: ...
@@ -64,42 +64,43 @@ def tell_nobody(step: str, done: int, total: int) -> None: ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What recovery found and did, for the log of whoever opened the store."""
+    """What recovery found and did, for the log of the program that opened the store."""
 
     is_clean_stop: bool
     start: int
     """Physical offset of the first record kept."""
     kept_to: int
-    """Physical offset behind the last record kept."""
+    """Physical offset after the last record kept."""
     scanned_from: int
     records: int
     """Records checked."""
     redispatched: int
-    """Records whose consume queue unit was missing and is there now."""
+    """Records whose consume queue unit was missing and was added."""
     queues: int
     dropped_bytes: int
-    """Bytes that were cut behind `kept_to`, up to the last in each file that was not zero; 0 when the log ended as it
-    should."""
+    """Bytes that were cut after `kept_to`, in each file up to the last one that was not zero; 0 when the log ended as
+    it should."""
     dropped_records: int
-    """Records among them that can still be told, beside the one at `kept_to`."""
+    """Records among them that can still be recognized, besides the one at `kept_to`."""
     dropped_files: tuple[str, ...]
-    """Files that are no part of the log any more: empty ones that were removed, others that are kept aside."""
+    """Files that no longer belong to the log: empty ones that were removed, and others that are kept aside."""
     kept_aside: str
-    """Where what was cut is kept; empty when nothing was, or it could not be kept yet (see `unfinished`)."""
+    """Where the cut bytes are kept; empty when nothing was cut, or it could not be kept yet (see `unfinished`)."""
     stop_reason: str
     """Why the walk ended before the end of the last file; empty when only zeros follow."""
     notes: tuple[str, ...]
-    """What was missing or wrong in queues and index, and what became of it: a sentence each."""
+    """What was missing or wrong in queues and index, and what was done: one sentence each."""
     unfinished: str
-    """Why something that recovery has to write is not written yet, and no message is taken; empty when all is."""
+    """Why something that recovery must write is not written yet, and no message is accepted; empty when everything
+    is."""
     duration_ms: int
     unplaced_records: int = 0
-    """Records whose topic is no name, so that no queue has them."""
+    """Records with an invalid topic name, which no queue has."""
     unplaced_reason: str = ""
 
     @property
     def is_warning(self) -> bool:
-        """Whether an operator should know: something was cut, built anew or left undone."""
+        """Whether an operator should know: something was cut, rebuilt or left undone."""
         return bool(self.dropped_bytes or self.unplaced_records or self.notes or self.unfinished)
 
     def __str__(self) -> str:
@@ -125,10 +126,10 @@ class RecoveryReport:
 class Recovery:
     """Recovers one log once. The queues are loaded already.
 
-    `mark` is the last record that is surely on disk, None when there is no mark. `table` says which queues rest, and
-    up to which record all units are on disk. From `index_end` on the index must be built anew, if not NO_GAP.
-    `cut_at` is where the operator wants a damaged log cut, `end_at` where the log is to end whatever follows. `tell`
-    hears how far the walk is.
+    `mark` is the last record that is certainly on disk, None when there is no mark. `table` says which queues rest, and
+    up to which record all units are on disk. From `index_end` on the index must be rebuilt, unless it is NO_GAP.
+    `cut_at` is where the operator ordered a cut of a damaged log, `end_at` where the log must end whatever follows.
+    `tell` is called with the progress of the walk.
     """
 
     def __init__(self, log: CommitLog, dispatcher: Dispatcher, *, is_clean_stop: bool, check_crc: bool,
@@ -148,13 +149,13 @@ class Recovery:
         self._stop_reason = ""
         self._passed: list[str] = []
         self.cut: LogCut | None = None
-        """What is cut off the log; still to be carried out when the report says that it is unfinished."""
+        """The cut of the log; still to be carried out when the report is unfinished."""
         self.kept_aside = ""
-        """Where what was cut is kept; empty when nothing was, or not yet."""
+        """Where the cut bytes are kept; empty when nothing was cut, or not yet."""
 
     def run(self, checkpoint_timestamp: int, flushed_timestamp: int) -> RecoveryReport:
-        """Begin by the one time, tell a tail from damage by the other where no mark fits. `duration_ms` of the report
-        is 0. Raises StoreDamaged, StoreNewer."""
+        """Recover. The first time determines where the walk begins; if no mark fits, the second one distinguishes a
+        tail from damage. `duration_ms` of the report is 0. Raises StoreDamaged, StoreNewer."""
         queues = self._dispatcher.queues
         queues_end = max(queues.max_physical_offset, self._table.position if self._table is not None else -1)
         files = self._log.files.files
@@ -170,8 +171,8 @@ class Recovery:
             self._see_last_before(files[first - 1], end)
         cut = self.cut = LogCut(self._log.files, end)
         dropped_bytes, dropped_records = cut.size, self._judge(cut, flushed_timestamp)
-        # What is well is cut only once the table of queues speaks of the log as it will be: the one that there is is
-        # bound to a record that goes, and without one nobody knows what is deleted.
+        # Intact records are cut only after the table of queues describes the shortened log: the existing table is bound
+        # to a record that is cut, and without a table deletions would be forgotten.
         unfinished = _fault_of(self.finish) if self._end_at == LONG_MAX else ""
         if not files:
             for topic in (*queues.table, *queues.resting):
@@ -191,13 +192,14 @@ class Recovery:
             unplaced_records=self._dispatcher.unplaced_count, unplaced_reason=self._dispatcher.unplaced_reason)
 
     def _dispatch_from(self, queues_end: int) -> int:
-        """After a crash units may be missing of any record behind the table, or anywhere without one."""
+        """The offset from which units may be missing after a crash: that of the table, or the log's start without
+        one."""
         if self._is_clean_stop:
             return queues_end
         return self._table.position if self._table is not None else 0
 
     def finish(self) -> None:
-        """Carry out what there was no room for. Raises StoreNotWritable."""
+        """Carry out what found no room before. Raises StoreNotWritable."""
         if self.cut is not None:
             self.cut.carry_out()
             self.kept_aside = str(self.cut.place or "")
@@ -221,7 +223,7 @@ class Recovery:
         return 0
 
     def _gaps(self) -> list[str]:
-        """A sentence for each gap between files. Before the walk they are passed over when messages are read."""
+        """A sentence for each gap between files. Before the walk, reads skip gaps."""
         files = self._log.files.files
         gaps = [f"{file_name(before.start + before.size)} is missing, the log has nothing from "
                 f"{before.start + before.size} to {behind.start}: stop the broker and bring it back from a backup or "
@@ -236,7 +238,7 @@ class Recovery:
     # --- the walk ----------------------------------------------------------------------------------------------------
 
     def _scan_files(self, first: int, dispatch_from: int) -> int:
-        """Physical offset behind the last good record."""
+        """Returns the physical offset after the last good record."""
         files = self._log.files.files
         begin = end = files[first].start
         total = files[-1].start + files[-1].size - begin
@@ -257,14 +259,14 @@ class Recovery:
         return end
 
     def _see_last_before(self, file: MappedFile, end: int) -> None:
-        """The walk met no record: the log's last one, which the table of queues is bound to, is in the file before."""
+        """Find the last record in the file before, because the walk met none: the table of queues is bound to it."""
         stop_reason = self._stop_reason
         self._scan_file(file, end, is_checked=False)
         self._stop_reason = stop_reason
 
     def _scan_file(self, file: MappedFile, dispatch_from: int, position: int = 0, is_checked: bool = True,
                    on_window: Callable[[int], None] | None = None) -> int:
-        """Behind the good records from `position` of the file on; its end when they end in a blank."""
+        """The position after the good records from `position` of the file on; its end when they end in a blank."""
         size = min(file.size, self._end_at - file.start)
         while position < size:
             view = memoryview(self._buffer)
@@ -291,7 +293,7 @@ class Recovery:
 
     def _refuse_newer(self, file: MappedFile, position: int) -> None:
         magic = int.from_bytes(disk.read_at(file.path, position + 4, 4), "big")
-        # A last byte of zero is a magic number that a crash cut off, and not one that a later version wrote.
+        # If its last byte is zero, a crash cut a magic number short; otherwise a later version wrote it.
         if magic >> 8 == _MAGIC_FAMILY and magic & 0xFF and magic not in _MAGICS:
             raise StoreNewer(f"{file.path} has a record of a later format ({magic:#x}) at {position}: open the store "
                              "with the version of RocketMQ or Regulus that wrote it")
@@ -299,8 +301,8 @@ class Recovery:
     # --- tail or damage ----------------------------------------------------------------------------------------------
 
     def _judge(self, cut: LogCut, flushed_timestamp: int) -> int:
-        """How many records behind the cut can still be told. Raises StoreDamaged when what is cut was on disk for
-        certain, unless the operator wants it so."""
+        """The number of records after the cut that can still be recognized. Raises StoreDamaged when the cut bytes were
+        certainly on disk, unless the operator ordered the cut."""
         if not cut.size:
             return 0
         heads = cut.heads()
@@ -320,16 +322,16 @@ class Recovery:
                 f"{files.directory.parent / DIRECTORY} then")
 
     def _certainty(self, cut: LogCut, flushed_timestamp: int, has_more: bool) -> str:
-        """Why what is cut is no tail; empty when it is one."""
+        """Why the cut bytes are not a tail; empty when they are."""
         if self._mark is not None and cut.end < self._mark.end:
             return f"all before {self._mark.end} was on disk"
         if self._stop_reason == MISSING and has_more:
             return "records follow behind it"
         if self._mark is not None and not self._is_clean_stop and flushed_timestamp <= self._mark.store_timestamp:
-            return ""       # else somebody who makes no marks went on with the log, and its times say more
+            return ""       # otherwise a broker without marks continued the log, and its times are better evidence
         times = [head.store_timestamp for head in (cut.first_head(), *cut.heads())
                  if head is not None and not self._may_have_torn_time(head)]
-        # A record of the same millisecond as the last that was flushed may have come after it.
+        # A record of the same millisecond as the last flushed one may have come after it.
         if any(0 < time < flushed_timestamp for time in times):
             return "the checkpoint says that it was on disk"
         if self._is_clean_stop and has_more:
@@ -337,14 +339,14 @@ class Recovery:
         return ""
 
     def _may_have_torn_time(self, head: LogHead) -> bool:
-        """Whether a power cut may have left a part of the store time, which tells another time then."""
+        """Whether a power cut may have left only a part of the store time, which then shows another time."""
         first = head.physical_offset % self._log.files.file_size + head.time_at
         return first // disk.SECTOR_SIZE != (first + TIME_SIZE - 1) // disk.SECTOR_SIZE
 
     # --- queues and index --------------------------------------------------------------------------------------------
 
     def _mend_queues(self, end: int) -> list[str]:
-        """Build anew what does not agree with the log, which ends at `end`; a sentence for each."""
+        """Rebuild what does not agree with the log, which ends at `end`; returns a sentence for each."""
         queues = self._dispatcher.queues
         resting = sum(map(len, queues.resting.values()))
         if self._table is not None and (end < self._table.position or resting <= QUEUES_CHECKED_MAX):
@@ -373,8 +375,8 @@ class Recovery:
         return notes
 
     def _wake_missing(self) -> None:
-        """Of queues that rest, open those of topics that have no folder any more, those in which a fault was found, and
-        the system's, which are needed at once."""
+        """Open some of the resting queues: those whose topic folder is missing, those with a fault, and the system's,
+        which are needed at once."""
         queues = self._dispatcher.queues
         there = {*disk.names(queues.directory, directories=True), *disk.names(queues.batch_directory, directories=True)}
         for topic in [topic for topic in queues.resting if topic not in there or topic in SYSTEM_TOPICS
@@ -392,7 +394,7 @@ class Recovery:
         known_ends = {}
         for name in faults:
             queue = queues.have(*name)
-            # What its files had is no proof, and better than nothing where no table says more.
+            # The content of its files is not proof, but better than nothing when no table has more.
             known_ends[name] = (queue.tabled_max_offset if is_end_known else 0) or \
                 (queue.max_offset if not queue.has_gap else 0)
             queue.empty()
@@ -404,7 +406,7 @@ class Recovery:
                     continue
                 queue = queues.have(topic, queue_id)
                 queue.next_offset = max(queue.next_offset, queue.tabled_max_offset)
-                # Units that found no room yet go before that; and where this finds none, the next message does it.
+                # Units that found no room yet come first; if there is still no room, the next message triggers it.
                 if not self._dispatcher.fault:
                     with suppress(StoreNotWritable):
                         queue.go_on_at(queue.tabled_max_offset)
@@ -423,13 +425,13 @@ class Recovery:
         if dispatcher.fault:
             dispatcher.behind_from = min(dispatcher.behind_from, numbering.held_from)
         dispatcher.numbering = None
-        # A record that was held is dispatched after those behind it, and is not the log's last one.
+        # A record that was held is dispatched after later ones, and is not the log's last one.
         dispatcher.last_physical_offset, dispatcher.last_store_timestamp = last
         self._passed += numbering.sentences()
         return numbering
 
     def _pass_over(self, file: MappedFile, end: int) -> None:
-        """Dispatch all records of a file that there are; damage among them was there before, and is passed over."""
+        """Dispatch all existing records of a file; damage among them was there before, and is skipped."""
         position = 0
         while position < min(file.size, end - file.start):
             position = self._scan_file(file, 0, position, is_checked=False)
@@ -442,7 +444,7 @@ class Recovery:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _settle(self, end: int) -> None:
-        """Tell log and dispatcher where they stand."""
+        """Set the positions of log and dispatcher."""
         log = self._log
         files = log.files.files
         log.tail = files[-1] if files else None
@@ -453,7 +455,7 @@ class Recovery:
 
 
 def _fault_of(deed: Callable[[], None]) -> str:
-    """Why the disk does not let something be done; empty when it is done."""
+    """Why the disk prevents an action; empty when it is done."""
     try:
         deed()
     except StoreNotWritable as error:
@@ -462,7 +464,7 @@ def _fault_of(deed: Callable[[], None]) -> str:
 
 
 def _strays(queues: ConsumeQueues) -> list[str]:
-    """A sentence on what lies among the queues and is none."""
+    """A sentence about entries among the queues that are not queues."""
     strays = queues.strays
     if not strays:
         return []

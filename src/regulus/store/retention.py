@@ -1,17 +1,18 @@
-"""What to delete, and whether to take messages: decided from the age of files and the room on the disk.
+"""Decides what to delete, and whether to accept messages, from the age of files and the room on the disk.
 
     used part of the disk, in percent          what happens
-    above 90 (diskSpaceWarningLevelRatio)      the oldest files go, whatever their age, and sends are refused until it
-                                               is no more than 85
-    above 85 (diskSpaceCleanForciblyRatio)     the oldest files go, whatever their age
-    above 75 (diskMaxUsedSpaceRatio)           files older than fileReservedTime go now
-    no more                                    they go during the hours of deleteWhen, or when an operator asks
+    above 90 (diskSpaceWarningLevelRatio)      the oldest files are deleted, and sends are refused until it
+                                               is at most 85
+    above 85 (diskSpaceCleanForciblyRatio)     the oldest files are deleted, whatever their age
+    above 75 (diskMaxUsedSpaceRatio)           files older than fileReservedTime are deleted now
+    otherwise                                  they are deleted during the hours of deleteWhen, or when an operator
+                                               asks
 
-The disk of the log and the disk of the consume queues both count; the fuller one decides. The newest file never goes,
-nor one that is not wholly on disk and dispatched. Of a slave none goes before its time that its master still has: above
-90 it copies no more. Up to 85 none goes that a connected slave still needs, unless that is
-further behind than is waited for. With the archive gate on, none goes that is not wholly archived, unless the policy is
-to drop: then the gate opens at the point where the oldest files go whatever their age.
+The disk of the log and the disk of the consume queues both count; the fuller one decides. The newest file is never
+deleted, nor one that is not wholly on disk and dispatched. A slave deletes no file before its time that its master
+still has: above 90 it stops copying. Up to 85 no file is deleted that a connected slave still needs, unless the slave
+is too far behind. With the archive gate on, only wholly archived files are deleted, unless the policy is to drop: then
+the gate opens at the point where the oldest files are deleted whatever their age.
 
 Source: DefaultMessageStore.CleanCommitLogService, CommitLog.deleteExpiredFile, MappedFileQueue.deleteExpiredFileByTime.
 """
@@ -26,7 +27,7 @@ from regulus.model.retention_rules import ArchiveGate, ArchiveGatePolicy, Retent
 from regulus.wire.ext_fields import LONG_MAX
 
 UNKNOWN_RATIO = -1.0
-"""The disk does not tell; then expired files go, to be on the safe side."""
+"""The usage of the disk is unknown; then expired files are deleted, to be safe."""
 
 
 class Space(IntEnum):
@@ -34,15 +35,15 @@ class Space(IntEnum):
 
     PLENTY = 0
     SCARCE = 1
-    """Expired files go at any hour."""
+    """Expired files are deleted at any hour."""
     TIGHT = 2
-    """The oldest files go, whatever their age."""
+    """The oldest files are deleted, whatever their age."""
     NONE = 3
     """Sends are refused as well."""
 
 
 class LogFile(NamedTuple):
-    """One file of the log: physical offsets of its first byte and behind its last one, and when it was written."""
+    """One file of the log: physical offsets of its first byte and after its last one, and when it was written."""
 
     start: int
     end: int
@@ -52,17 +53,18 @@ class LogFile(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionFacts:
     log_ratio: float
-    """Used part of the disk that has the log, 0 to 1."""
+    """Used fraction of the disk that has the log, 0 to 1."""
     queue_ratio: float
     files: Sequence[LogFile]
-    """Oldest first, without the newest; no more are needed than one pass may delete."""
+    """Oldest first, without the newest; only as many are needed as one pass may delete."""
     settled_offset: int
     """The log is on disk and dispatched up to here."""
     archived_offset: int = -1
     copied_offset: int = LONG_MAX
     """Slaves that are waited for have the log up to here."""
     forcible_offset: int = LONG_MAX
-    """What lies before may go before its time. A slave keeps what its master counts on: it copies no more instead."""
+    """Files before this offset may be deleted before their time. A slave keeps what its master may need: it stops
+    copying instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +77,18 @@ class RetentionPlan:
     files: tuple[LogFile, ...]
     """To be deleted in this order."""
     waits_for_archive: bool
-    """Files would go for lack of room, and the gate keeps them."""
+    """Files should be deleted for lack of room, but the archive gate keeps them."""
     waits_for_slaves: bool
-    """Files would go, and a slave needs them."""
+    """Files should be deleted, but a slave needs them."""
     passes_slaves: bool
-    """Files go that a slave needs, for lack of room."""
+    """Files are deleted for lack of room although a slave needs them."""
     dropped: tuple[tuple[int, int], ...]
-    """Physical offsets, from and to, of what goes without being archived."""
+    """Physical offsets, from and to, of what is deleted without being archived."""
 
 
 def decide(rules: RetentionRules, facts: RetentionFacts, *, was_full: bool, is_ordered: bool,
            now_ms: int) -> RetentionPlan:
-    """One pass. `was_full`: sends are refused at present; `is_ordered`: an operator wants a pass now."""
+    """Plan one pass. `was_full`: sends are refused at present; `is_ordered`: an operator wants a pass now."""
     space = space_left(rules, facts)
     is_full = space is Space.NONE or (was_full and space is Space.TIGHT)
     is_forced = rules.clean_file_forcibly_enable and space >= Space.TIGHT
@@ -128,7 +130,7 @@ def space_left(rules: RetentionRules, facts: RetentionFacts) -> Space:
 
 
 def full_remark(rules: RetentionRules, facts: RetentionFacts, plan: RetentionPlan) -> str:
-    """What senders and operators get to read while sends are refused."""
+    """The text that senders and operators read while sends are refused."""
     used = round(max(facts.log_ratio, facts.queue_ratio) * 100)
     text = (f"the disk of the store is {used} % full, and above diskSpaceWarningLevelRatio "
             f"{round(rules.full_ratio * 100)} % no messages are taken")
@@ -140,5 +142,5 @@ def full_remark(rules: RetentionRules, facts: RetentionFacts, plan: RetentionPla
 
 
 def _hour(now_ms: int) -> int:
-    """Of the local day."""
+    """The hour of the local day."""
     return datetime.fromtimestamp(now_ms / 1000).hour

@@ -1,9 +1,9 @@
-"""What RocketMQ 5.5 keeps beside the files of a store that are read here, told by names and files alone.
+"""Detect what RocketMQ 5.5 keeps in RocksDB besides the files that are read here, by names and files alone.
 
     rocksdbstore                                        timers, open halves and keys; every 5.5 makes it, an unused one
-                                                        has one empty log (nothing else, where a kill came at once)
-    consumequeue/RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC       half messages that no other broker looks at
-    consumequeue/rmq_sys_wheel_timer                    has messages that the timer log lacks, where RocksDB drove them
+                                                        has one empty log (nothing else, if it was killed at once)
+    consumequeue/RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC       half messages that no other broker reads
+    consumequeue/rmq_sys_wheel_timer                    has messages that the timer log lacks, if RocksDB drove them
     kvStore                                             pops in flight
     config/lmqConsumerOffset.json                       the offsets of all groups, once enableLmq is on
 
@@ -29,13 +29,14 @@ from regulus.wire.bodies import ConsumerOffsetSerializeWrapper
 
 OFFSETS_DOCUMENT, LMQ_OFFSETS_DOCUMENT = "consumerOffset", "lmqConsumerOffset"
 ENTERED_WITHIN_MS = 5_000
-"""A broker whose wheel holds the timers has entered each by then."""
+"""A broker whose wheel holds the timers has entered each of them by then."""
 
 _DATABASE_FILE = re.compile(r"\d+\.(?:sst|log)")
 
 
 def rocksdb_parts(config: MessageStoreConfig) -> list[str]:
-    """What lies where, and what is lost without it: a clause each. Raises StoreDamaged for a document of offsets."""
+    """What is kept where, and what is lost without it: one clause each. Raises StoreDamaged for a document of
+    offsets."""
     return [clause for clause in (_database(config.root), _halves(config.root), _timers(config), _pops(config.root),
                                   _offsets(config.root / "config")) if clause]
 
@@ -57,8 +58,8 @@ def _halves(root: Path) -> str:
 
 
 def _timers(config: MessageStoreConfig) -> str:
-    """RocksDB drove them where the first has not reached the timer log, though the note of each second is of long
-    after."""
+    """RocksDB drove the timers if the first of them is not in the timer log, although the note, written every second,
+    is much later."""
     if not disk.is_directory(config.root / "rocksdbstore") or _has_timer_record(config.root / "timerlog"):
         return ""
     folder = config.consume_queue_directory / TIMER_TOPIC / "0"
@@ -78,7 +79,7 @@ def _has_timer_record(folder: Path) -> bool:
 
 
 def _first_stored_ms(folder: Path, log_folder: Path) -> int | None:
-    """When the first message of a queue was stored; None where there is none, or the log has it no more."""
+    """When the first message of a queue was stored; None when there is none, or the log no longer has it."""
     for name in disk.names(folder)[:1]:
         data = disk.read_at(folder / name, 0, UNIT_SIZE)
         unit = consume_queue_unit.decode(data) if len(data) == UNIT_SIZE else None
@@ -111,7 +112,7 @@ def _offsets(folder: Path) -> str:
 
 
 def offsets_ahead(folder: Path) -> int:
-    """In how many queues groups are further on by the document that enableLmq moves all offsets to. Raises
+    """In how many queues groups are further ahead in the document to which enableLmq moves all offsets. Raises
     StoreDamaged."""
     known = dict(_rows(folder, OFFSETS_DOCUMENT))
     return sum(offset > known.get(place, 0) for place, offset in _rows(folder, LMQ_OFFSETS_DOCUMENT))

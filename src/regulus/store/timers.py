@@ -1,15 +1,15 @@
-"""Where messages wait for a time of their own: the timer log, the wheel, and what of both is on disk.
+"""The storage of messages that wait for their delivery time: the timer log, the wheel, and what of both is on disk.
 
     timerlog/<offset>    a record for each message that waits, in the order in which they were entered
-    timerwheel           a slot for each tick of a week, round and round: the last record of that tick
-    config/timercheck    up to where all this is known, and which slots are done
+    timerwheel           a slot for each tick of a week, reused in turn: the last record of that tick
+    config/timercheck    up to where all this is on disk, and which slots are done
 
-The records of a slot are a chain from the last to the first. Neither file is the truth: that is the topic of timers in
-the commit log. What a crash took is entered again from there, behind the last record that is left.
+The records of a slot form a chain from the last to the first. Neither file is authoritative: the topic of timers in the
+commit log is. Records lost in a crash are entered again from there, after the last remaining record.
 
 A slot that changed is kept in memory until its record is on disk; then it is written to the wheel, and then the
 checkpoint, in this order (`flush`). So the wheel never points at a record that a power cut may take, and a start reads
-only the records behind the checkpoint.
+only the records after the checkpoint.
 
 The appending thread calls all but `flush`, which a worker runs between `begin_flush` and `end_flush`.
 
@@ -38,10 +38,10 @@ from regulus.store.mapped_file import MappedFile, MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 
 CHANGED_SLOTS_MAX = 1 << 18
-"""Slots in memory; at one more nothing is entered until some are on disk."""
+"""The maximum number of changed slots in memory; at the limit nothing is entered until some are on disk."""
 
 MAPPED_FILES_MAX = 64
-"""Of the timer log; those that were used last."""
+"""Mapped files of the timer log; the most recently used ones."""
 
 _RECORD_BLANK = RECORD_SIZE + BLANK_SIZE
 _WHEEL_SIZE = SLOTS * SLOT_SIZE
@@ -51,7 +51,7 @@ class TimerFiles:
     def __init__(self, root: Path, file_size: int, precision_ms: int) -> None:
         self.precision_ms = precision_ms
         self.check = TimerCheck()
-        """What the last run knew."""
+        """The checkpoint of the last run."""
         self.damage = ""
         self.earliest_ms: int | None = None
         self.again: dict[int, int] = {}
@@ -60,7 +60,7 @@ class TimerFiles:
         self._wheel_path = root / "timerwheel"
         self._check_path = root / "config" / "timercheck"
         self._wheel: MappedFile | None = None
-        # Of its own: a worker writes to it, and must not find it unmapped.
+        # A separate mapping: a worker writes to it, and must not find it unmapped.
         self._wheel_pool = MappedFilePool(1)
         self._changed: dict[int, TimerSlot] = {}
         self._flushing: dict[int, TimerSlot] = {}
@@ -71,8 +71,8 @@ class TimerFiles:
     # --- start -------------------------------------------------------------------------------------------------------
 
     def open(self, log_end: int) -> None:
-        """Take up the files, up to the last record whose message the commit log has; none, where they do not tell what
-        waits (`damage`). Raises StoreError."""
+        """Take over the files, up to the last record whose message the commit log has; none, if they are inconsistent
+        (`damage`). Raises StoreError."""
         data = disk.read_file(self._check_path)
         is_whole = data is not None and len(data) >= timer_units.CHECK_SIZE
         self.check = timer_units.decode_check(data) if data is not None and is_whole else TimerCheck()
@@ -87,7 +87,8 @@ class TimerFiles:
         self._drop_dangling()
 
     def _find_damage(self, log_end: int) -> str:
-        """Why one of the files does not go with the others. What the note tells was on disk before it."""
+        """Why one of the files does not match the others. Everything that the checkpoint describes was on disk before
+        it."""
         check, log = self.check, self._log
         if not log.files and self._wheel is None and not check.timer_log_end:
             return ""
@@ -111,7 +112,8 @@ class TimerFiles:
         return ""
 
     def _is_of_another_precision(self) -> bool:
-        """A slot's time counts ticks, which are off by half at least where the tick is another."""
+        """Whether the files have another precision. A slot's time counts ticks; with another tick it is wrong by at
+        least half."""
         assert self._wheel is not None
         now = self.check.read_ms // self.precision_ms
         low, high = now - now // 4, now + now // 4
@@ -120,7 +122,7 @@ class TimerFiles:
                    for time, _, last, _, _ in timer_units.SLOT.iter_unpack(data))
 
     def _remove_all(self) -> None:
-        """The note first: without one a start trusts nothing that is left of the others."""
+        """Remove the files, the checkpoint first: without it a start trusts none of the others."""
         if disk.exists(self._check_path):
             disk.remove_file(self._check_path)
             disk.sync_directory(self._check_path.parent)
@@ -139,12 +141,12 @@ class TimerFiles:
                 self._wheel = MappedFile(str(self._wheel_path), 0, size, size, self._wheel_pool)
 
     def _enter_anew(self, log_end: int) -> int:
-        """Enter in the wheel what was appended behind the checkpoint; where that ends."""
+        """Enter into the wheel what was appended after the checkpoint; returns where that ends."""
         files = self._log.files
         position = max(min(self.check.timer_log_end, self._log.end), self._log.start)
         file = self._log.find(position) or files[len(files) - 1]
         if (position - file.start) % RECORD_SIZE:
-            position = file.start       # no place of a record: RocketMQ begins there, too
+            position = file.start       # not the position of a record: RocketMQ begins there, too
         while True:
             record = self._record_at(position)
             if record is None and position > file.start:
@@ -166,8 +168,8 @@ class TimerFiles:
             position += RECORD_SIZE
 
     def _link(self, position: int, record: TimerRecord, previous: int) -> None:
-        """The slot was emptied when that was entered, and no note tells it: what waited there does so still, but for
-        what of it is entered once more."""
+        """Link a record into its slot. The slot was empty when the record was entered, but the checkpoint does not say
+        so: what waited in the slot still does, except records that were entered again."""
         file = self._log.find(position)
         assert file is not None
         begin = position - file.start
@@ -175,9 +177,10 @@ class TimerFiles:
         file.flushed_position = min(file.flushed_position, begin)
 
     def _drop_dangling(self) -> None:
-        """Where records are gone of which the wheel knows, enter those that are left of their slots anew.
+        """Enter the remaining records of those slots again that refer to lost records.
 
-        Proportional to the slots that wait, and to the log from the first of their records on, where there are any."""
+        The time is proportional to the slots that wait, and to the log from their first record on, if there are any.
+        """
         if self._wheel is None:
             return
         end = self._log.end
@@ -205,13 +208,14 @@ class TimerFiles:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def slot(self, slot_ms: int) -> TimerSlot:
-        """An empty one where nothing waits for this tick."""
+        """The slot of this tick; an empty one when nothing waits for it."""
         slot = self._slot_at(self._index(slot_ms))
         time = slot_ms // self.precision_ms
         return slot if slot.time == time else TimerSlot(time)
 
     def chain(self, position: int, count_max: int) -> tuple[list[TimerRecord], int]:
-        """Records of one slot from the one at `position` back; where the next is, or NOWHERE. Raises StoreDamaged."""
+        """Records of one slot from the one at `position` back; then the position of the next, or NOWHERE. Raises
+        StoreDamaged."""
         found: list[TimerRecord] = []
         while position != NOWHERE and len(found) < count_max:
             record = self._record_at(position)
@@ -222,7 +226,7 @@ class TimerFiles:
         return found, position
 
     def waiting(self) -> Iterator[TimerRecord]:
-        """All that are in a slot, of each slot in the order in which they were entered. At a start."""
+        """All waiting records, in the order in which they were entered in each slot. At a start."""
         if self._wheel is None:
             return
         data = self._wheel.slice(0, SLOTS * SLOT_SIZE)
@@ -241,9 +245,10 @@ class TimerFiles:
                 position += RECORD_SIZE
 
     def last_record(self) -> TimerRecord | None:
-        """The one that was entered last, of those that were not entered before; None where there is none.
+        """The record that was entered last, not counting repeated entries; None when there is none.
 
-        Proportional to those that were entered again behind it."""
+        The time is proportional to the records that were entered again after it.
+        """
         position = self._before(self._log.end)
         record = self._record_at(position)
         while record is not None and record.kind & AGAIN_KIND:
@@ -255,14 +260,14 @@ class TimerFiles:
         return self._record_at(self._before(end))
 
     def _before(self, end: int) -> int:
-        """Where the record before that place begins."""
+        """The start of the record before that position."""
         position = end - RECORD_SIZE
         if end % self._log.file_size == 0 and self._record_at(position) is None:
             return end - self._log.file_size + self._last_in_file()     # a blank ends its file
         return position
 
     def _last_in_file(self) -> int:
-        """Where the last record of a full file begins."""
+        """The start of the last record of a full file."""
         return (self._log.file_size - BLANK_SIZE) // RECORD_SIZE * RECORD_SIZE - RECORD_SIZE
 
     def _record_at(self, position: int) -> TimerRecord | None:
@@ -283,7 +288,7 @@ class TimerFiles:
 
     def _slot_at(self, index: int) -> TimerSlot:
         slot = self._changed.get(index) or self._flushing.get(index)
-        if slot is not None:    # which is no empty tuple
+        if slot is not None:    # which is not an empty tuple
             return slot
         if self._wheel is None:
             return TimerSlot(NOWHERE)
@@ -292,7 +297,7 @@ class TimerFiles:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def enter(self, record: TimerRecord) -> None:
-        """Let a message wait in the slot of `record.slot_ms`. Raises StoreNotWritable; then it does not."""
+        """Let a message wait in the slot of `record.slot_ms`. Raises StoreNotWritable; then it does not wait."""
         if len(self._changed) >= CHANGED_SLOTS_MAX:
             raise StoreNotWritable(f"{CHANGED_SLOTS_MAX} slots of {self._wheel_path} are not on disk yet: they are "
                                    "flushed each second, if the disk takes them")
@@ -303,22 +308,22 @@ class TimerFiles:
         self._put_slot(record.slot_ms, slot, position, record.kind)
 
     def _slot_to_enter(self, slot_ms: int) -> TimerSlot:
-        """What has its place in the wheel, and waits: what this run has done is empty, and what others have done is
-        before their note, and was entered before it. A clock that was put back lets messages wait there again."""
+        """The current content of the slot that is in the wheel. A slot that this run has delivered is empty; one of an
+        earlier run is covered by its checkpoint. After the clock was set back, messages wait there again."""
         slot, note = self._slot_at(self._index(slot_ms)), self.check
         is_done = slot.last == NOWHERE or not slot.time or (
             slot.time < note.read_ms // self.precision_ms and slot.last < note.timer_log_end)
         return TimerSlot(slot_ms // self.precision_ms) if is_done else slot
 
     def clear(self, slot_ms: int) -> None:
-        """All that waited for this tick is done; a clock that is put back does not bring it again."""
+        """Mark everything that waited for this tick as done; a clock that is set back does not bring it back."""
         self._changed[self._index(slot_ms)] = TimerSlot(NOWHERE)
 
     def put_back(self, slot: TimerSlot) -> None:
         self._changed[slot.time % SLOTS] = slot
 
     def forget(self) -> None:
-        """Nothing waits: it is all entered again from the log. Raises StoreNotWritable."""
+        """Forget everything that waits: it is entered again from the log. Raises StoreNotWritable."""
         if self._is_in_flush:
             raise StoreNotWritable(f"{self._check_path} is just being written: it is removed when that is done")
         self._remove_all()
@@ -344,7 +349,7 @@ class TimerFiles:
         self._changed[self._index(slot_ms)] = TimerSlot(time, first, position, waiting)
 
     def _make_wheel(self) -> None:
-        """With blocks for all of it: a slot is written through memory."""
+        """Make the wheel with all its blocks, because slots are written through memory."""
         size = _WHEEL_SIZE
         disk.create_sized(self._wheel_path, size, is_anew=True)
         disk.reserve(self._wheel_path, 0, size)
@@ -353,14 +358,14 @@ class TimerFiles:
     # --- to disk -----------------------------------------------------------------------------------------------------
 
     def take(self, check: TimerCheck) -> None:
-        """Note what is known now, to be brought to disk once the commit log is there up to `check.log_position`. A
-        former note that is not on disk yet stays."""
+        """Note the current checkpoint, to be written once the commit log is on disk up to `check.log_position`. An
+        earlier one that is not on disk yet stays."""
         if self._taken is None and self._wheel is not None:
             self._taken = check._replace(timer_log_end=self._log.end)
             self._changed, self._flushing = {}, self._changed
 
     def end_with(self, check: TimerCheck) -> None:
-        """Note what is known at the end of a run."""
+        """Note the checkpoint at the end of a run."""
         self._last = check
 
     def take_last(self) -> None:
@@ -369,7 +374,7 @@ class TimerFiles:
             self._last = None
 
     def begin_flush(self, log_flushed: int) -> Callable[[], None] | None:
-        """What a worker has to do; None when there is nothing, or the commit log is not on disk so far."""
+        """The work for a worker; None when there is nothing, or the commit log is not on disk far enough."""
         check = self._taken
         if check is None or check.log_position > log_flushed:
             return None
@@ -391,12 +396,13 @@ class TimerFiles:
                 for index, slot in slots.items():
                     wheel.write(index * SLOT_SIZE, timer_units.encode_slot(slot))
                 disk.sync_data(wheel.path)
-            disk.make_directory(self._check_path.parent)    # which a store without documents has not
+            disk.make_directory(self._check_path.parent)    # a store without documents lacks it
             disk.write_file(self._check_path, timer_units.encode_check(check))
         return flush
 
     def end_flush(self, is_done: bool) -> None:
-        """After what `begin_flush` gave was done, or failed: then it is tried anew with what is known next."""
+        """Finish after the work of `begin_flush` was done, or failed: then it is tried again with the next
+        checkpoint."""
         if not is_done:
             self._changed = {**self._flushing, **self._changed}
         self._flushing = {}
@@ -406,7 +412,7 @@ class TimerFiles:
     # --- old files ---------------------------------------------------------------------------------------------------
 
     def drop_before(self, log_start: int) -> None:
-        """Remove files all of whose messages the commit log has no more. Raises StoreNotWritable."""
+        """Remove files whose messages the commit log no longer has. Raises StoreNotWritable."""
         files = self._log.files
         while len(files) > 1:
             last = self._last_new_in(files[0])

@@ -1,8 +1,8 @@
-"""Where an operator wants the log cut, though all is well there: the log of a slave that has parted from its master's.
+"""The position at which an operator wants an intact log cut: the log of a slave that no longer matches its master's.
 
-It is written down before anything is cut, in a file of the store's root, and the next start cuts: so a start that is
-killed on its way is gone on with by the next one, whoever starts it. When the cut is on disk, the file moves to what
-was cut, where it tells what that is; and only then is anything appended, which a second cut would take.
+It is written to a file in the store's root before anything is cut, and the next start cuts: if that start is killed,
+the one after it continues. When the cut is on disk, the file moves to the cut bytes, where it explains them; only then
+is anything appended, which a second cut would remove.
 """
 
 import json
@@ -22,7 +22,7 @@ class WantedCut:
     begin: int
     """Physical offset of the first record that is cut."""
     end: int
-    """Behind the last one."""
+    """The offset after the last one."""
     records: int
     reason: str
 

@@ -1,1 +1,1 @@
-"""Connections that carry frames. asyncio starts here."""
+"""Connections that carry frames. This is the lowest package that uses asyncio."""

@@ -1,13 +1,13 @@
 """One TCP connection that carries frames both ways.
 
-Requests of the peer reach `on_requests`, all of one read in one call; answers of the peer meet the `request` that waits
-for their opaque. The two directions number their requests independently. During the call the bodies of sends are still
-where they were read, so whoever wants to keep one must ask for it then.
+Requests of the peer reach `on_requests`, all requests of one read in one call; answers of the peer go to the `request`
+that waits for their opaque. The two directions number their requests independently. During the call the bodies of sends
+are still where they were read; a handler that keeps one must ask for it then.
 
-A client that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
-socket and not in our memory. The end that connected reads always: if both ends waited for the other to read, neither
-would ever go on. Nor is a client read whose large frame must wait for room (`unfinished_frames`). Bytes that are no
-frame close this connection and no other. A client may begin with a TLS handshake instead (`tls`).
+If a client does not read what we write, its requests are not read either (`pause_writing`): they wait in its own socket
+and not in our memory. The end that connected always reads: if both ends waited for the other to read, neither would
+ever continue. A client whose large frame must wait for room (`unfinished_frames`) is not read either. Bytes that are
+not a frame close this connection and no other. A client may begin with a TLS handshake instead (`tls`).
 """
 
 import asyncio
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 _channels = count(1)
 
 _TLS_HANDSHAKE = 0x16
-_FULL_READ = 200_000        # bytes; a read of so many leaves more behind, most likely
+_FULL_READ = 200_000        # bytes; a read of this many most likely leaves more behind
 _DEADLINE_STEP = 0.01       # seconds: requests whose deadlines fall into one step share a timer
-_LATE_MAX = 0.05            # seconds: a timer that is later than that tells of a loop that was held up
-_GRACE = 0.1                # seconds for reading the answers that came meanwhile
+_LATE_MAX = 0.05            # seconds: a timer later than that shows that the loop was blocked
+_GRACE = 0.1                # seconds for reading the answers that arrived meanwhile
 _OPAQUE_MAX = 0x7FFFFFFF
 _LENGTHS_SIZE = 8           # bytes before the header; the first four do not count as the frame's own
 _RESPONSE = RESPONSE_FLAG
@@ -46,7 +46,7 @@ OnConnection = Callable[["Connection"], None]
 
 
 class _Deadline:
-    """The requests, by opaque and time allowed, that fail when the timer goes off."""
+    """Requests, by opaque and time allowed, that fail when the timer fires."""
 
     __slots__ = ("has_grace", "requests", "timer")
 
@@ -57,10 +57,11 @@ class _Deadline:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by `listener.listen` and `connector.connect`. `buffer` may serve other connections of the same loop too.
+    """A connection, made by `listener.listen` or `connector.connect`. `buffer` may serve other connections of the same
+    loop too.
 
-    `unfinished`: the account of frames under way; None where the peer is trusted to end what it begins. `tls`: what is
-    shown to a client that begins a handshake; None at the end that connected.
+    `unfinished`: the account of unfinished frames; None if the peer is trusted to end what it begins. `tls`: the
+    context for clients that begin a handshake; None at the end that connected.
     """
 
     def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
@@ -78,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._reads_always = reads_always
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._beneath: asyncio.Transport = cast(asyncio.Transport, None)    # TLS; the same where there is none
+        self._beneath: asyncio.Transport = cast(asyncio.Transport, None)    # below TLS; without TLS the same
         self._buffer = buffer
         self._reader = FrameReader()
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
@@ -91,10 +92,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_encrypted = False
         self._is_deaf = False
         self._unfinished = unfinished
-        self._is_noted = False              # as one in the middle of a frame
+        self._is_noted = False              # as one inside a frame
         self._waits_for_room = False
         self._outbox: list[bytes | memoryview] = []
-        self._drained: asyncio.Future[None] | None = None   # while more is waiting to leave than should
+        self._drained: asyncio.Future[None] | None = None   # while too many bytes wait to leave
         self._closed: asyncio.Future[None] = loop.create_future()
 
     def __repr__(self) -> str:
@@ -130,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
             reader.fill(size)
         has_ended = False
         try:
-            # The reader returns the good frames before a bad one first and raises at the next call.
+            # The reader first returns the good frames before a bad one, and raises at the next call.
             while commands := reader.frames():
                 has_ended = True
                 self._deliver(commands)
@@ -177,13 +178,13 @@ class Connection(asyncio.BufferedProtocol):
         self.send_many(command.encode_parts())
 
     def send_soon(self, command: RemotingCommand) -> None:
-        """Write one frame at the end of this turn of the loop, in one system call with all others sent so."""
+        """Write one frame at the end of this turn of the loop, in one system call with all other frames sent so."""
         self._put_out(command.encode_parts())
 
     def ask_soon(self, command: RemotingCommand) -> None:
-        """As `send_soon`, for a request. Raises RequestTooLarge when the peer would not read its frame.
+        """Like `send_soon`, for a request. Raises RequestTooLarge when the peer would not read its frame.
 
-        The peer would close the connection, which all who share it would pay for.
+        The peer would close the connection, which would affect all its users.
         """
         self._put_out(_that_fits(command))
 
@@ -192,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_open:
             self.active_time = self._loop.time()
             if self._is_encrypted:
-                parts = (b"".join(parts),)      # each part would be a record of its own
+                parts = (b"".join(parts),)      # with TLS each part would be a record of its own
             self._transport.writelines(parts)
             self._check_write_buffer()
 
@@ -224,12 +225,12 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting.pop(opaque, None)
 
     async def drained(self) -> None:
-        """Returns when the peer keeps up with what we write: at once, unless much is waiting to leave."""
+        """Wait until the peer keeps up with what we write: returns at once, unless much is waiting to leave."""
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
     def read_on(self) -> None:
-        """There is room for the frame that waited for it."""
+        """Continue: there is room for the frame that waited for it."""
         self._waits_for_room = False
         self.active_time = self.frame_began = self._loop.time()
         if self.is_open:
@@ -237,12 +238,13 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_reading()
 
     def is_idle_since(self, time: float) -> bool:
-        """Whether nothing was read or written since then, by the loop's clock; whom we do not read is not idle."""
+        """Whether nothing was read or written since then, by the loop's clock; a connection whose reading is paused is
+        not idle."""
         return self.active_time < time and not self._waits_for_room
 
     def ignore_input(self) -> None:
-        """Take no more requests or answers of the peer. What it sends is still read, and thrown away: a connection that
-        is closed with bytes unread takes answers with it that have not left yet."""
+        """Ignore further requests and answers of the peer. Its bytes are still read: closing a connection with unread
+        bytes would also drop answers that have not left yet."""
         self._is_deaf = True
 
     def close(self) -> None:
@@ -251,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_open:
             self.is_open = False
             if self._is_encrypted:
-                self._beneath.resume_reading()      # TLS waits for the peer to say that it ends, too
+                self._beneath.resume_reading()      # TLS waits until the peer ends it, too
             self._transport.close()
 
     def abort(self) -> None:
@@ -261,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def refuse(self, cause: str) -> None:
-        """Close because of what the peer sent, and say so once."""
+        """Close because of what the peer sent, and log it once."""
         _log.warning("connection of %s closed: %s", self.peer.remote_text, cause)
         self.abort()
 
@@ -284,23 +286,26 @@ class Connection(asyncio.BufferedProtocol):
                 is_written = True
             finally:
                 if not is_written:
-                    # Nobody knows how much of it has left. Those who wait for answers hear that the connection is lost.
+                    # It is not known how much of it has left. Requests that wait for answers fail with ConnectionLost.
                     self.abort()
         if self._unclocked and self.is_open:
             self._set_deadlines()
 
     def _end_turn(self) -> None:
-        """Let the other connections have a turn before this one goes on.
+        """Let other connections have a turn before this one continues.
 
-        uvloop reads on, up to 32 times, while reads are full; a peer that sends as fast as we answer would be served
-        alone for tens of ms.
+        uvloop keeps reading, up to 32 times, while reads are full; a peer that sends as fast as we answer would be
+        served alone for tens of ms.
         """
         self._beneath.pause_reading()
         self._loop.call_soon(self._resume_reading)
 
     def _pause_reading(self) -> None:
-        """Beneath TLS, too, which would throw away what it holds when the peer's end comes meanwhile, and which bounds
-        what it holds no more once it was read on beneath it."""
+        """Pause reading below TLS.
+
+        If the peer's end arrived during a pause of TLS itself, TLS would discard the bytes that it holds; and after
+        reading continues below it, TLS no longer limits them.
+        """
         self._transport.pause_reading()
         self._beneath.pause_reading()
 
@@ -310,7 +315,8 @@ class Connection(asyncio.BufferedProtocol):
             self._beneath.resume_reading()
 
     def _note_unfinished(self, held: int, has_ended: bool) -> bool:
-        """Tell what has come of a frame; whether the rest may have memory of its own. Else nothing more is read."""
+        """Account for an unfinished frame; returns whether the rest may have separate memory. Otherwise reading
+        pauses."""
         unfinished = self._unfinished
         if unfinished is None:
             return True
@@ -338,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             self._drained = None
 
     def _begins_plain(self, buffer: ReadBuffer, size: int) -> bool:
-        """Whether what was read first are frames; else it is seen to."""
+        """Whether the first bytes read are frames; otherwise TLS begins or the connection is closed."""
         self._has_read = True
         tls = self._tls
         assert tls is not None
@@ -360,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     async def _encrypt(self, tls: ServerTls, context: ssl.SSLContext, received: bytes) -> None:
-        """Go on in TLS; the listener counts the connection as before."""
+        """Continue with TLS; the listener counts the connection as before."""
         is_done = False
         try:
             await take_over(self._transport, self, context, received, self._be_encrypted)
@@ -369,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             if self.is_open:
                 self._refuse_by(tls, f"its TLS handshake failed: {handshake_failure(error)}")
         finally:
-            if not is_done:     # whatever ended it: nobody else tells the owner
+            if not is_done:     # whatever the reason: nothing else notifies the owner
                 self.abort()
                 self.connection_lost(None)
 
@@ -395,8 +401,8 @@ class Connection(asyncio.BufferedProtocol):
             future.set_result(response)
 
     def _set_deadlines(self) -> None:
-        """Let each request that was written now fail after its time, or up to a step later. A timer for each would cost
-        more than the rest of the request."""
+        """Let each request that was written now fail after its time, or up to one step later. A timer for each would
+        cost more than the rest of the request."""
         unclocked, self._unclocked = self._unclocked, []
         now = self._loop.time()
         for request in unclocked:
@@ -410,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
     def _pass_deadline(self, step: int) -> None:
         deadline = self._deadlines[step]
         if self._loop.time() - step * _DEADLINE_STEP > _LATE_MAX and not deadline.has_grace:
-            # The process did something else, and the answers may have come: once, they are read before time is up.
+            # The process was blocked, and the answers may have arrived: they are read once before the requests fail.
             deadline.has_grace = True
             deadline.timer = self._loop.call_later(_GRACE, self._pass_deadline, step)
             return
@@ -465,8 +471,8 @@ def _peer(channel: int, transport: asyncio.Transport) -> Peer:
 
 
 def stored_host(address: Any) -> bytes:
-    """Of what a socket says of one of its ends."""
-    # A peer that is gone before we could ask has no address.
+    """The stored form of a socket's address."""
+    # A peer that disconnected before we could ask has no address.
     return host_bytes(address[0], address[1]) if address else b"\0" * 8
 
 

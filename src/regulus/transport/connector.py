@@ -22,12 +22,12 @@ def split_address(address: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[v6]:port`. Raises ValueError that names the address."""
     host, separator, port = address.strip().rpartition(":")
     if not separator or not _PORT.fullmatch(port) or not 0 < int(port) < 65536 or not _can_be_host(host):
-        raise ValueError(f"{address!r} is no address; write host:port, an IPv6 host in brackets")
+        raise ValueError(f"{address!r} is not an address; write host:port, an IPv6 host in brackets")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _can_be_host(host: str) -> bool:
-    """Whether a resolver may be asked for it: what it cannot even write down is no failed connection to it."""
+    """Whether a resolver may be asked for it: a host that cannot even be encoded is not a failed connection."""
     try:
         return bool(host.encode("idna")) and "\0" not in host
     except UnicodeError:
@@ -35,21 +35,22 @@ def _can_be_host(host: str) -> bool:
 
 
 def ignore_requests(connection: Connection, requests: list[RemotingCommand]) -> None:
-    """For connections whose peer has nothing to ask."""
+    """The handler for connections whose peer sends no requests."""
 
 
 def ignore_connection(connection: Connection) -> None:
-    """For owners that need not hear of opening or closing."""
+    """For owners that need no notice of opening or closing."""
 
 
 async def connect(host: str, port: int, on_requests: OnRequests = ignore_requests,
                   on_opened: OnConnection = ignore_connection, on_closed: OnConnection = ignore_connection,
                   config: TransportConfig = _DEFAULT_CONFIG, timeout_ms: int = CONNECT_TIMEOUT_MS,
                   tls: ssl.SSLContext | None = None) -> Connection:
-    """`tls`: a context for it, where many connections share one; else it is made of `config`.
+    """Open a connection. `tls` is a context shared by many connections; without one it is made from `config`.
 
     Raises ConnectFailed that names the address and the cause; ConnectRefused when that is known at once, HostUnknown
-    when there is no such host; ConfigError when the files of `config` cannot be used."""
+    when there is no such host; ConfigError when the files of `config` cannot be used.
+    """
     loop = asyncio.get_running_loop()
     context = tls or (client_context(config) if config.tls_enable else None)
 
@@ -64,7 +65,7 @@ async def connect(host: str, port: int, on_requests: OnRequests = ignore_request
     except ssl.SSLError as error:
         raise ConnectFailed(f"no TLS with {host}:{port}: {_tls_fault(error)}") from error
     except ConnectionError as error:
-        # Without words it was there, and closed during the handshake.
+        # Without a text: the peer existed, and closed during the handshake.
         cause = error.strerror or str(error)
         raise ConnectRefused(f"no connection to {host}:{port}: {cause}" if cause else
                              f"no TLS with {host}:{port}: it closed the connection; {_DOUBT}") from error
@@ -76,7 +77,7 @@ async def connect(host: str, port: int, on_requests: OnRequests = ignore_request
 
 
 def _tls_fault(error: ssl.SSLError) -> str:
-    """What went wrong, and what there is to do."""
+    """What went wrong, and the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (f"its certificate is not believed ({error.verify_message}); tls.client.trustCertPath says whose are, "
                 "and tls.client.checkHost=false passes over the address in it")

@@ -1,4 +1,4 @@
-"""Which event loop we run on: uvloop where it is installed, because it neither joins nor copies what it writes."""
+"""The choice of the event loop: uvloop if it is installed, because it neither joins nor copies what it writes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -17,12 +17,12 @@ _log = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
 _IDLE_CHECKS_PER_LIMIT = 4      # a connection is closed at the latest after 5/4 of the idle limit
-_FRAME_CHECKS_PER_LIMIT = 4     # and so it is after 5/4 of a frame's
+_FRAME_CHECKS_PER_LIMIT = 4     # and likewise after 5/4 of the limit for a frame
 
 
 class Listener:
-    """Made by `listen`, or of sockets that `bind` gave, whose connections share all limits; `port` is the first one's.
-    `unfinished` is the account of its frames.
+    """Accepts connections, made by `listen` or from sockets of `bind`; they share all limits. `port` is the port of the
+    first socket, `unfinished` the account of frames.
 
     Raises ConfigError when the certificate of `config` cannot be used.
     """
@@ -30,7 +30,7 @@ class Listener:
     def __init__(self, bound: Sequence[socket.socket], on_requests: OnRequests, on_opened: OnConnection,
                  on_closed: OnConnection, config: TransportConfig, loop: asyncio.AbstractEventLoop,
                  unfinished: UnfinishedFrames | None = None) -> None:
-        self.connections: dict[Connection, None] = {}      # in the order in which they came
+        self.connections: dict[Connection, None] = {}      # in the order in which they were accepted
         self.port: int = bound[0].getsockname()[1]
         self._on_requests = on_requests
         self._on_opened = on_opened
@@ -65,13 +65,13 @@ class Listener:
         self._servers, self._bound = [], []
 
     def ignore_input(self) -> None:
-        """Accept no more connections, and no more requests of those that are there; answers still leave."""
+        """Accept no more connections, and no more requests of existing ones; answers still leave."""
         self.stop_accepting()
         for connection in self.connections:
             connection.ignore_input()
 
     async def close(self) -> None:
-        """Accept no more, close all connections; what was written gets `close_wait_max_ms` to leave."""
+        """Accept no more, close all connections; written bytes get `close_wait_max_ms` to leave."""
         self.stop_accepting()
         self._tls.stop()
         for timer in (self._idle_timer, self._frame_timer):
@@ -118,7 +118,7 @@ class Listener:
             if connection.is_open:
                 _log.info("connection of %s closed: idle for %d s", connection.peer.remote_text, idle_max)
                 connection.close()
-            else:       # since the last look the peer has not read what was written before
+            else:       # since the last check the peer has not read what was written before
                 connection.abort()
         self._idle_timer = self._loop.call_later(idle_max / _IDLE_CHECKS_PER_LIMIT, self._check_idle)
 
@@ -130,14 +130,15 @@ class Listener:
 
 async def listen(host: str, port: int, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig) -> Listener:
-    """Port 0 takes a free one; `Listener.port` says which. Raises OSError when the address cannot be bound."""
+    """Listen on an address. Port 0 takes a free port, which `Listener.port` returns. Raises OSError when the address
+    cannot be bound."""
     listener = Listener([bind(host, port)], on_requests, on_opened, on_closed, config, asyncio.get_running_loop())
     await listener.accept()
     return listener
 
 
 def reachable(bind_address: str) -> str:
-    """An address in numbers at which a client on this machine reaches what is bound there."""
+    """A numeric address at which a client on this machine reaches a server bound to `bind_address`."""
     if is_numeric_address(bind_address) and not ip_address(bind_address).is_unspecified:
         return bind_address
     return _LOOPBACK    # also of ::, which takes both kinds
@@ -145,7 +146,7 @@ def reachable(bind_address: str) -> str:
 
 def bind(host: str, port: int) -> socket.socket:
     """Take the address; nothing is accepted yet. Raises OSError."""
-    # asyncio switches Nagle's algorithm off only where the protocol is named; on, it holds answers back for 40 ms.
+    # asyncio switches off Nagle's algorithm, which delays answers by 40 ms, only if the protocol is named.
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

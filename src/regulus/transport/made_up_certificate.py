@@ -1,7 +1,6 @@
-"""A certificate that is made up, for `tls.test.mode.enable` and for clients on the same machine: nobody vouches for it,
-and it is another one each time.
+"""A self-signed certificate, made at each start, for `tls.test.mode.enable` and for clients on the same machine.
 
-Source: TlsHelper.buildSslContext, which takes netty's SelfSignedCertificate.
+Source: TlsHelper.buildSslContext, which uses netty's SelfSignedCertificate.
 """
 
 import datetime
@@ -20,7 +19,8 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 
 def load_made_up(context: ssl.SSLContext) -> None:
-    """Load one. OpenSSL wants a file: it is one in memory, so that no disk has the key, and none has to be writable."""
+    """Load a new certificate. OpenSSL needs a file: it is one in memory, so that the key is on no disk, and no disk has
+    to be writable."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
     names = [x509.DNSName(_NAME), *[x509.IPAddress(ip_address(each)) for each in _ADDRESSES]]

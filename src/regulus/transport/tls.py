@@ -1,9 +1,10 @@
-"""The one place that makes TLS contexts, and that puts TLS on a connection which is there already.
+"""The only module that makes TLS contexts, and that adds TLS to an existing connection.
 
-A port speaks plain text and TLS at once: the first byte of a client tells which (`connection`), as a TLS handshake
-begins with 0x16 and no frame does. What a server shows is read anew when its files change; whoever is connected stays.
+A port accepts plain text and TLS at once: the first byte of a client shows which (`connection`), because a TLS
+handshake begins with 0x16 and no frame does. A server's certificate is read again when its files change; existing
+connections stay.
 
-Unlike RocketMQ's, an end that asks for TLS checks who answers unless it is told not to, and the name in the
+Unlike RocketMQ's, a client with TLS verifies the server unless it is configured not to, and the name in the
 certificate, too.
 
 Source: TlsSystemConfig, TlsHelper, TlsMode, NettyRemotingServer.HandshakeHandler.
@@ -25,14 +26,14 @@ from regulus.wire.config_text import config_key
 _log = logging.getLogger(__name__)
 
 HANDSHAKE_S_MAX = 10.0
-"""Of a handshake from its first byte on; a client that takes longer is closed."""
+"""The longest time of a handshake from its first byte on; a slower client is closed."""
 SHUTDOWN_S_MAX = 2.0
-"""How long the end of a connection waits for the peer's."""
+"""How long the end of a connection waits for the peer's end."""
 LOOK_S = 5.0
-"""Between two looks at the files of a server's certificate."""
+"""The time between two checks of the files of a server's certificate."""
 TOLD_S = 10.0
-"""Between two lines about connections that a port closed for the TLS that they spoke, or did not: a scanner makes any
-number of them."""
+"""The time between two log lines about connections closed because they used TLS, or did not: a scanner makes any number
+of them."""
 
 
 class TlsMode(StrEnum):
@@ -123,7 +124,7 @@ PLAIN = TlsConfig()
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """For connections that are made from here. Raises ConfigError that names the file."""
+    """The context for connections made from here. Raises ConfigError that names the file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _set_limits(context)
     if not config.tls_client_auth_server:
@@ -142,8 +143,8 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 class ServerTls:
-    """What a port shows to clients that begin a handshake: `context`, or None where it takes none. And whom it closed.
-    Raises ConfigError that names the file."""
+    """The TLS of a port: `context` for clients that begin a handshake, None if it accepts none. It also logs which
+    clients it closed. Raises ConfigError that names the file."""
 
     def __init__(self, config: TlsConfig) -> None:
         self.is_enforced = config.tls_server_mode is TlsMode.ENFORCING
@@ -152,7 +153,7 @@ class ServerTls:
         self._timer: asyncio.TimerHandle | None = None
         self._told = ""
         self._refused = FirstNames()
-        self._telling: asyncio.TimerHandle | None = None        # while it was told of some less than TOLD_S ago
+        self._telling: asyncio.TimerHandle | None = None        # while some were logged less than TOLD_S ago
         if config.tls_server_mode is TlsMode.DISABLED:
             self.missing = "tls.server.mode is disabled here"
             return
@@ -162,7 +163,7 @@ class ServerTls:
             self.context = self._load()
 
     def start(self) -> None:
-        """Read the files anew when they change, from now on."""
+        """From now on, read the files again when they change."""
         if self.context is not None and self._config.tls_server_cert_path:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
 
@@ -174,7 +175,8 @@ class ServerTls:
             self._tell()
 
     def refused(self, peer: str, cause: str) -> None:
-        """A connection is closed for that. The first is told at once, of those behind it a few and their number."""
+        """Log that a connection is closed for that cause. The first is logged at once, of later ones a few and their
+        number."""
         self._refused.add(f"{peer}: {cause}")
         if self._telling is None:
             self._tell_now_and_then()
@@ -183,27 +185,28 @@ class ServerTls:
         self._telling = asyncio.get_running_loop().call_later(TOLD_S, self._tell_now_and_then) if self._tell() else None
 
     def _tell(self) -> bool:
-        """Whether there was anything to tell."""
+        """Log what was collected; returns whether there was anything."""
         refused, self._refused = self._refused, FirstNames()
         if refused.count:
             _log.warning("connections closed: %s", refused)
         return refused.count > 0
 
     def look(self) -> None:
-        """Where the files changed, show what they have now. What cannot be used is told, and the old goes on."""
+        """If the files changed, use their new content. A fault in them is logged, and the old certificate stays in
+        use."""
         stamps = self._stamps()
         if stamps == self._seen:
             return
         try:
             self.context = self._load()
         except ConfigError as error:
-            # Perhaps one of them is still being written: the next look tries again.
+            # Perhaps one of them is still being written: the next check tries again.
             if str(error) != self._told:
                 _log.warning("the certificate changed and cannot be used, and the old one stays: %s", error)
             self._told = str(error)
             return
         self._seen, self._told = stamps, ""
-        _log.info("the certificate %s was read anew", self._config.tls_server_cert_path)
+        _log.info("the certificate %s was read again", self._config.tls_server_cert_path)
 
     def _look_again(self) -> None:
         self.look()
@@ -231,7 +234,7 @@ class ServerTls:
 
 
 class _EarlyData(asyncio.Protocol):
-    """Takes what comes right behind a handshake, one read of it at most, before its owner can answer in TLS."""
+    """Takes bytes that arrive right after a handshake, at most one read, before its owner can answer in TLS."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -243,28 +246,28 @@ class _EarlyData(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
-        if self.owner is not None:      # the loop had begun to say so before there was one
+        if self.owner is not None:      # the loop had begun to report it before there was an owner
             self.owner.connection_lost(exc)
 
 
 async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol, context: ssl.SSLContext,
                     received: bytes | bytearray, on_encrypted: Callable[[asyncio.Transport], None]) -> None:
-    """Go on in TLS, as the server, on a connection of which `received` was read already.
+    """Continue as the server of a TLS connection, of which `received` was already read.
 
-    Its reading is paused, or its protocol adds to `received` what still comes until TLS has taken its place.
+    Its reading is paused, or its protocol adds to `received` what still arrives until TLS has taken its place.
 
-    `on_encrypted` gets the transport that `protocol` writes to from then on, before the protocol gets anything more.
-    Raises OSError, ssl.SSLError among them, when nothing comes of it: the protocol does not hear then that the
-    connection is lost.
+    `on_encrypted` gets the transport that `protocol` writes to from then on, before the protocol gets any more data.
+    Raises OSError, including ssl.SSLError, when the handshake fails: then the protocol's `connection_lost` is not
+    called.
     """
     loop, early, before = asyncio.get_running_loop(), _EarlyData(), transport.get_protocol()
     shaking_hands = loop.create_task(loop.start_tls(
         transport, early, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S_MAX,
         ssl_shutdown_timeout=SHUTDOWN_S_MAX))
-    # In its first turn it puts its layer between, in the second that layer begins, and only then anything is read.
+    # In the first turn the loop inserts its layer, in the second that layer begins, and only then anything is read.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    if transport.is_closing():      # asyncio's own loop would wait for ever then, and uvloop's raises RuntimeError
+    if transport.is_closing():      # otherwise asyncio's own loop would wait forever, and uvloop's raises RuntimeError
         shaking_hands.cancel()
         await asyncio.gather(shaking_hands, return_exceptions=True)
         raise ConnectionError("the connection was closed before its handshake")
@@ -275,7 +278,7 @@ async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol
         encrypted = await shaking_hands
     except RuntimeError as error:       # of a transport that was closed before the first turn
         raise ConnectionError(str(error)) from error
-    # Closed by us in the middle, the loop says that all is well, and has agreed on nothing.
+    # If we closed it in the middle, the loop reports success without an agreed protocol.
     if encrypted is None or encrypted.get_extra_info("cipher") is None or early.is_lost:
         raise ConnectionError("the connection was closed during the handshake")
     early.owner = protocol
@@ -285,29 +288,29 @@ async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol
 
 
 def handshake_failure(error: OSError) -> str:
-    """Why a handshake failed. Who closes within one says no more, as many clients do that do not believe a
+    """Why a handshake failed. A peer that closes during one gives no reason, as many clients do that do not trust a
     certificate."""
     return str(error) or "the client closed it; perhaps it does not believe the certificate"
 
 
 class TlsDoor(asyncio.Protocol):
-    """Of a port that speaks TLS alone: `behind` is made the protocol of the connection when it is encrypted."""
+    """The protocol of a port for TLS alone: once the connection is encrypted, `behind` becomes its protocol."""
 
     def __init__(self, tls: ServerTls, behind: asyncio.Protocol, is_welcome: Callable[[str], bool],
                  on_ended: Callable[["TlsDoor"], None]) -> None:
-        """`tls` has a context. `is_welcome` is asked for the peer's address before anything is spent on its handshake.
-        `on_ended` hears when that is over, well or not."""
+        """`tls` has a context. `is_welcome` is called with the peer's address before the handshake costs anything.
+        `on_ended` is called when the handshake is over, successful or not."""
         self._tls = tls
         self._behind = behind
         self._is_welcome = is_welcome
         self._on_ended = on_ended
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        # A few reads at most: uvloop begins to read right behind `connection_made`, whatever that asked for.
+        # A few reads at most: uvloop begins to read right after `connection_made`, even if that paused reading.
         self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
+        self._transport = cast(asyncio.Transport, transport)       # uvloop's does not have this type
         host = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._is_welcome(host):
             self._tls.refused(host, "its address may not enter here")
@@ -340,7 +343,7 @@ def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
         if data:
             protocol.data_received(data)
         return
-    buffered = cast(asyncio.BufferedProtocol, protocol)     # uvloop's layer is none by its type
+    buffered = cast(asyncio.BufferedProtocol, protocol)     # uvloop's layer does not have this type
     rest = memoryview(data)
     while rest:
         room = cast(memoryview, buffered.get_buffer(len(rest)))
@@ -360,7 +363,7 @@ def _load_pair(context: ssl.SSLContext, cert: str, key: str, password: str, name
         # Without a password OpenSSL would ask for one at the terminal.
         context.load_cert_chain(cert, key, lambda: password)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{config_key(name)}: {cert} and {key} are no certificate and its key in PEM that can be "
+        raise ConfigError(f"{config_key(name)}: {cert} and {key} are not a certificate and its key in PEM that can be "
                           f"read with the password that is set: {_reason(error)}") from error
 
 

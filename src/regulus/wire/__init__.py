@@ -1,1 +1,1 @@
-"""Bytes that travel: RocketMQ's remoting protocol."""
+"""The formats of network messages: RocketMQ's remoting protocol."""

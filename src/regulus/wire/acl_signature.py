@@ -12,16 +12,16 @@ from regulus.wire.remoting_command import RemotingCommand
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 DENIAL = "org.apache.rocketmq.acl.common.AclException: "
-"""How the remark of a SYSTEM_ERROR begins that means: this user may not. Source: AclException, RemotingHelper."""
+"""The beginning of the remark of a SYSTEM_ERROR that denies access. Source: AclException, RemotingHelper."""
 
 
 def signature(ext: Mapping[str, str], body: bytes, secret_key: str) -> str:
-    """The signature of a request whose ext fields, with the access key, are all set."""
+    """The signature of a request. All ext fields, with the access key, must be set."""
     return b64encode(hmac.digest(secret_key.encode(), signed_content(ext) + body, "sha1")).decode()
 
 
 def sign(command: RemotingCommand, access_key: str, secret_key: str) -> None:
-    """All other fields are set by now, as the signature covers them."""
+    """Sign a command. All other fields must be set before, because the signature covers them."""
     ext = {**command.ext, ACCESS_KEY: access_key}
     ext.pop(SIGNATURE, None)
     ext[SIGNATURE] = signature(ext, command.body, secret_key)
@@ -29,11 +29,11 @@ def sign(command: RemotingCommand, access_key: str, secret_key: str) -> None:
 
 
 def signed_content(ext: Mapping[str, str], left_out: str = SIGNATURE) -> bytes:
-    """What is signed of a request, before its body: all but the signature, and a field that is left out besides."""
-    # Of ASCII texts Java's order is ours.
+    """The signed part of a request before its body: all ext fields except the signature and the field `left_out`."""
+    # For ASCII texts Java's order is ours.
     names = sorted(ext) if "".join(ext).isascii() else sorted(ext, key=_as_java_sorts)
     names = [name for name in names if name != SIGNATURE and name != left_out]
-    # Java writes a lone surrogate, which JSON may bring, as a question mark.
+    # Java writes an unpaired surrogate, which JSON may contain, as a question mark.
     return "".join([ext[name] for name in names]).encode("utf-8", "replace")
 
 

@@ -1,6 +1,7 @@
-"""Numbers as frames have them, highest byte first.
+"""Numbers as frames encode them, highest byte first.
 
-Interpreted, the functions below; in modules that cimport it those of the .pxd, without a call. Bounds are the caller's.
+Interpreted code uses the functions below, and modules that cimport it those of the .pxd, without a call. The caller
+checks the bounds.
 """
 
 
@@ -13,7 +14,7 @@ def int4(data: bytes | bytearray, position: int) -> int:
 
 
 def uint4(data: bytes | bytearray, position: int) -> int:
-    """Four bytes without a sign."""
+    """The unsigned number in four bytes."""
     return int.from_bytes(data[position:position + 4], "big")
 
 

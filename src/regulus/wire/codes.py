@@ -6,10 +6,10 @@ Source: RequestCode, ResponseCode, RemotingSysResponseCode, LanguageCode, MQVers
 from enum import IntEnum
 
 VERSION = 479
-"""The protocol version that we tell our peers: V5_3_3. Source: MQVersion.Version."""
+"""The protocol version sent to peers: V5_3_3. Source: MQVersion.Version."""
 
 VERSION_STANDARD_JSON = 401
-"""Clients from V4_9_4 on read quoted integer keys in routes; a server below it gets unquoted ones."""
+"""Clients from V4_9_4 on read quoted integer keys in routes; a server sends unquoted ones to older clients."""
 
 
 class LanguageCode(IntEnum):
@@ -199,7 +199,7 @@ class RequestCode(IntEnum):
     TRIGGER_LITE_DISPATCH = 200079
     BATCH_ACK_MESSAGE = 200151
 
-    # Regulus's own, between RocketMQ's admin requests and those of POP.
+    # Codes of Regulus's own, between RocketMQ's admin requests and those of POP.
     GET_LOG_STATE = 20001
     UPDATE_ARCHIVED_OFFSET = 20002
     READ_COMMIT_LOG = 20003

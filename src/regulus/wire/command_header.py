@@ -1,8 +1,8 @@
-"""What both header forms carry, before anyone knows which form it was.
+"""The fields of both header forms, independent of the form.
 
-The custom fields stand in one of three forms, or there are none: `ext_json` is the extFields object as it came, still
-JSON, `ext_binary` the map as it came in the binary form, both for those who parse straight from it; `ext_map` is the
-parsed map.
+The custom fields have one of three forms, or there are none. `ext_json` is the extFields object as received, still
+JSON; `ext_binary` is the map as received in the binary form; both are for readers that parse directly from them.
+`ext_map` is the parsed map.
 
 Source: RemotingCommand.
 """

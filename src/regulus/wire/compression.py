@@ -1,4 +1,4 @@
-"""Bodies that clients compressed: zlib (RFC 1950), LZ4 frames, zstd frames, told apart by the sysFlag.
+"""Compression of bodies by clients: zlib (RFC 1950), LZ4 frames or zstd frames, depending on the sysFlag.
 
 Source: CompressionType, Compressor, MessageSysFlag.
 """
@@ -14,16 +14,18 @@ from regulus.model import sys_flag as flags
 
 DEFAULT_LEVEL = 5
 INFLATED_SIZE_MAX = 64 * 1024 * 1024
-"""Bytes of an unpacked body: 16 times the largest stored one. More is taken for a bomb."""
+"""The maximum number of bytes of an unpacked body: 16 times the largest stored one. Anything larger is treated as a
+decompression bomb."""
 
 _ZSTD_SLICE = 512
-"""Bytes of input between two looks at the size; a block of 4 bytes can hold 128 KiB."""
+"""Bytes of input between two checks of the size; a block of 4 bytes can expand to 128 KiB."""
 
 _ZSTD_WINDOW_MAX = 1 << 26
 
 
 def compress(body: bytes, type_bits: int = flags.COMPRESSION_ZLIB, level: int = DEFAULT_LEVEL) -> bytes:
-    """`type_bits` is one of sys_flag.COMPRESSION_*; 0 is zlib too. Raises MessageIllegal on an unknown type."""
+    """Compress a body. `type_bits` is one of sys_flag.COMPRESSION_*; 0 is zlib too. Raises MessageIllegal on an unknown
+    type."""
     if type_bits in (0, flags.COMPRESSION_ZLIB):
         return zlib.compress(body, level)
     if type_bits == flags.COMPRESSION_LZ4:
@@ -34,9 +36,9 @@ def compress(body: bytes, type_bits: int = flags.COMPRESSION_ZLIB, level: int = 
 
 
 def decompress(body: bytes, sys_flag: int, size_max: int = INFLATED_SIZE_MAX) -> bytes:
-    """The body as it was before it was compressed; `body` itself when sys_flag has no COMPRESSED bit.
+    """The uncompressed body; `body` itself when sys_flag has no COMPRESSED bit.
 
-    Raises MessageIllegal when the bytes are no whole stream of that type or grow beyond `size_max`.
+    Raises MessageIllegal when the bytes are not a whole stream of that type, or expand beyond `size_max`.
     """
     if not sys_flag & flags.COMPRESSED:
         return body
@@ -47,7 +49,7 @@ def decompress(body: bytes, sys_flag: int, size_max: int = INFLATED_SIZE_MAX) ->
     try:
         inflated, whole = inflate(body, size_max)
     except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError) as cause:
-        raise MessageIllegal(f"body is no {name} stream: {cause}") from cause
+        raise MessageIllegal(f"body is not a {name} stream: {cause}") from cause
     if len(inflated) > size_max:
         raise MessageIllegal(f"{name} body of {len(body)} bytes grows beyond {size_max}")
     if not whole:
@@ -68,7 +70,7 @@ def _inflate_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _inflate_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    # The package's bounded reader takes a stream that is cut short for a whole one, so we bound the input instead.
+    # The bounded reader of the package accepts a truncated stream as whole, so the input is bounded instead.
     stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX).decompressobj()
     parts: list[bytes] = []
     size = 0

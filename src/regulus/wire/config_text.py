@@ -1,6 +1,6 @@
-"""Configuration as it travels and stands in files: `key=value` lines with RocketMQ's key spelling.
+"""Configuration in requests and in files: `key=value` lines with RocketMQ's key spelling.
 
-Our dataclasses have the same keys in snake_case, so that `broker_ip1` is `brokerIP1` and `listen_port` is `listenPort`.
+Our dataclasses have the same keys in snake_case: `broker_ip1` is `brokerIP1` and `listen_port` is `listenPort`.
 
 Source: MixAll.properties2String, MixAll.string2Properties, MixAll.properties2Object.
 """
@@ -23,7 +23,7 @@ _Value = str | int | bool | Enum | None
 _IRREGULAR_KEYS = {
     "broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2", "use_tls": "useTLS",
     "check_crc_on_recover": "checkCRCOnRecover",
-    # RocketMQ has these as system properties and in the file of tls.config.file; the last three are ours.
+    # RocketMQ has these as system properties and in the file named by tls.config.file; the last three are ours.
     "tls_server_mode": "tls.server.mode", "tls_test_mode_enable": "tls.test.mode.enable",
     "tls_server_cert_path": "tls.server.certPath", "tls_server_key_path": "tls.server.keyPath",
     "tls_server_key_password": "tls.server.keyPassword", "tls_server_trust_cert_path": "tls.server.trustCertPath",
@@ -34,9 +34,9 @@ _IRREGULAR_KEYS = {
     "tls_client_check_host": "tls.client.checkHost", "tls_ha_enable": "tls.ha.enable",
 }
 _IRREGULAR_FIELDS = {key: name for name, key in _IRREGULAR_KEYS.items()}
-_LINE_END = re.compile(r"\r\n|\r|\n")       # Java's: not all that are ends of lines for Python
+_LINE_END = re.compile(r"\r\n|\r|\n")       # Java's: fewer than Python's ends of lines
 _UNICODE = re.compile("[0-9A-Fa-f]{4}")
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")     # Java writes what is beyond four digits as two
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")     # Java writes characters beyond four digits as two
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -61,7 +61,8 @@ def format_lines(values: Mapping[str, str]) -> str:
 
 
 def parse_lines(text: str) -> dict[str, str]:
-    """Java properties: `#` and `!` begin comments; `=`, `:` or a blank ends the key; a last backslash joins lines."""
+    """Parse Java properties: `#` and `!` begin comments; `=`, `:` or a blank ends the key; a backslash at the end joins
+    lines."""
     values: dict[str, str] = {}
     joined = ""
     for line in _LINE_END.split(text):
@@ -81,7 +82,7 @@ def parse_lines(text: str) -> dict[str, str]:
 
 
 def config_values(config: "DataclassInstance") -> dict[str, str]:
-    """All fields of a config dataclass as RocketMQ's keys and texts; None is the empty text."""
+    """All fields of a config dataclass as RocketMQ's keys and texts; None becomes the empty text."""
     return {config_key(item.name): _format_value(getattr(config, item.name)) for item in fields(config) if item.init}
 
 
@@ -92,7 +93,7 @@ def with_values(config: _Config, values: Mapping[str, str]) -> _Config:
     for key, text in values.items():
         name = field_name(key)
         if name not in known:
-            raise ConfigError(f"{key} is no configuration key")
+            raise ConfigError(f"{key} is not a configuration key")
         changes[name] = _parse_value(key, text, getattr(config, name))
     return replace(config, **changes)
 

@@ -1,8 +1,9 @@
-"""A JSON object of many members, each of them kept encoded, for documents that are written often and change little.
+"""A JSON object with many members, each kept encoded, for documents that are written often and change little.
 
-What changes costs its own member and the list of its neighbours. The whole is a list of such lists, which later changes
-leave alone, so that making it costs little even with a hundred thousand members: a worker may join or write them while
-the owner goes on. It is what `fastjson.dumps_pretty` makes of the same values, byte for byte.
+A change costs the encoding of its member and a copy of the list of its neighbours. The document is a list of such
+lists, which later changes do not modify, so that building it is cheap even with a hundred thousand members: a worker
+may join or write them while the owner continues. The text is, byte for byte, what `fastjson.dumps_pretty` makes of the
+same values.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,22 +14,22 @@ from regulus.model.happenings import Happenings
 from regulus.wire import fastjson
 
 BLOCK_SIZE_MAX = 256
-"""Members of one list. That many are copied for a change, and joined at a time by whoever writes them."""
+"""Members of one list. A change copies this many, and a writer joins this many at a time."""
 
 Pieces = list[tuple[bytes, ...]]
-"""A text in parts of parts."""
+"""A text in parts, grouped in tuples."""
 LatePieces = Iterable[tuple[bytes, ...]]
-"""The same, made by whoever goes through it, once."""
+"""Like Pieces, but made during iteration, which is possible once."""
 
 V = TypeVar("V")
 
 
 class EncodedTable(Generic[V]):
-    """The member of a document whose name is not given here, one level deep in it.
+    """One member of a document, one level deep in it; the document supplies its name.
 
-    Whoever changes `values` puts the key into `changed`; `write` makes the text of a value, two levels deep. What is
-    encoded for the first time, changed or gone is noted in `happenings` as `noun`, where one is given; what stood in a
-    whole table that came is not.
+    Code that changes `values` adds the key to `changed`; `write` makes the text of a value, two levels deep. When a
+    `noun` is given, values that are first encoded, changed or removed are noted in `happenings`; values that come with
+    a whole new table are not.
     """
 
     def __init__(self, values: Mapping[str, V], write: Callable[[V], str], noun: str = "") -> None:
@@ -37,12 +38,12 @@ class EncodedTable(Generic[V]):
         self.changed: dict[str, None] = {}
         self._write = write
         self._firsts: list[str] = []            # the first key of each block
-        self._keys: list[list[str]] = []        # of each block: quoted and in order, as they are written
-        self._blocks: Pieces = []               # of each block: its members, each with the comma before it
+        self._keys: list[list[str]] = []        # for each block: quoted and in order, as they are written
+        self._blocks: Pieces = []               # for each block: its members, each with the comma before it
         self.replace(values)
 
     def replace(self, values: Mapping[str, V]) -> None:
-        """Another table; all of it is to be encoded."""
+        """Replace the table; all of it must be encoded again."""
         self._values = values
         keys = sorted(map(fastjson.quote, values))
         size = BLOCK_SIZE_MAX // 2
@@ -53,13 +54,13 @@ class EncodedTable(Generic[V]):
         self.changed.update(dict.fromkeys(values))
 
     def encode(self, count_max: int) -> None:
-        """Encode so many of the members that changed."""
+        """Encode at most `count_max` of the changed members."""
         changed = self.changed
         for _ in range(min(count_max, len(changed))):
             self._encode(changed.popitem()[0])
 
     def pieces(self) -> Pieces:
-        """The whole, once what changed is encoded."""
+        """The whole table; all changes must be encoded first."""
         self.encode(len(self.changed))
         if not self._blocks:
             return [(b"{}",)]
@@ -121,7 +122,7 @@ class EncodedTable(Generic[V]):
 
 
 def document(members: Mapping[str, Any]) -> Pieces:
-    """A whole document: an EncodedTable is taken as it is, None left out, everything else encoded now."""
+    """A whole document: an EncodedTable is used as it is, None is left out, and everything else is encoded now."""
     pieces: Pieces = []
     for name, value in sorted(members.items()):
         if value is None:
@@ -135,7 +136,8 @@ def document(members: Mapping[str, Any]) -> Pieces:
 
 
 def joined(pieces: LatePieces) -> Iterable[bytes]:
-    """A part at a time, so that no thread keeps the interpreter for longer than it takes to copy one."""
+    """The text one part at a time, so that no thread holds the interpreter lock longer than it takes to copy one
+    part."""
     return map(b"".join, pieces)
 
 
@@ -144,5 +146,5 @@ def text(pieces: LatePieces) -> str:
 
 
 def compact(pieces: Pieces) -> Iterable[bytes]:
-    """The same document as `fastjson.dumps` has it: within a string there is neither a line feed nor a tab."""
+    """The document in the form of `fastjson.dumps`; this works because strings contain neither line feeds nor tabs."""
     return [part.translate(None, b"\n\t") for part in joined(pieces)]

@@ -1,4 +1,4 @@
-"""Typed request and response headers to and from a command's ext fields, the string map of every frame.
+"""Convert typed request and response headers to and from a command's ext fields, the string map of every frame.
 
 A header is a frozen dataclass that derives from `Header`. Its field `consumer_group` travels as `consumerGroup`, or
 under the name given by `spelled`. The types are Java's: `int` has 32 bits, `Long` 64, `bool` is `true` or anything
@@ -16,7 +16,7 @@ from regulus.errors import HeaderError
 from regulus.wire.remoting_command import RemotingCommand
 
 Long = Annotated[int, 64]
-"""Java's long; an `int` alone is Java's int."""
+"""Java's long; a plain `int` is Java's int."""
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
@@ -25,7 +25,7 @@ _ABSENT: Any = object()
 
 
 def spelled(*names: str, default: Any = _ABSENT) -> Any:
-    """A field whose wire name is not its own name in camel case; later names are read and written too."""
+    """A field whose wire name is not its own name in camel case; further names are read and written too."""
     if default is _ABSENT:
         return field(metadata={"spelled": names})
     return field(default=default, metadata={"spelled": names})
@@ -45,16 +45,17 @@ def parse_long(text: str) -> int:
 
 
 def whole_number(text: str, limit: int) -> int:
-    """A number as Java parses it. Raises ValueError when it is none, or outside [-limit - 1, limit]."""
+    """A number as Java parses it. Raises ValueError when the text is not a number, or is outside [-limit - 1,
+    limit]."""
     try:
         number = int(text)
-    except ValueError as cause:     # also of thousands of digits
-        raise ValueError("is no whole number") from cause
-    # int() is laxer than Java: it takes underscores, blanks and other digits.
+    except ValueError as cause:     # also for thousands of digits
+        raise ValueError("is not a whole number") from cause
+    # Python's int() accepts more than Java: underscores, blanks and other digits.
     if str(number) != text:
         digits = text[1:] if text[:1] in ("-", "+") else text
         if not (digits.isascii() and digits.isdigit()):
-            raise ValueError("is no whole number")
+            raise ValueError("is not a whole number")
     if not -limit - 1 <= number <= limit:
         raise ValueError(f"is outside {-limit - 1} ... {limit}")
     return number
@@ -80,7 +81,7 @@ _PLANS: dict[Any, tuple[_Field, ...]] = {}
 
 
 def _plan(header: Any) -> tuple[_Field, ...]:
-    """How each field travels; worked out once for each class."""
+    """How each field is converted; computed once for each class."""
     plan = _PLANS.get(header)
     if plan is None:
         plan = _PLANS[header] = _make_plan(header)
@@ -128,7 +129,7 @@ class Header:
         return cls(**values)
 
     def ext(self) -> dict[str, str]:
-        """The fields as they travel."""
+        """The fields as they are sent."""
         ext = {}
         for attribute, names, _, _ in _plan(type(self)):
             value = getattr(self, attribute)

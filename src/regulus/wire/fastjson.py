@@ -1,8 +1,8 @@
-"""JSON as fastjson 1 writes and reads it.
+"""Read and write JSON like fastjson 1.
 
-Beside standard JSON its writer prints map keys that are no strings as they are: `{0:"a"}`, and objects as keys,
-`{{"brokerName":"b","queueId":0,"topic":"T"}:5}`. We read all of that and write object keys only (integer keys are
-quoted: every known reader takes them).
+Besides standard JSON, its writer prints map keys that are not strings without quotes, `{0:"a"}`, and objects as keys,
+`{{"brokerName":"b","queueId":0,"topic":"T"}:5}`. All of that is read here, but only object keys are written (integer
+keys are quoted, which every known reader accepts).
 
 Source: com.alibaba.fastjson.JSON, MapSerializer, PrettyFormat.
 """
@@ -20,20 +20,20 @@ from regulus.errors import HeaderError
 from regulus.model.message_queue import MessageQueue
 
 NESTING_MAX = 64
-"""Depth of arrays and objects that we read; real bodies have 7."""
+"""The maximum depth of arrays and objects that is read; real bodies have 7."""
 _TOO_DEEP = f"JSON is nested deeper than {NESTING_MAX}"
 
 SLOW_MAX = 8_192
-"""Objects, lists and commas of what is no plain JSON, where others wait while it is read: that takes ten times as long,
-and nobody sends much of it."""
+"""The maximum number of objects, lists and commas in text that is not standard JSON. Reading it takes ten times as long
+and delays other work, and no known peer sends much of it."""
 
 MEMBERS_A_STEP = 256
-"""Members that one step of `loads_in_steps` reads."""
+"""Members read in one step of `loads_in_steps`."""
 
 TEXT_A_STEP = 16_384
-"""Characters that one step of `listed_in_steps` reads, and what is made of them."""
+"""Characters read and converted in one step of `listed_in_steps`."""
 ITEMS_A_STEP = 256
-"""Values of lists that it makes, if they are shorter."""
+"""List values made in one step of it, if they are shorter."""
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _LABEL = re.compile(r'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
@@ -45,7 +45,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _finite(text: str) -> float:
-    """`1e400` would be read as infinity, which no whole number can be made of and no JSON can say again."""
+    """Raises for `1e400`, which would be read as infinity: it can become neither a whole number nor JSON."""
     number = float(text)
     if not math.isfinite(number):
         raise HeaderError(f"JSON has the number {text[:40]}, which is beyond all bounds")
@@ -53,7 +53,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise HeaderError(f"JSON has {name}, which is no number")
+    raise HeaderError(f"JSON has {name}, which is not a number")
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
@@ -76,7 +76,8 @@ def loads(data: bytes | str) -> Any:
 
 
 def is_slow(data: bytes) -> bool:
-    """Whether `loads` would take long for it, while others wait. Raises HeaderError for some of what that refuses."""
+    """Whether `loads` of this text would take long enough to delay other work. Raises HeaderError for some of the texts
+    that `loads` refuses."""
     if not _names_much(data):
         return False
     try:
@@ -93,45 +94,50 @@ def _names_much(data: bytes) -> bool:
 
 
 def loads_in_steps(data: bytes, *path: str) -> Generator[None, None, Any]:
-    """The same, where the object at the end of this path of names has very many members: they are read a part at a
-    time. Yields after each part. What only fastjson would write is read at once, and refused where it has much."""
-    # A character that is written by its number may be half of a pair. That there is none is seen quickly.
+    """Like `loads`, for an object at the end of this path of names with very many members, which are read in parts.
+
+    Yields after each part. Text that only fastjson would write is read at once, and refused if there is much of it.
+    """
+    # An escaped character may be half of a surrogate pair. Checking that there are no escapes is quick.
     if b"\\" in data and b"\\u" in data:
         return loads(data)
     yield
     text = _text(data)
     yield
-    with suppress(ValueError, RecursionError):      # it is no plain JSON, which is read below or refused
+    with suppress(ValueError, RecursionError):      # it is not standard JSON, which is read below or refused
         value, end = yield from _object_in_steps(text, _end_of_blank(text, 0), path)
         if not text[end:].strip():
             return value
     if _names_much(data):
-        raise HeaderError(f"JSON that only fastjson would write, or nobody, has more than {SLOW_MAX} objects and "
+        raise HeaderError(f"JSON that only fastjson would write has more than {SLOW_MAX} objects and "
                           "values")
     return loads(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Of a member that is a list: `make` makes what stands there of each value, in whose objects the members `within`
-    are lists, too."""
+    """How to read a member that is a list: `make` converts each value, and the members `within` of its objects are
+    lists, too."""
 
     make: Callable[[Any], Any]
     within: "Mapping[str, Listed]"
 
 
 def listed_in_steps(data: bytes, lists: Mapping[str, Listed]) -> Generator[None, None, Any]:
-    """The same as `loads`, where these members of the object may be long: their values are read and made one after the
-    other. Yields after each step but the last. What `make` raises leaves the rest unread. What only fastjson would
-    write is read at once, and refused where it has much."""
+    """Like `loads`, for an object in which these members may be long lists: their values are read and made one after
+    the other.
+
+    Yields after each step but the last. If `make` raises, the rest is not read. Text that only fastjson would write is
+    read at once, and refused if there is much of it.
+    """
     text = _text(data)
     try:
         return (yield from _in_parts(_document(text, lists)))
     except RecursionError:
         raise HeaderError(_TOO_DEEP) from None
-    except ValueError:      # it is no plain JSON
+    except ValueError:      # it is not standard JSON
         if _names_much(data):
-            raise HeaderError(f"the body is no plain JSON and has more than {SLOW_MAX} objects and values, and all "
+            raise HeaderError(f"the body is not plain JSON and has more than {SLOW_MAX} objects and values, and all "
                               "others wait while it is read: name fewer things in one request") from None
     value = loads(text)
     yield from _in_parts(_made(value, lists))
@@ -139,7 +145,7 @@ def listed_in_steps(data: bytes, lists: Mapping[str, Listed]) -> Generator[None,
 
 
 def _in_parts(steps: Generator[int, None, Any]) -> Generator[None, None, Any]:
-    """As many small steps as make one. Each says up to where it has read."""
+    """Combine small steps into longer ones. Each small step yields the position up to which it has read."""
     begin = 0
     while True:
         for _ in range(ITEMS_A_STEP):
@@ -163,7 +169,7 @@ def _document(text: str, lists: Mapping[str, Listed]) -> Generator[int, None, An
 
 def _listed_object(text: str, position: int, lists: Mapping[str, Listed],
                    is_paired: bool) -> Generator[int, None, tuple[Any, int]]:
-    """The object at `position`, and where it ends. Raises ValueError where that is no JSON."""
+    """The object at `position`, and the position of its end. Raises ValueError when it is not JSON."""
     value: dict[str, Any] = {}
     position = _behind(text, position, "{")
     if text[position:position + 1] == "}":
@@ -202,7 +208,7 @@ def _list(text: str, position: int, listed: Listed, is_paired: bool) -> Generato
 
 
 def _leaf(text: str, position: int, is_paired: bool) -> tuple[Any, int]:
-    """The value at `position`, read at once, and where what follows it begins."""
+    """The value at `position`, read at once, and the position of the next token."""
     value, position = _VALUE_AT(text, position)
     if isinstance(value, (dict, list)):
         _check_depth(value)
@@ -212,7 +218,7 @@ def _leaf(text: str, position: int, is_paired: bool) -> tuple[Any, int]:
 
 
 def _made(value: Any, lists: Mapping[str, Listed]) -> Generator[int, None, None]:
-    """The same of an object that is read already."""
+    """Convert the lists of an object that is already read."""
     for key, listed in lists.items() if isinstance(value, dict) else ():
         values = value.get(key)
         for place, each in enumerate(values) if isinstance(values, list) else ():
@@ -231,7 +237,7 @@ def _check_pairs(value: Any) -> None:
 
 
 def _object_in_steps(text: str, position: int, path: tuple[str, ...]) -> Generator[None, None, tuple[Any, int]]:
-    """The object at `position`, and where it ends. Raises ValueError where that is no JSON."""
+    """The object at `position`, and the position of its end. Raises ValueError when it is not JSON."""
     value: dict[str, Any] = {}
     position = _behind(text, position, "{")
     if text[position:position + 1] == "}":
@@ -270,11 +276,11 @@ def _text(data: bytes | str) -> str:
     try:
         return data if isinstance(data, str) else data.decode("utf-8")
     except UnicodeDecodeError as cause:
-        raise HeaderError(f"JSON is no UTF-8: {cause.reason} at byte {cause.start}") from cause
+        raise HeaderError(f"JSON is not UTF-8: {cause.reason} at byte {cause.start}") from cause
 
 
 def _check_depth(value: Any) -> None:
-    """Raises HeaderError when writing the value would go deeper than NESTING_MAX."""
+    """Raises HeaderError if the value is nested deeper than NESTING_MAX."""
     level = [value]
     for _ in range(NESTING_MAX + 1):
         level = [inner for outer in level if isinstance(outer, (dict, list))
@@ -285,14 +291,14 @@ def _check_depth(value: Any) -> None:
 
 
 def dumps(value: Any) -> str:
-    """Keys sorted, None left out of objects, MessageQueue keys as objects."""
+    """The JSON text: keys sorted, None left out of objects, MessageQueue keys as objects."""
     parts: list[str] = []
     _write(value, parts, None, 0)
     return "".join(parts)
 
 
 def dumps_pretty(value: Any, depth: int = 0) -> str:
-    """The same with a tab per level, as RocketMQ's config files have it; `depth` is that of the value."""
+    """Like `dumps`, indented by tabs, as in RocketMQ's config files; `depth` is the depth of the value."""
     parts: list[str] = []
     _write(value, parts, "\t", depth)
     return "".join(parts)
@@ -303,7 +309,7 @@ def queue_value(queue: MessageQueue) -> dict[str, Any]:
 
 
 def quote(text: str) -> str:
-    # As json.dumps does without ensure_ascii, which makes an encoder for each call.
+    # As json.dumps does without ensure_ascii, except that json.dumps makes an encoder for each call.
     return encode_basestring(text)
 
 
@@ -358,7 +364,7 @@ def _write_items(opening: str, closing: str, items: list[tuple[str, Any]], parts
 
 
 class _Reader:
-    """Reads what json does not: one token of look-ahead, one call per nesting level."""
+    """Reads what json does not, with one token of look-ahead and one call per nesting level."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -437,7 +443,7 @@ class _Reader:
         return bare[0]
 
     def object_key(self) -> str:
-        # Each key within a key would double the backslashes of the inner one.
+        # Otherwise each key within a key would double the backslashes of the inner one.
         if self.is_in_key:
             raise HeaderError(f"JSON has an object key within an object key at character {self.position}")
         self.is_in_key = True

@@ -3,14 +3,14 @@
     reader.feed(data)
     for command in reader.frames():     # raises FrameError on bytes that no peer may send
 
-Bytes in memory that will be used again are lent, and given back once the commands are done with:
+Memory that the caller will reuse is lent, and given back once the commands are handled:
 
     reader.lend(buffer, start, end)
     for command in reader.frames():
         ...                             # the body of a send is still in the buffer
     reader.give_back()
 
-The rest of a frame that is large is read into memory of its own, where its body stays; only what came first is copied:
+The rest of a large frame is read into separate memory, where its body stays; only its first part is copied:
 
     if reader.room is not None:
         reader.fill(socket.recv_into(reader.room))
@@ -27,18 +27,19 @@ from regulus.wire.header_rocketmq import decode as decode_rocketmq
 from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
 
 FRAME_SIZE_MAX = 16 * 1024 * 1024
-"""Bytes of the largest frame we read, as RocketMQ's `com.rocketmq.remoting.frameMaxLength`."""
+"""The largest frame that is read, in bytes, as RocketMQ's `com.rocketmq.remoting.frameMaxLength`."""
 
 HEADER_SIZE_MAX = 1024 * 1024
-"""Bytes of the largest header we read: 32 767 bytes of properties, each written as six, are a fifth of it."""
+"""The largest header that is read, in bytes: 32 767 bytes of properties, each written as six, are a fifth of it."""
 
 LARGE_FRAME = 512 * 1024
-"""Bytes from which on a frame has memory of its own."""
+"""Frames of at least this many bytes get separate memory."""
 
 GROWTH_MAX = 16
-"""That memory is taken once this part of the frame has come: a lying length must not cost much more than was sent."""
+"""The memory is allocated when this fraction of the frame has arrived: a false length must not cost much more than was
+sent."""
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _JSON = JSON
 _ROCKETMQ = ROCKETMQ
 _HEADER_SIZE_MAX = HEADER_SIZE_MAX
@@ -49,15 +50,15 @@ _SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 class FrameReader:
-    """Keeps the bytes of an unfinished frame between two feeds.
+    """Splits a stream of bytes into frames and keeps the bytes of an unfinished one.
 
-    After a FrameError the stream cannot be read on: every later call of `frames` raises again.
+    After a FrameError the stream cannot be read further: every later call of `frames` raises again.
     """
 
     def __init__(self, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
         self.room: memoryview | None = None
-        """Where the rest of a large frame goes; None while no such frame is under way."""
+        """Where the rest of a large frame must be written; None if no such frame is in progress."""
         self._data: bytes | bytearray = b""
         self._position = 0
         self._end = 0
@@ -67,7 +68,7 @@ class FrameReader:
         self._error: FrameError | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Bytes are kept as they are and read in place; other buffers are copied."""
+        """Add data. Bytes objects are kept and read in place; other buffers are copied."""
         if self.room is not None:
             raise ValueError("a large frame is under way: its rest goes to `room`")
         if not isinstance(data, bytes):
@@ -81,7 +82,8 @@ class FrameReader:
             self._waiting_size += len(data)
 
     def lend(self, buffer: bytearray, start: int, end: int) -> None:
-        """Read on in buffer[start:end]. What is left of the bytes before is put in front of it, if it fits there."""
+        """Continue reading in buffer[start:end]. The rest of the earlier bytes is copied in front of it, if it fits
+        there."""
         rest = self._end - self._position
         if self._waiting or rest > start:
             self.feed(bytes(memoryview(buffer)[start:end]))
@@ -93,9 +95,10 @@ class FrameReader:
         self._end = end
 
     def give_back(self, has_room: bool = True) -> None:
-        """Keep the beginning of a frame, and nothing else, of what was lent; memory of its own only if there is room.
+        """Stop using the lent memory, keeping only the beginning of an unfinished frame. Separate memory is allocated
+        only if `has_room`.
 
-        Once there is, another call lets the frame go on in memory of its own.
+        When there is room later, another call continues the frame in separate memory.
         """
         if self.room is not None:
             return
@@ -107,7 +110,7 @@ class FrameReader:
             self._end = len(self._data)
 
     def _make_room(self) -> None:
-        """Go on in memory of the frame's own."""
+        """Continue the frame in separate memory."""
         own = bytearray(self._wanted)
         end = 0
         for part in (memoryview(self._data)[self._position:self._end], *self._waiting):
@@ -121,19 +124,19 @@ class FrameReader:
         self.room = memoryview(own)[end:]
 
     def fill(self, size: int) -> None:
-        """The first `size` bytes of `room` have come."""
+        """Report that the first `size` bytes of `room` were received."""
         assert self.room is not None
         self._end += size
         self.room = self.room[size:]
 
     @property
     def wanted(self) -> int:
-        """Bytes of the frame that is under way, as far as that is known."""
+        """The size of the unfinished frame in bytes, as far as it is known."""
         return self._wanted
 
     @property
     def buffered(self) -> int:
-        """Bytes that are fed and not yet returned in a frame."""
+        """Bytes that were fed and not yet returned in a frame."""
         return self._end - self._position + self._waiting_size
 
     def frames(self) -> list[RemotingCommand]:
@@ -182,9 +185,9 @@ class FrameReader:
 
 
 def decode_frame(data: bytes | bytearray, start: int, end: int, is_own: bool) -> RemotingCommand:
-    """The command of data[start:end], which begins behind the total size. Raises FrameError.
+    """The command in data[start:end], which begins after the total size. Raises FrameError.
 
-    `is_own` says that `data` is this frame and nothing else, and stays as it is.
+    `is_own` says that `data` contains only this frame and does not change.
     """
     text = data
     word = big_endian.uint4(text, start)
@@ -207,6 +210,7 @@ def decode_frame(data: bytes | bytearray, start: int, end: int, is_own: bool) ->
     if is_own or command.code == _SEND_MESSAGE_V2 or command.code == _SEND_BATCH_MESSAGE:
         command.leave_body(data, header_end, end)
     else:
-        # Others may be kept for long, a held pull for instance; they must not keep all that was read with them.
+        # Other bodies may be kept for long, a held pull for instance; they must not keep all data that was read with
+        # them.
         command.keep_body(cut(text, header_end, end))
     return command

@@ -1,7 +1,7 @@
-"""What a master and its slaves say to each other: reports one way, pieces of the log the other.
+"""The protocol between a master and its slaves: reports in one direction, pieces of the log in the other.
 
-    slave -> master     8 bytes     up to where the slave has the log
-    master -> slave     12 bytes    where the piece lies in the log (8), its size (4); size 0 keeps the link alive
+    slave -> master     8 bytes     the offset up to which the slave has the log
+    master -> slave     12 bytes    position of the piece in the log (8), its size (4); size 0 keeps the link alive
                         size        the log's bytes, cut anywhere, never across two of its files
 
 Numbers are big-endian.
@@ -14,7 +14,7 @@ from struct import Struct
 from regulus.errors import FrameError
 
 PIECE_SIZE_MAX = 4 << 20
-"""A slave of RocketMQ has so much room for a piece and its head."""
+"""A slave of RocketMQ has this much room for a piece and its head."""
 HEAD_SIZE = 12
 
 _REPORT = Struct(">q")
@@ -30,13 +30,13 @@ def encode_head(offset: int, size: int) -> bytes:
 
 
 class ReportReader:
-    """Takes bytes as they arrive."""
+    """Reads reports from bytes in any portions."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> int | None:
-        """The last report that is whole now, which says all that those before it said. Raises FrameError."""
+        """The last complete report, which includes what earlier ones reported. Raises FrameError."""
         data = self._rest + data
         whole = len(data) // _REPORT.size * _REPORT.size
         self._rest = data[whole:]
@@ -49,21 +49,21 @@ class ReportReader:
 
 
 class PieceReader:
-    """Takes bytes as they arrive, and keeps at most one piece that is not whole."""
+    """Reads pieces from bytes in any portions, and keeps at most one incomplete piece."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The pieces that are whole now: where each lies in the log, and its bytes, none where the master only says
-        that it is there. Raises FrameError."""
+        """The pieces completed by `data`: the position in the log and the bytes, which are empty for a keep-alive.
+        Raises FrameError."""
         self._buffer += data
         pieces = []
         position = 0
         while len(self._buffer) - position >= HEAD_SIZE:
             offset, size = _HEAD.unpack_from(self._buffer, position)
             if offset < 0 or not 0 <= size <= PIECE_SIZE_MAX:
-                raise FrameError(f"what the master sends is no piece of a log: {size} bytes for {offset}")
+                raise FrameError(f"what the master sends is not a piece of a log: {size} bytes for {offset}")
             end = position + HEAD_SIZE + size
             if len(self._buffer) < end:
                 break

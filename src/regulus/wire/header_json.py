@@ -6,9 +6,9 @@
 Java prints the keys in this order and leaves out null ones; readers take any order and skip unknown keys. Values of
 extFields that are numbers or booleans count as their text.
 
-There are two ways in, with the same result. `scan` walks the bytes of a compact, flat header and leaves extFields as
-JSON for `ExtScanner`; it gives up at anything that no known client prints. Then, and always when this module runs
-interpreted, `load` has the json module parse it.
+There are two readers with the same result. `scan` walks the bytes of a compact, flat header and leaves extFields as
+JSON for `ExtScanner`; it rejects anything that no known client prints. In that case, and always when this module runs
+interpreted, `load` parses the header with the json module.
 
 Source: RemotingSerializable, RemotingCommand.
 """
@@ -31,7 +31,7 @@ _LANGUAGE_NAMES = tuple(code.name for code in LanguageCode)
 _LANGUAGE_CODES = {code.name: int(code) for code in LanguageCode}
 _JAVA = int(LanguageCode.JAVA)
 _OTHER = int(LanguageCode.OTHER)
-# What the decoder does with a string, without its other steps, which cost more.
+# The string decoder alone; the other steps of the JSON decoder cost more.
 _SCAN_STRING: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
 _LOADS = json.JSONDecoder(strict=False, parse_constant=lambda name: _refuse(name)).decode
 _UNSAFE = re.compile("[\"\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -74,7 +74,7 @@ def scan(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -
     if end - start < 2 or text[position] != ord("{") or surprises & _CONTROL:
         return False
     while text[position] != ord("}"):
-        # Here stands the opening brace or a comma.
+        # At this position there is the opening brace or a comma.
         key = position + 2
         if key >= end or text[key - 1] != ord('"'):
             return False
@@ -140,7 +140,8 @@ class ExtScanner:
     """Walks an extFields object that `scan` accepted, entry by entry.
 
     After `next` said True, `text` holds the name in [key_start, key_end); the value begins at `start` and, once
-    `find_end` or `value` was called, ends before `end`, both without quotes. Who walks a value by himself sets `end`.
+    `find_end` or `value` was called, ends before `end`, both without quotes. A caller that walks a value itself sets
+    `end`.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -155,7 +156,7 @@ class ExtScanner:
         text = self.text
         if self.end < 0:
             self.find_end()
-        # The object's brace or a comma, then a quote; a brace alone is the end.
+        # The brace of the object or a comma, then a quote; a lone brace is the end.
         position = self.end + 1 if self.is_text else self.end
         key = position + 2
         if text[position] == ord("}") or text[position + 1] != ord('"'):
@@ -185,7 +186,7 @@ class ExtScanner:
         return _string(self.text, self.key_start, self.key_end)
 
     def value(self) -> str | None:
-        """None for null."""
+        """The value as text; None for null."""
         if self.end < 0:
             self.find_end()
         if not self.is_text and self.text[self.start] == ord("n"):
@@ -194,7 +195,7 @@ class ExtScanner:
 
 
 def scanner_of(text: bytes) -> ExtScanner:
-    """The same as ExtScanner(text), without the cost of a call through the type when compiled."""
+    """ExtScanner(text), without the cost of a call through the type when compiled."""
     scanner = ExtScanner.__new__(ExtScanner)
     scanner.text = text
     scanner.end = 0
@@ -209,12 +210,12 @@ def _string(text: bytes | bytearray, start: int, end: int) -> str:
 
 
 def cut(text: bytes | bytearray, start: int, end: int) -> bytes:
-    """The bytes of text[start:end]. The compiled slice has this type already, and this sum is no copy then."""
+    """The bytes of text[start:end]. The compiled slice has this type already, so the concatenation makes no copy."""
     return b"" + text[start:end]
 
 
 def utf8(text: bytes | bytearray, start: int, end: int) -> str:
-    """Text of bytes that `scan` has looked through already."""
+    """The text of bytes that `scan` has already checked."""
     return text[start:end].decode("utf-8")
 
 
@@ -222,13 +223,13 @@ def _checked_utf8(text: bytes | bytearray, start: int, end: int) -> str:
     try:
         return text[start:end].decode("utf-8")
     except UnicodeDecodeError as cause:
-        raise FrameError(f"header is no UTF-8: {cause.reason}") from cause
+        raise FrameError(f"header is not UTF-8: {cause.reason}") from cause
 
 
 def _surprises(text: bytes | bytearray, start: int, end: int) -> int:
-    """_CONTROL and _NOT_ASCII, if such characters are there.
+    """_CONTROL and _NOT_ASCII, if such characters occur.
 
-    Without a branch in the loop, so that a C compiler takes 16 bytes at a time: `c - 0x20 & ~c` has bit 0x80 when c is
+    The loop has no branch, so that a C compiler processes 16 bytes at a time: `c - 0x20 & ~c` has bit 0x80 when c is
     below 0x20.
     """
     control = 0
@@ -257,7 +258,8 @@ def matches(text: bytes | bytearray, start: int, end: int, name: bytes, size: in
 
 
 def _string_end(text: bytes | bytearray, position: int, end: int) -> int:
-    """Behind the quote that closes the string whose first character is at `position`; -1 when it is unusual."""
+    """The position after the closing quote of the string whose first character is at `position`; -1 when it is
+    unusual."""
     while position < end:
         character = text[position]
         position += 1
@@ -271,7 +273,7 @@ def _string_end(text: bytes | bytearray, position: int, end: int) -> int:
 
 
 def _escape_end(text: bytes | bytearray, position: int, end: int) -> int:
-    """Behind the escape whose letter is at `position`; -1 when it is not known or half of a UTF-16 pair."""
+    """The position after the escape whose letter is at `position`; -1 when it is unknown or half of a UTF-16 pair."""
     if position + 4 >= end:
         return -1
     character = text[position]
@@ -291,7 +293,7 @@ def _escape_end(text: bytes | bytearray, position: int, end: int) -> int:
 
 
 def _object_end(text: bytes | bytearray, position: int, end: int) -> int:
-    """Behind the flat object whose brace is at `position`; -1 when it is unusual."""
+    """The position after the flat object whose brace is at `position`; -1 when it is unusual."""
     if position + 1 < end and text[position + 1] == ord("}"):
         return position + 2
     while True:
@@ -314,12 +316,12 @@ def _object_end(text: bytes | bytearray, position: int, end: int) -> int:
 
 
 def _is_letter(text: bytes | bytearray, key: int) -> bool:
-    """Whether the name at `key` has one character: most names of a send do, which spares a loop."""
+    """Whether the name at `key` has one character, as most names of a send do; the check saves a loop."""
     return text[key + 1] == ord('"') and text[key] != ord('"') and text[key] != ord("\\")
 
 
 def _token_end(text: bytes | bytearray, position: int, end: int) -> int:
-    """Behind true, false, null or a whole number; -1 when it is none of them."""
+    """The position after true, false, null or a whole number; -1 for anything else."""
     if position + 4 < end and text[position] == ord("t"):
         return position + 4 if matches(text, position, position + 4, b"true", 4) else -1
     if position + 4 < end and text[position] == ord("n"):
@@ -357,7 +359,7 @@ def load(header: CommandHeader, text: bytes) -> None:
     """Fill `header` from any JSON object. Raises FrameError."""
     value = _parsed(text)
     if not isinstance(value, dict):
-        raise FrameError(f"header is no JSON object: {text[:60]!r}")
+        raise FrameError(f"header is not a JSON object: {text[:60]!r}")
     header.code = _number(value, "code")
     header.flag = _number(value, "flag")
     header.opaque = _number(value, "opaque")
@@ -372,17 +374,17 @@ def load(header: CommandHeader, text: bytes) -> None:
 def _parsed(text: bytes) -> Any:
     try:
         value = _LOADS(text.decode("utf-8"))
-        # Escapes can spell halves of UTF-16 pairs, which no UTF-8 can carry on.
+        # Escapes can spell halves of UTF-16 pairs, which UTF-8 cannot encode.
         may_have_halves = b"\\ud" in text or b"\\uD" in text
         if may_have_halves and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
             raise FrameError("header has half of a UTF-16 pair; send the whole character")
     except (ValueError, RecursionError) as cause:
-        raise FrameError(f"header is no JSON: {cause}; it begins {text[:60]!r}") from cause
+        raise FrameError(f"header is not JSON: {cause}; it begins {text[:60]!r}") from cause
     return value
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not a JSON")
 
 
 def _number(header: dict[str, Any], key: str) -> int:
@@ -395,14 +397,14 @@ def _number(header: dict[str, Any], key: str) -> int:
 
 
 def _language(value: Any) -> int:
-    """Java takes an unknown name as null and goes on, and a number as an ordinal."""
+    """The language code. Java reads an unknown name as null and continues, and a number as an ordinal."""
     if type(value) is int:
         return value if 0 <= value < len(_LANGUAGE_NAMES) else _OTHER
     return _LANGUAGE_CODES.get(value, _OTHER) if isinstance(value, str) else _OTHER
 
 
 def _text(value: Any) -> str:
-    """A value of a string map as text; fastjson coerces in the same way."""
+    """A value of a string map as text; fastjson converts in the same way."""
     if isinstance(value, str):
         return value
     try:
@@ -415,7 +417,7 @@ def _ext_of(value: Any) -> dict[str, str] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise FrameError(f"header field extFields is no JSON object: {str(value)[:60]}")
+        raise FrameError(f"header field extFields is not a JSON object: {str(value)[:60]}")
     return {name: _text(each) for name, each in value.items() if each is not None}
 
 
@@ -425,7 +427,7 @@ def _ext_of(value: Any) -> dict[str, str] | None:
 def encode(header: CommandHeader) -> bytes:
     """The header as Java prints it, UTF-8."""
     if header.remark is None and header.ext_json is not None:
-        # Most answers: one text, and nothing in it that UTF-8 could not carry.
+        # Most answers: one text, without anything that UTF-8 cannot encode.
         return (f'{{"code":{header.code},"extFields":{header.ext_json.decode()},"flag":{header.flag},'
                 f'"language":"{language_name(header.language)}","opaque":{header.opaque},'
                 f'"serializeTypeCurrentRPC":"JSON","version":{header.version}}}').encode()
@@ -452,7 +454,7 @@ def quote(text: str) -> str:
 
 
 def needs_no_escapes(text: str) -> bool:
-    """Whether a JSON string holds the text as it is."""
+    """Whether the text needs no escapes in a JSON string."""
     if not _COMPILED:
         return _UNSAFE.search(text) is None
     for character in text:

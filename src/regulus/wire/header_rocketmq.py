@@ -9,7 +9,7 @@
     4 + n  remark       length 0 means none
     4 + m  ext map      length m of all entries; each entry: 2 + k name, 4 + v value
 
-Strings are UTF-8 behind their length. An entry with an empty name or value counts as absent.
+Strings are UTF-8, each after its length. An entry with an empty name or value counts as absent.
 
 Source: RocketMQSerializable.
 """
@@ -27,8 +27,8 @@ _VALUE_SIZE = Struct(">i")
 _NAME_SIZE = Struct(">h")
 _SIZE_MIN = 21
 _NAME_SIZE_MAX = 32767
-# Requests whose fields are read straight from the map: those that come by the million. Interpreted, a pull's are read
-# faster from a dictionary.
+# Requests whose fields are read directly from the map, because they are the most frequent. Interpreted, the fields of a
+# pull are read faster from a dictionary.
 _SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
 _PULL_MESSAGE = int(RequestCode.PULL_MESSAGE) if not __file__.endswith(".py") else _SEND_MESSAGE_V2
 
@@ -62,12 +62,12 @@ def decode(header: CommandHeader, data: bytes | bytearray, start: int, end: int)
 
 
 def parse_ext(ext_binary: bytes) -> dict[str, str]:
-    """The map that `decode` left as it came."""
+    """The map that `decode` left unparsed."""
     return _decode_ext(ext_binary, 0, len(ext_binary))
 
 
 def is_whole_ascii(text: bytes | bytearray, position: int, end: int) -> bool:
-    """Whether the map has whole entries only, in ASCII: nothing in it that `_decode_ext` would refuse."""
+    """Whether the map has only whole entries in ASCII: nothing that `_decode_ext` would refuse."""
     while position < end:
         if position + 6 > end:
             return False
@@ -116,11 +116,11 @@ def _text(text: bytes | bytearray, start: int, end: int) -> str:
     try:
         return text[start:end].decode("utf-8")
     except UnicodeDecodeError as cause:
-        raise FrameError(f"binary header has text that is no UTF-8: {cause.reason}") from cause
+        raise FrameError(f"binary header has text that is not UTF-8: {cause.reason}") from cause
 
 
 def encode(header: CommandHeader, ext: dict[str, str] | None) -> bytes:
-    """The header; its own binary map goes before `ext`."""
+    """The encoded header; its own binary map precedes `ext`."""
     remark = header.remark.encode("utf-8", "replace") if header.remark else b""
     entries = header.ext_binary
     if entries is None:

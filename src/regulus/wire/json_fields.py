@@ -1,8 +1,9 @@
-"""Typed bodies to and from JSON values.
+"""Convert typed bodies to and from JSON values.
 
 A body is a dataclass; its field `queue_datas` travels as `queueDatas`, or under the name given by `named`. The types
-say how: text, numbers, lists, sets, maps by text, by number or by MessageQueue, other dataclasses. A missing member
-takes the field's default, an unknown member is skipped, a number may come as text: fastjson reads so too.
+determine the conversion: text, numbers, lists, sets, maps by text, by number or by MessageQueue, other dataclasses. A
+missing member takes the field's default, an unknown member is skipped, and a number may be written as text, as in
+fastjson.
 
 Source: RemotingSerializable.
 """
@@ -54,19 +55,19 @@ def encode(value: Any) -> bytes:
 
 
 def encode_entry(key: Any, value: Any) -> bytes:
-    """One entry of a map, such as `splice` takes."""
+    """One entry of a map, in the form that `splice` takes."""
     return encode({key: value})[1:-1]
 
 
 def splice(body: Any, attribute: str, items: Sequence[bytes]) -> list[bytes]:
-    """The JSON text of a body in parts, where `items` stand in its list or map `attribute`, which is empty in `body`.
+    """The JSON text of a body in parts, with `items` in its list or map `attribute`, which is empty in `body`.
 
-    They are encoded already, with the commas between them; so a long body can be made a part at a time.
+    The items are already encoded, with the commas between them; this way a long body can be made a part at a time.
     """
     [name] = [member.name for member in _plan(type(body)) if member.attribute == attribute]
     text = encode(body)
-    # No text within the body has this: its quotation marks would have backslashes before them. Bodies within a body do
-    # not have a member of that name.
+    # No text within the body contains this: its quotation marks would be escaped. Nested bodies have no member of that
+    # name.
     position = text.index(f'"{name}":'.encode()) + len(name) + 4
     return [text[:position], *items, text[position:]]
 
@@ -76,11 +77,11 @@ def decode(body: type[T], data: bytes) -> T:
 
 
 def from_value(body: type[T], value: Any) -> T:
-    """`body` made of a parsed JSON object. Raises HeaderError."""
+    """Make a `body` from a parsed JSON object. Raises HeaderError."""
     if type(value) is body:
-        return value            # made in a step before
+        return value            # made in an earlier step
     if not isinstance(value, dict):
-        raise HeaderError(f"{body.__name__} is no JSON object")
+        raise HeaderError(f"{body.__name__} is not a JSON object")
     values = {}
     for attribute, name, convert, required, _ in _plan(body):
         each = value.get(name)
@@ -96,9 +97,12 @@ def from_value(body: type[T], value: Any) -> T:
 
 
 def decode_in_steps(body: type[T], data: bytes, look: Look | None = None) -> Generator[None, None, T]:
-    """The same as `decode` of a long one: what stands in its lists, and in those within them, is read and made a part
-    at a time. Yields after each step but the last. `look` gets each body of a list as soon as it is made, and what it
-    raises leaves the rest unread."""
+    """Like `decode`, for a long body: the values of its lists, and of lists within them, are read and made a part at a
+    time.
+
+    Yields after each step but the last. `look` is called with each body of a list as soon as it is made; if it raises,
+    the rest is not read.
+    """
     return from_value(body, (yield from fastjson.listed_in_steps(data, _lists(body, look))))
 
 
@@ -123,7 +127,7 @@ def _maker(body: Any, member: "_Member", look: Look | None) -> Converter:
 
 
 def to_value(value: Any) -> Any:
-    """What fastjson.dumps takes: dataclasses become dicts, sets sorted lists."""
+    """The value in the form that fastjson.dumps takes: dataclasses become dicts, sets sorted lists."""
     if value is None or isinstance(value, (str, int, float, MessageQueue)):
         return value
     if isinstance(value, dict):
@@ -136,7 +140,8 @@ def to_value(value: Any) -> Any:
 
 
 def pretty_writer(body: Any, depth: int) -> Callable[[Any], str]:
-    """What `fastjson.dumps_pretty` makes of a dataclass so deep, for those that are written by the thousand."""
+    """A writer of the text that `fastjson.dumps_pretty` makes of a dataclass at this depth, for classes that are
+    written by the thousand."""
     plan = sorted(_plan(body), key=lambda member: member.name)
     indent = "\n" + "\t" * (depth + 1)
     labels = [f"{indent}{fastjson.quote(member.name)}:" for member in plan]
@@ -167,14 +172,14 @@ class _Member(NamedTuple):
     convert: Converter
     required: bool
     listed: Any
-    """The body, or MessageQueue, of which it is a list; None for all else."""
+    """The class of the list's items, a body or MessageQueue; None for any other member."""
 
 
 _PLANS: dict[Any, tuple[_Member, ...]] = {}
 
 
 def _plan(body: Any) -> tuple[_Member, ...]:
-    """How each member travels; worked out once for each class."""
+    """How each member is converted; computed once for each class."""
     plan = _PLANS.get(body)
     if plan is None:
         plan = _PLANS[body] = _make_plan(body)
@@ -191,7 +196,7 @@ def _make_plan(body: Any) -> tuple[_Member, ...]:
 
 
 def _listed(hint: Any) -> Any:
-    """The last one of a member."""
+    """The class of a list's items, for the `listed` of a member."""
     if get_origin(hint) is not list:
         return None
     (each,) = get_args(hint)
@@ -220,14 +225,14 @@ def _converter(hint: Any) -> Converter:
         return lambda value: frozenset(items(value))
     if origin is dict:
         return _dict(_KEYS[arguments[0]], _converter(arguments[1]))
-    # The plan of a nested body is made when its first value comes: bodies may be declared in any order.
+    # The plan of a nested body is made when its first value arrives: bodies may be declared in any order.
     return lambda value: from_value(hint, value)
 
 
 def _list(convert: Converter) -> Converter:
     def convert_all(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise ValueError(f"{_shown(value)} is no list")
+            raise ValueError(f"{_shown(value)} is not a list")
         return [convert(each) for each in value]
     return convert_all
 
@@ -235,7 +240,7 @@ def _list(convert: Converter) -> Converter:
 def _dict(convert_key: Converter, convert: Converter) -> Converter:
     def convert_all(value: Any) -> dict[Any, Any]:
         if not isinstance(value, dict):
-            raise ValueError(f"{_shown(value)} is no object")
+            raise ValueError(f"{_shown(value)} is not an object")
         return {convert_key(key): convert(each) for key, each in value.items() if each is not None}
     return convert_all
 
@@ -244,7 +249,7 @@ def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (dict, list)):
-        raise ValueError(f"{_shown(value)} is no text")
+        raise ValueError(f"{_shown(value)} is not a text")
     return fastjson.dumps(value)
 
 
@@ -254,19 +259,19 @@ def _to_int(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or not -LONG_MAX - 1 <= value <= LONG_MAX:
-        raise ValueError(f"{_shown(value)} is no whole number of 64 bits")
+        raise ValueError(f"{_shown(value)} is not a whole number of 64 bits")
     return value
 
 
 def _to_float(value: Any) -> float:
     if type(value) not in (int, float, str):
-        raise ValueError(f"{_shown(value)} is no number")
+        raise ValueError(f"{_shown(value)} is not a number")
     try:
         number = float(value)
     except OverflowError as cause:
         raise ValueError("is a number beyond all bounds") from cause
     if not math.isfinite(number):
-        raise ValueError(f"{_shown(value)} is no number that JSON can say")
+        raise ValueError(f"{_shown(value)} is not a number that JSON can say")
     return number
 
 
@@ -279,13 +284,13 @@ def _to_bool(value: Any) -> bool:
 
 
 def to_queue(value: Any) -> MessageQueue:
-    """A MessageQueue of its JSON object, or of the text of one."""
+    """A MessageQueue from its JSON object, or from the text of one."""
     if type(value) is MessageQueue:
-        return value            # made in a step before
+        return value            # made in an earlier step
     if isinstance(value, str):
         value = fastjson.loads(value)
     if not isinstance(value, dict):
-        raise ValueError(f"{_shown(value)} is no message queue")
+        raise ValueError(f"{_shown(value)} is not a message queue")
     try:
         return MessageQueue(_to_text(value["topic"]), _to_text(value["brokerName"]), _to_int(value["queueId"]))
     except KeyError as cause:

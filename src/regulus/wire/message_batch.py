@@ -26,9 +26,9 @@ from regulus.wire.row_digest import digest_on, properties_sum
 _FRONT = Struct(">iiiii")
 _SHORT = Struct(">h")
 RECORD_SIZE_MIN = 22
-"""Bytes of a record beside body and properties."""
+"""Bytes of a record without body and properties."""
 
-# Under a private name this may be a typed constant in the compiled form.
+# A private name allows this to be a typed constant in the compiled form.
 _SIZE_MIN = RECORD_SIZE_MIN
 _SUM_MASK = 0x7FFFFFFF
 _COMPILED = not __file__.endswith(".py")
@@ -39,7 +39,7 @@ class BatchedMessage(NamedTuple):
     body: bytes
     properties: dict[str, str]
     properties_text: bytes
-    """As they came: a name may come twice, and the last separator be missing."""
+    """Unchanged: a name may occur twice, and the last separator may be missing."""
 
 
 def encode(messages: Sequence[Message]) -> bytes:
@@ -57,10 +57,11 @@ def encode(messages: Sequence[Message]) -> bytes:
 
 
 class ColumnBatch:
-    """Messages whose bodies and properties lie in columns, from which a batch is made without an object for each.
+    """Messages whose bodies and properties are in columns, from which a batch is made without an object for each
+    message.
 
-    Body n is bodies[body_ends[n]:body_ends[n + 1]], and so with property strings; `flags` has one number a message. The
-    first `unique_size` bytes of each property string are its unique key.
+    Body n is bodies[body_ends[n]:body_ends[n + 1]]; property strings work alike; `flags` has one number for each
+    message. The first `unique_size` bytes of each property string are its unique key.
     """
 
     def __init__(self, bodies: memoryview, body_ends: memoryview, properties: memoryview, property_ends: memoryview,
@@ -85,7 +86,7 @@ class ColumnBatch:
         return batch
 
     def digest(self, start: int, end: int, digest: int) -> int:
-        """Go on over the messages `start` to `end`, as `row_digest` counts them."""
+        """Continue a digest over the messages `start` to `end`, as defined by `row_digest`."""
         for row in range(start, end):
             body = self._body_view[self._body_ends[row]:self._body_ends[row + 1]]
             counted = self._property_view[self._property_ends[row] + self._unique_size:self._property_ends[row + 1]]
@@ -110,7 +111,7 @@ class ColumnBatch:
 
 
 def _copy(batch: bytearray, position: int, data: memoryview, start: int, end: int) -> int:
-    """Write data[start:end]; the position behind it. Compiled, a loop is as quick as copying at once."""
+    """Write data[start:end]; returns the position after it. Compiled, a loop is as fast as a slice."""
     if not _COMPILED:
         batch[position:position + end - start] = data[start:end]
         return position + end - start
@@ -131,7 +132,7 @@ def decode(body: bytes) -> list[BatchedMessage]:
 
 
 def _decode_one(data: bytes, start: int, messages: list[BatchedMessage]) -> int:
-    """Add the message whose record begins at `start`; where the next one begins."""
+    """Append the message whose record begins at `start`; returns the start of the next one."""
     if len(data) - start < _SIZE_MIN:
         raise HeaderError(f"batch is cut short at {start}")
     octets = data
@@ -151,7 +152,7 @@ def _decode_one(data: bytes, start: int, messages: list[BatchedMessage]) -> int:
         properties_text = data[properties_start:properties_end]
         text = properties_text.decode()
     except UnicodeDecodeError as cause:
-        raise HeaderError(f"batch record's properties at {start} are no UTF-8") from cause
+        raise HeaderError(f"batch record's properties at {start} are not UTF-8") from cause
     flag = big_endian.int4(octets, start + 12)
     body = data[body_start:properties_start - 2]
     messages.append(BatchedMessage(flag, body, parse_properties(text), properties_text))

@@ -1,8 +1,8 @@
-"""Writing into bytes that were made before. Compiled, these are a few instructions each."""
+"""Write into existing buffers. Compiled, these functions are a few instructions each."""
 
 
 def put(out: bytearray, position: int, data: bytes | bytearray, start: int, end: int) -> int:
-    """Write data[start:end]; the position behind it."""
+    """Write data[start:end]; returns the position after it."""
     for index in range(start, end):
         out[position] = data[index]
         position += 1
@@ -10,7 +10,7 @@ def put(out: bytearray, position: int, data: bytes | bytearray, start: int, end:
 
 
 def put_number(out: bytearray, position: int, value: int) -> int:
-    """Write a number that is not negative in decimal digits; the position behind it."""
+    """Write a non-negative number in decimal digits; returns the position after it."""
     end = position + 1
     rest = value // 10
     while rest > 0:

@@ -1,4 +1,4 @@
-"""What the answer to a pop says of where its messages lie, and the receipts that follow from it.
+"""The positions of popped messages in the answer to a pop, and the receipts made from them.
 
 `startOffsetInfo`, `msgOffsetInfo` and `orderCountInfo` are entries `<retry> <queue> <value>` with semicolons between
 them.
@@ -17,7 +17,7 @@ from regulus.wire.receipt_handle import NORMAL, RETRY_V1, RETRY_V2, ReceiptHandl
 
 
 class PoppedOffsets:
-    """Raises HeaderError for what cannot be read."""
+    """The position fields of one answer. Raises HeaderError for malformed ones."""
 
     def __init__(self, response: PopMessageResponse, broker_name: str) -> None:
         self._response = response
@@ -31,7 +31,8 @@ class PoppedOffsets:
             raise HeaderError(f"the broker's answer to a pop: {error}") from error
 
     def handles(self, messages: Sequence[MessageExt], receipts: Sequence[str | None]) -> list[ReceiptHandle]:
-        """One for each message, in order; a message may bring the broker's receipt along. Raises HeaderError."""
+        """One handle for each message, in order; a message may carry the broker's receipt itself. Raises
+        HeaderError."""
         by_queue: dict[str, list[int]] = {}
         for message, receipt in zip(messages, receipts, strict=True):
             if receipt is None:
@@ -42,7 +43,7 @@ class PoppedOffsets:
                 for message, receipt in zip(messages, receipts, strict=True)]
 
     def order_count(self, message: MessageExt) -> int:
-        """How often a message of a queue that is consumed in order was delivered before."""
+        """How often a message of a queue consumed in order was delivered before."""
         mark = _retry_mark(message.topic)
         exact = self._counts.get(f"{mark} qo{message.queue_id}%{message.queue_offset}")
         return self._counts.get(f"{mark} {message.queue_id}", 0) if exact is None else exact
@@ -76,6 +77,6 @@ def _entries(text: str | None) -> list[tuple[str, str]]:
         if entry:
             key, blank, value = entry.rpartition(" ")
             if not blank:
-                raise ValueError(f"{entry[:40]!r} is no entry of offsets")
+                raise ValueError(f"{entry[:40]!r} is not an entry of offsets")
             entries.append((key, value))
     return entries

@@ -1,5 +1,5 @@
-"""By what a message that waits for its time is taken back: url-safe base64 of
-`v1 <topic> <brokerName> <timestamp> <unique key>`.
+"""The handle by which a waiting message is recalled: url-safe base64 of `v1 <topic> <brokerName> <timestamp> <unique
+key>`.
 
 Source: RecallMessageHandle.HandleV1.
 """
@@ -21,7 +21,7 @@ class RecallHandle(NamedTuple):
     topic: str
     broker_name: str
     timestamp: int
-    """A ms of the tick in which the message is due."""
+    """A time in ms within the tick in which the message is due."""
     unique_key: str
 
 
@@ -32,14 +32,14 @@ def encode(handle: RecallHandle) -> str:
 
 
 def decode(text: str) -> RecallHandle:
-    """Raises HeaderError for what is none."""
+    """Raises HeaderError for a malformed handle."""
     try:
         if len(text) > HANDLE_SIZE_MAX:
             raise ValueError
         parts = b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode().split(" ")
         if len(parts) < _PARTS or parts[0] != _VERSION or not _is_timestamp(parts[3]):
             raise ValueError
-    except ValueError:      # also of what is no base64, ASCII or UTF-8
+    except ValueError:      # also if it is not base64, ASCII or UTF-8
         raise HeaderError("recall handle is invalid") from None
     return RecallHandle(parts[1], parts[2], int(parts[3]), parts[4])
 

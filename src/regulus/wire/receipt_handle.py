@@ -2,7 +2,7 @@
 
     startOffset popTime invisibleTime reviveQid retry brokerName queueId queueOffset
 
-and of retry topics, the names that a client knows by a flag.
+Also the names of retry topics, which a client distinguishes by a flag.
 
 Source: ExtraInfoUtil, KeyBuilder.
 """
@@ -13,7 +13,7 @@ from regulus.errors import HeaderError
 from regulus.model.topics import RETRY_PREFIX
 
 ORDER_REVIVE_QUEUE_ID = 999
-"""Of a pop in order, which leaves no checkpoint."""
+"""The revive queue in receipts of a pop in order, which leaves no checkpoint."""
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 _PARTS = 8
 _NUMBER_SIZE_MAX = 19
@@ -35,17 +35,17 @@ def encode(handle: ReceiptHandle) -> str:
 
 
 def size_max(broker_name: str) -> int:
-    """Bytes of the longest receipt that this broker gives."""
+    """The size in bytes of the longest receipt that this broker issues."""
     return len(broker_name.encode()) + 6 * (_NUMBER_SIZE_MAX + 1) + 2
 
 
 def decode(text: str) -> ReceiptHandle:
-    """The last part may be missing, and is -1 then. Raises HeaderError."""
+    """Decode a receipt. The last part may be missing, and is -1 then. Raises HeaderError."""
     parts = text.split(" ")
     if len(parts) == _PARTS - 1:
         parts.append("-1")
     if len(parts) < _PARTS or parts[4] not in (NORMAL, RETRY_V1, RETRY_V2):
-        raise HeaderError(f"{text[:100]!r} is no receipt of a popped message")
+        raise HeaderError(f"{text[:100]!r} is not a receipt of a popped message")
     start, popped, invisible, revive, retry, broker_name, queue_id, offset = parts[:_PARTS]
     return ReceiptHandle(_number(start), _number(popped), _number(invisible), _number(revive), retry, broker_name,
                          _number(queue_id), _number(offset))
@@ -54,7 +54,7 @@ def decode(text: str) -> ReceiptHandle:
 def _number(text: str) -> int:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _NUMBER_SIZE_MAX):
-        raise HeaderError(f"{text[:100]!r} is no number of a receipt")
+        raise HeaderError(f"{text[:100]!r} is not a number of a receipt")
     return int(text)
 
 
@@ -67,14 +67,14 @@ def retry_topic_v2(topic: str, group: str) -> str:
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:
-    """The topic that a message with this flag was popped from."""
+    """The topic from which a message with this flag was popped."""
     if retry == RETRY_V1:
         return retry_topic_v1(topic, group)
     return retry_topic_v2(topic, group) if retry == RETRY_V2 else topic
 
 
 def normal_topic(topic: str, group: str) -> str:
-    """The topic of which this one may be the retry topic for the group."""
+    """The topic whose retry topic for the group may be `topic`."""
     for prefix in (retry_topic_v2("", group), retry_topic_v1("", group)):
         if topic.startswith(prefix):
             return topic[len(prefix):]
@@ -82,7 +82,7 @@ def normal_topic(topic: str, group: str) -> str:
 
 
 def is_popped_retry_topic(topic: str, group: str) -> bool:
-    """Whether the group's pops may be tried again there."""
+    """Whether messages that the group popped may be retried in this topic."""
     return topic.startswith(RETRY_PREFIX) and normal_topic(topic, group) != topic
 
 

@@ -23,7 +23,7 @@ ROCKETMQ = 1
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _JSON = JSON
 _ROCKETMQ = ROCKETMQ
 _RESPONSE = RESPONSE_FLAG
@@ -31,7 +31,7 @@ _ONEWAY = ONEWAY_FLAG
 _PYTHON = int(LanguageCode.PYTHON)
 _VERSION = VERSION
 _PREFIX = Struct(">II")
-# The words of small frames, ready to send: most answers have no body.
+# The first words of small frames, ready to send: most answers have no body.
 _WORDS = [size.to_bytes(4, "big") for size in range(1024)]
 _WORD_MAX = 1023
 
@@ -39,10 +39,10 @@ Buffer = bytes | memoryview
 
 
 class RemotingCommand(CommandHeader):
-    """`code` is a request code or, when `is_response`, a response code; `opaque` joins the two.
+    """`code` is a request code or, when `is_response`, a response code; `opaque` links the two.
 
-    A body need not be an object: not each send needs its own. It may be left where it was read, and is there until the
-    send is decided, or for as long as anybody holds it if the frame is large. After `find_body` it is
+    A body need not become an object, because not every send needs one. It may stay where it was read: it is valid until
+    the send is decided, or, if the frame is large, as long as there is a reference to it. After `find_body` it is
     body_source[body_start:body_end].
     """
 
@@ -68,7 +68,7 @@ class RemotingCommand(CommandHeader):
     @staticmethod
     def request(code: int, ext: dict[str, str] | None = None, body: bytes | Sequence[Buffer] = b"",
                 oneway: bool = False, opaque: int = 0, serialize_type: int = JSON) -> "RemotingCommand":
-        """A list of buffers as body is sent without being copied."""
+        """Create a request. A body that is a list of buffers is sent without being copied."""
         request = RemotingCommand(code, ext, body if isinstance(body, bytes) else b"", ONEWAY_FLAG if oneway else 0,
                                   opaque, serialize_type=serialize_type)
         if not isinstance(body, bytes):
@@ -77,7 +77,7 @@ class RemotingCommand(CommandHeader):
 
     def response(self, code: int, remark: str | None = None, ext: dict[str, str] | None = None,
                  body: bytes | Sequence[Buffer] = b"") -> "RemotingCommand":
-        """The answer to this request; a list of buffers as body is sent without being copied."""
+        """Create the answer to this request. A body that is a list of buffers is sent without being copied."""
         answer = RemotingCommand.__new__(RemotingCommand)
         answer.code = code
         answer.language = _PYTHON
@@ -136,7 +136,7 @@ class RemotingCommand(CommandHeader):
         self.keep_body(body)
 
     def leave_body(self, source: bytes | bytearray, start: int, end: int) -> None:
-        """Let source[start:end] be the body; it is not copied until somebody asks for `body`."""
+        """Use source[start:end] as the body; it is not copied until `body` is read."""
         self._body = None
         self._body_parts = None
         self.body_source = source
@@ -144,12 +144,13 @@ class RemotingCommand(CommandHeader):
         self.body_end = end
 
     def keep_body(self, body: bytes) -> None:
-        """The same as to set `body`, and compiled a fast call."""
+        """Set `body`; compiled, this is a fast call."""
         self._body = body
         self._body_parts = None
 
     def find_body(self) -> None:
-        """Let `body_source`, `body_start` and `body_end` say where the body is; one that was left is not copied."""
+        """Set `body_source`, `body_start` and `body_end` to the position of the body; a body left in place is not
+        copied."""
         if self._body is not None or self._body_parts is not None:
             body = self.body
             self.body_source = body
@@ -158,14 +159,14 @@ class RemotingCommand(CommandHeader):
 
     @property
     def body_view(self) -> Buffer:
-        """The body, not copied for that. Keeps the frame in memory that the body lies in."""
+        """The body, without copying it. The view keeps the body's frame in memory."""
         if self._body is None and self._body_parts is None:
             return memoryview(self.body_source)[self.body_start:self.body_end]
         return self.body
 
     @property
     def body_size(self) -> int:
-        """Bytes of the body, which need not become an object for that."""
+        """The size of the body in bytes; the body does not become an object."""
         return self.body_end - self.body_start if self._body is None else len(self.body)
 
     def encode(self) -> bytes:

@@ -1,11 +1,11 @@
-"""The messages of a batch with nothing unusual about them, one after the other, without an object for any.
+"""The fast way for ordinary batches: their messages one after the other, without an object for each.
 
     if batch.read(request, topic, before, row, after):
         appended = store.append_batch(batch, now_ms)
 
-As with single sends, what is taken becomes the same record, byte for byte, as by the ordinary way (`message_batch`); of
-everything else `read` says False, and nothing was decided. The whole batch is looked through before its first message
-is handed out.
+As with single sends, an accepted batch becomes the same records, byte for byte, as by the general way
+(`message_batch`); for everything else `read` returns False, and nothing was decided. The whole batch is checked before
+its first message is returned.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from regulus.wire.remoting_command import RemotingCommand
 from regulus.wire.row_digest import digest_on
 from regulus.wire.straight_properties import StraightProperties
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _RECORD_SIZE_MIN = 22
 _TEXT_SIZE_MAX = STRAIGHT_TEXT_SIZE_MAX
 _NUMBER_SIZE_MAX = 20
@@ -29,9 +29,9 @@ _SUM_MASK = 0x7FFFFFFF
 class StraightBatchReader:
     """`unusual`: names of properties that need a closer look.
 
-    `message` is filled anew for each message of the batch; what these have in common, the caller sets there. `count` is
-    how many there are. Of numbered rows `digest` goes on from `digest_before`, with the body sums that a store left in
-    `message`, when it went through all of them.
+    `message` is filled again for each message of the batch; the caller sets the fields that they have in common.
+    `count` is their number. For numbered rows, `digest` continues from `digest_before`, with the body checksums that a
+    store left in `message`, once the caller has iterated over all of them.
     """
 
     def __init__(self, unusual: frozenset[bytes]) -> None:
@@ -50,10 +50,11 @@ class StraightBatchReader:
         self._position = 0
 
     def read(self, command: RemotingCommand, topic: str, before: bytes, first_row: int, after: bytes) -> bool:
-        """Whether the request's body is a batch of messages of this topic that go straight, one at least.
+        """Whether the body of the request is a batch of at least one message of this topic, all of which can go the
+        fast way.
 
-        Behind the properties of each come those of `before`, the number of its row and those of `after`; a `first_row`
-        of -1 means no number.
+        After the properties of each message come those of `before`, the number of its row and those of `after`; a
+        `first_row` of -1 means no number.
         """
         message = self.message
         command.find_body()
@@ -77,7 +78,7 @@ class StraightBatchReader:
         return self.count > 0
 
     def __iter__(self) -> Iterator[StraightMessage]:
-        """From the first message on, as often as wanted, while the request is being handled."""
+        """Iterate from the first message, any number of times, while the request is handled."""
         self.digest = self.digest_before
         self._position = self._start
         self._row = self._first_row
@@ -99,14 +100,15 @@ class StraightBatchReader:
         return message
 
     def _properties_sum(self) -> int:
-        """As `row_digest` has it: of the flag and what the message brought along beside its unique key."""
+        """The checksum defined by `row_digest`: of the flag and the message's own properties without its unique key."""
         message = self.message
         text = message.text
         front = crc32(text[:message.unique_key_start - _NAME_SIZE], message.flag & 0xFFFFFFFF)
         return crc32(text[message.unique_key_end + 1:self._own_size], front) & _SUM_MASK
 
     def _take(self, start: int) -> int:
-        """Take the message whose record begins at `start`; where the next one begins, -1 when it cannot go straight."""
+        """Take the message whose record begins at `start`; returns the start of the next one, -1 if it cannot go the
+        fast way."""
         message = self.message
         data = message.data
         room = self._end - start

@@ -1,8 +1,8 @@
-"""The properties of a message that has nothing unusual about it, between two property strings without a map.
+"""The properties of an ordinary message: copied from one property string to another without a map.
 
-What is taken goes into a StraightMessage's `text`, and what tags, keys and unique key are good for is noted on the way.
-Only what the ordinary way, which makes a map, would write back in the same bytes goes straight: no empty name or value,
-no name twice, none that needs a closer look.
+They are written into a StraightMessage's `text`, and the values of tags, keys and unique key are noted on the way. A
+message goes the fast way only if the general way, which makes a map, would write back the same bytes: no empty name or
+value, no name twice, no name that needs a closer look.
 """
 
 from regulus.model.message import StraightMessage
@@ -10,16 +10,16 @@ from regulus.wire.header_json import cut, matches
 from regulus.wire.octets import put
 
 UNIQUE_KEY_SIZE_MAX = 255
-"""A longer unique key takes the ordinary way; those of clients have 32 characters."""
+"""A longer unique key takes the general way; those of clients have 32 characters."""
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _KEY_SIZE_MAX = UNIQUE_KEY_SIZE_MAX
 _FIRST_UNUSUAL_BIT = 16
 _UNIQ_KEY_BIT, _TAGS_BIT, _KEYS_BIT, _WAIT_BIT = 1, 2, 4, 8
 
 
 class StraightProperties:
-    """Those of `message`. `unusual` are the names that need a closer look."""
+    """The properties of `message`. `unusual` are the names that need a closer look."""
 
     def __init__(self, message: StraightMessage, unusual: frozenset[bytes]) -> None:
         self.message = message
@@ -27,10 +27,10 @@ class StraightProperties:
         self._names_seen = 0
 
     def take_escaped(self, text: bytes, position: int) -> int:
-        """Take over the property string, whose separators are escapes here; other escapes do not go straight.
+        """Copy the property string, whose separators are escapes here. Returns the position of the closing quote, or 0
+        if the message cannot go the fast way.
 
-        The ordinary way makes a map of it. So an empty name or value, or a name that comes twice, does not go straight
-        either. The place of the closing quote; 0 when it does not go straight.
+        Other escapes, an empty name or value, or a name that occurs twice, need the general way, which makes a map.
         """
         out = self.message.text
         self._begin()
@@ -59,7 +59,8 @@ class StraightProperties:
         return position
 
     def take(self, text: bytes | bytearray, position: int, upto: int) -> bool:
-        """The same of a property string with its separators as they are."""
+        """Like `take_escaped`, for a property string whose separators are not escaped; returns whether the message can
+        go the fast way."""
         out = self.message.text
         self._begin()
         size = 0
@@ -83,12 +84,12 @@ class StraightProperties:
         return True
 
     def append(self, text: bytes) -> None:
-        """Put a property string, whose names are not among those taken, behind them; the caller knows that it fits."""
+        """Append a property string whose names are not among those taken; the caller knows that it fits."""
         message = self.message
         message.text_size = put(message.text, message.text_size, text, 0, len(text))
 
     def has_unique_key(self) -> bool:
-        """Whether there is one that answers can repeat as it is."""
+        """Whether there is a unique key that answers can repeat unchanged."""
         message = self.message
         size = message.unique_key_end - message.unique_key_start
         return 0 < size <= _KEY_SIZE_MAX and _stands_as_it_is(message.text, message.unique_key_start,
@@ -102,7 +103,8 @@ class StraightProperties:
         message.waits = True
 
     def _note(self, name: int, value: int, end: int) -> bool:
-        """Note what the property between these places of the text is good for; False when it does not go straight."""
+        """Note the value of a property between these positions of the text; False if the message cannot go the fast
+        way."""
         message = self.message
         out = message.text
         size = value - 1 - name
@@ -132,28 +134,29 @@ class StraightProperties:
         return True
 
     def _bit_of_other(self, name: bytes) -> int:
-        """Two names may share a bit; then the ordinary way finds out whether they are one. 0 for an unusual name."""
+        """A bit for a name, 0 for an unusual name. Two names may share a bit; then the general way finds out whether
+        they are equal."""
         if name in self._unusual:
             return 0
         return _FIRST_UNUSUAL_BIT << (hash(name) & 31)
 
 
 def run_end(text: bytes, position: int) -> int:
-    """Where the next quote or backslash stands; a scanned header has one."""
+    """The position of the next quote or backslash; a scanned header has one."""
     while text[position] != ord('"') and text[position] != ord("\\"):
         position += 1
     return position
 
 
 def _field_end(text: bytes | bytearray, position: int, end: int) -> int:
-    """Where the next separator of a property string stands, or the end."""
+    """The position of the next separator of a property string, or the end."""
     while position < end and text[position] > 2:
         position += 1
     return position
 
 
 def is_separator(text: bytes, position: int) -> bool:
-    """Whether the backslash there begins the escape of a separator of property strings."""
+    """Whether the backslash at `position` begins the escape of a separator of property strings."""
     return _is_escaped(text, position, ord("1")) or _is_escaped(text, position, ord("2"))
 
 
@@ -164,9 +167,9 @@ def _is_escaped(text: bytes, position: int, digit: int) -> bool:
 
 
 def _stands_as_it_is(text: bytes | bytearray, start: int, end: int) -> bool:
-    """Whether JSON, UTF-8 and Java's hash take these characters as they are."""
+    """Whether JSON, UTF-8 and Java's hash leave these characters unchanged."""
     others = 0
-    # All are looked at and no branch is taken, so that the compiled loop takes many at once.
+    # All characters are examined without a branch, so that the compiled loop processes many at once.
     for position in range(start, end):
         character = text[position]
         others |= (character < 0x20) | (character > 0x7E) | (character == 0x22) | (character == 0x5C)

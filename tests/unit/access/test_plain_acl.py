@@ -61,15 +61,15 @@ def test_a_secret_with_leading_zeros_keeps_them():
     ("accounts:\n- accessKey: abcdefg\n  secretKey: hunter22\n  admin: maybe\n", "f:4: admin is true or false"),
     ("accounts:\n- accessKey: abcdefg\n  secretKey: hunter22\n  whiteRemoteAddress: 1.2\n", "f:2: white address"),
     ("accounts:\n- accessKey: abcdefg\n  secretkey: hunter22\n", "f:3: unknown key 'secretkey'"),
-    ("accounts:\n  accessKey: abcdefg\n", "f:2: here stands a list"),
-    ("accounts:\n- abcdefg\n", "f:2: here stand keys"),
-    ("accounts:\n- &a {accessKey: abcdefg, secretKey: hunter22}\n- *a\n", "f:2: the account abcdefg stands here twice"),
+    ("accounts:\n  accessKey: abcdefg\n", "f:2: write a list here"),
+    ("accounts:\n- abcdefg\n", "f:2: write keys with values here"),
+    ("accounts:\n- &a {accessKey: abcdefg, secretKey: hunter22}\n- *a\n", "f:2: the account abcdefg occurs twice"),
     ("globalWhiteRemoteAddresses:\n- 10.0.0.*\n- 10.0.0\n", "f:2: white address '10.0.0'"),
-    ("accounts:\naccounts:\n", "f:2: accounts stands here twice"),
+    ("accounts:\naccounts:\n", "f:2: accounts occurs twice"),
     ("dataVersion:\n- counter: x\n", "f:2: counter and timestamp are numbers"),
-    ("accounts:\n- accessKey: [\n", "f:3: this is no YAML"),
-    ("accounts:\n- accessKey: abcdefg\n  secretKey: *hunter22\n", "f:3: this is no YAML: found undefined alias;"),
-    ("accounts:\n- accessKey: abcdefg\n  secretKey: \x00hunter22\n", "f:1: this is no YAML"),
+    ("accounts:\n- accessKey: [\n", "f:3: this is not YAML"),
+    ("accounts:\n- accessKey: abcdefg\n  secretKey: *hunter22\n", "f:3: this is not YAML: found undefined alias;"),
+    ("accounts:\n- accessKey: abcdefg\n  secretKey: \x00hunter22\n", "f:1: this is not YAML"),
 ])
 def test_a_fault_is_named_with_its_line_and_without_the_secret(text, fault):
     with pytest.raises(ConfigError) as caught:

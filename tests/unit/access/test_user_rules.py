@@ -218,15 +218,15 @@ def test_a_resource_is_written_as_it_is_read(text):
 @pytest.mark.parametrize("text", ["", "orders", "Topic:", "Any:x", "Unknown:x", "Topic:a*b", "Topic:**", "Queue:x",
                                   "Topic:" + "x" * 256, "Topic:a\nb"])
 def test_what_is_no_resource(text):
-    with pytest.raises(ConfigError, match="is no resource"):
+    with pytest.raises(ConfigError, match="is not a resource"):
         parse_resource(text)
 
 
 @pytest.mark.parametrize(("fields", "fault"), [
-    ({"actions": ()}, "no actions"), ({"actions": ("Fly",)}, "'Fly' is no action"),
-    ({"actions": ("Any",)}, "no action"),
-    ({"decision": "Perhaps"}, "no decision"), ({"decision": None}, "no decision"),
-    ({"sources": ("localhost",)}, "no address"), ({"sources": ("10.0.0.0/33",)}, "no address"),
+    ({"actions": ()}, "no actions"), ({"actions": ("Fly",)}, "'Fly' is not an action"),
+    ({"actions": ("Any",)}, "not an action"),
+    ({"decision": "Perhaps"}, "not a decision"), ({"decision": None}, "not a decision"),
+    ({"sources": ("localhost",)}, "not an address"), ({"sources": ("10.0.0.0/33",)}, "not an address"),
     ({"sources": tuple(f"10.0.0.{n}" for n in range(65))}, "64 are the most")])
 def test_what_is_no_entry(fields, fault):
     written = {"resource": "Topic:a", "actions": ("Pub",), "sources": (), "decision": "Allow", **fields}

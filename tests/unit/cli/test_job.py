@@ -143,7 +143,7 @@ STUBS = ("reconcile", "--topic", TOPIC, "--store", str(GOLDEN), "--stubs")
 @pytest.mark.parametrize(("words", "reason"), [
     (("redrive", "--group", GROUP, "--store", str(GOLDEN), "--send"), "give a name server with -n"),
     (("redrive", "--group", GROUP, "--archive", "/archive"), "give a name server too"),
-    (("redrive", "--group", GROUP, "-n", "127.0.0.1"), "'127.0.0.1' is no address"),
+    (("redrive", "--group", GROUP, "-n", "127.0.0.1"), "'127.0.0.1' is not an address"),
     (("replay", "--topic", TOPIC, "--store", str(GOLDEN), "--from", "1d", "--until", "1h", "--send"),
      "give a name server with -n"),
     (("search", "--store", str(GOLDEN)), "it is not said what to look for"),

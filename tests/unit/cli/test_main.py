@@ -93,7 +93,7 @@ def test_what_is_not_there_is_told_apart_from_what_is_empty(regulus_server):
 
 def test_an_id_that_is_none_is_explained(regulus_server):
     done = run("message", "view", "abc", "-n", regulus_server.name_server_address)
-    assert "'abc' is no offset message id: one has 32 or 56 hexadecimal digits" in done.stderr
+    assert "'abc' is not an offset message id: one has 32 or 56 hexadecimal digits" in done.stderr
     assert "name its topic" in done.stderr
 
 

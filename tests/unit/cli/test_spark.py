@@ -45,7 +45,7 @@ READ = ("--store", str(STORE), "--topic", "SNormal")
 @pytest.mark.parametrize(("words", "reason"), [
     ((*READ, "--columns", "boddy"), "'boddy'"), ((*READ, "--from", "25.11.2026"), "'25.11.2026'"),
     ((*READ, "--from", "1795609864"), "write ms, not seconds"), ((*READ, "-n", "127.0.0.1:1"), "leave one out"),
-    (("--topic", "SNormal", "-n", "127.0.0.1"), "'127.0.0.1' is no address"),
+    (("--topic", "SNormal", "-n", "127.0.0.1"), "'127.0.0.1' is not an address"),
 ])
 def test_what_the_arguments_show_is_told_before_spark_starts(monkeypatch, words, reason):
     monkeypatch.setattr("regulus.cli.spark.command_session", None)
@@ -58,7 +58,7 @@ def test_what_the_arguments_show_is_told_before_spark_starts(monkeypatch, words,
 def test_a_name_server_of_the_environment_is_read_where_no_other_place_is_named(monkeypatch, session):
     monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1")
     assert CliRunner().invoke(spark, ["read", *READ, "--count"]).exit_code == 0
-    assert "'127.0.0.1' is no address" in str(CliRunner().invoke(spark, ["read", "--topic", "S"]).exception)
+    assert "'127.0.0.1' is not an address" in str(CliRunner().invoke(spark, ["read", "--topic", "S"]).exception)
 
 
 @pytest.mark.spark

@@ -43,5 +43,5 @@ def test_a_unique_key_tells_when_it_was_made():
 
 
 def test_a_text_that_is_no_unique_key_is_refused():
-    with pytest.raises(ValueError, match="no unique key"):
+    with pytest.raises(ValueError, match="not a unique key"):
         message_id.unique_key_month_ms("00")

@@ -291,8 +291,8 @@ async def test_a_user_who_cannot_be_read_keeps_no_other_who_is_gone(caplog: pyte
     brokers.told["a"] = (json.dumps([ann, bob, cid]), "")
     await users.look()
     assert known(users) == ["cid"]
-    assert "'God' is no UserType" in caplog.text
-    assert "'sleepy' is no UserStatus" in caplog.text
+    assert "'God' is not a UserType" in caplog.text
+    assert "'sleepy' is not a UserStatus" in caplog.text
     assert "secret" not in caplog.text
 
 
@@ -335,8 +335,8 @@ async def test_whose_policies_cannot_be_read_may_nothing_and_others_what_theirs_
     assert not may_send(users, "ann", "orders")
     assert may_send(users, "bob", "orders")
     assert known(users) == ["ann", "bob"]
-    assert caplog.text.count("'10/8' is no address") == 1
-    assert caplog.text.count("'ann' is no subject") == 1
+    assert caplog.text.count("'10/8' is not an address") == 1
+    assert caplog.text.count("'ann' is not a subject") == 1
 
 
 async def test_users_are_asked_for_while_no_name_server_answers() -> None:

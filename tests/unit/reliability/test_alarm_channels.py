@@ -247,7 +247,8 @@ def test_the_log_has_a_line_for_each(caplog):
 
 @pytest.mark.parametrize(("values", "says"), [
     ({"recipients": []}, "recipients is empty"), ({"recipients": "ann@example.org"}, "one text"),
-    ({"recipients": ["ann@example.org\nBcc: x@y"]}, "no address of a mail"), ({"sender": "regulus"}, "no address"),
+    ({"recipients": ["ann@example.org\nBcc: x@y"]}, "not an address of a mail"),
+    ({"sender": "regulus"}, "not an address"),
     ({"user": "regulus", "security": MailSecurity.NONE}, "travel readable"), ({"timeout_ms": 0}, "timeout_ms is 0")])
 def test_a_mail_channel_refuses(values, says):
     with pytest.raises(ConfigError, match=says):
@@ -266,5 +267,5 @@ def test_a_webhook_refuses_what_would_be_named_in_an_error_and_does_not_name_it(
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "https://", "hooks.example.org/x"])
 def test_a_webhook_refuses_what_is_no_address_of_the_web(url):
-    with pytest.raises(ConfigError, match="no address of the web"):
+    with pytest.raises(ConfigError, match="not an address of the web"):
         WebhookChannel(url=url)

@@ -72,7 +72,7 @@ def test_what_a_channel_missed_it_gets_later_and_the_others_do_not_get_it_again(
     with caplog.at_level(logging.ERROR):
         assert rounds.run() == 0
     assert unsent(engine) == ["1"]
-    assert "1 alarms are not told yet and will be in 0 s again: away" in caplog.text
+    assert "1 alarms are not delivered yet; the next attempt is in 0 s: away" in caplog.text
     raise_some(engine, "2")
     make_due(engine)
     rounds = run_until_told(rounds, engine)

@@ -253,7 +253,7 @@ def test_what_is_no_connection_is_refused_with_what_is(connection):
 
 
 def test_an_engine_is_refused_with_all_that_is_taken(engine):
-    with pytest.raises(ReliabilityRefused, match=r"Engine is no connection .*asyncio: to add_async.*, "
+    with pytest.raises(ReliabilityRefused, match=r"Engine is not a connection .*asyncio: to add_async.*, "
                                                  r"django\.db\.connection, or one of sqlite3 or psycopg"):
         Outbox().add(engine, ORDER)
 

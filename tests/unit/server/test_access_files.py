@@ -155,7 +155,7 @@ def test_a_broken_file_keeps_all_accounts_and_is_told_once(main, tmp_path, caplo
             files.tick(now_ms)
     assert may(files, "tester7")
     assert len(caplog.records) == 1
-    assert f"accounts stay as they were: {main}:3: this is no YAML" in caplog.text
+    assert f"accounts stay as they were: {main}:3: this is not YAML" in caplog.text
     assert "secret-of-somebody" not in caplog.text
     write(main, account("another"))
     for looks in (9, 10):
@@ -179,7 +179,7 @@ def test_an_account_of_two_files_counts_in_the_first(main, tmp_path, caplog):
     write(tmp_path / "conf" / "acl" / "a.yml", account("another"))
     files = AccessFiles(str(tmp_path), None)
     assert not may(files, "tester7")
-    assert "the account tester7 stands in a file before this one" in caplog.text
+    assert "the account tester7 is in an earlier file" in caplog.text
 
 
 def test_there_is_a_limit_of_files(main, tmp_path):

@@ -360,7 +360,7 @@ async def test_a_store_in_use_is_refused_and_the_ports_are_given_back(regulus: R
 
 
 def test_an_address_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="namesrvAddr: 'localhost' is no address"):
+    with pytest.raises(ConfigError, match="namesrvAddr: 'localhost' is not an address"):
         BrokerServer(BrokerConfig(namesrv_addr="127.0.0.1:9876;localhost"), store_config(tmp_path))
 
 

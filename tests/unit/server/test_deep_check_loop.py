@@ -142,7 +142,7 @@ def test_what_the_disk_refuses_is_told_and_tried_again(tmp_path: Path, monkeypat
             await loop.stop()
 
     asyncio.run(run())
-    assert sum("was not built anew, and is tried again" in message for message in caplog.messages) == 1
+    assert sum("could not be rebuilt; the next attempt is in" in message for message in caplog.messages) == 1
     assert len(bodies(store, "T0")) == 5
 
 

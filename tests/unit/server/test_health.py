@@ -57,7 +57,7 @@ async def test_a_loop_that_gets_nowhere_is_behind_until_it_goes_on(caplog: pytes
     assert carrier.complaints == [f"{NAME} got nowhere for {LOOKS_MAX} s"]
     carrier.health.stop()
     behind = f"{NAME} got nowhere for {LOOKS_MAX} s"
-    assert caplog.messages == [behind, f"{NAME} goes on again", behind]
+    assert caplog.messages == [behind, f"{NAME} makes progress again", behind]
 
 
 @in_virtual_time

@@ -141,7 +141,7 @@ async def test_what_is_no_name_of_a_file_is_refused(tmp_path: Path, name: str) -
     server = NameServer(config(tmp_path / "folder" / name) if name != "/" else config(Path("/")))
     if not name:
         (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreError, match=r"no name for a document|cannot be read: Is a directory"):
+    with pytest.raises(StoreError, match=r"not a name for a document|cannot be read: Is a directory"):
         await server.start()
 
 

@@ -231,13 +231,13 @@ async def test_a_user_without_a_policy_of_the_cluster_learns_nothing_of_users(br
     (3001, {"username": "root"}, {"password": "x"}, "is there already"),
     (3001, {"username": "bob"}, {"userType": "Normal"}, "the password of bob cannot be taken"),
     (3001, {"username": "b\nb"}, {"password": "x"}, "printable"),
-    (3001, {"username": "bob"}, {"password": "x", "userType": "King"}, "'King' is no UserType"),
+    (3001, {"username": "bob"}, {"password": "x", "userType": "King"}, "'King' is not a UserType"),
     (3002, {"username": "bob"}, {"password": "x"}, "there is no user bob"),
     (3006, {"subject": "User:bob"}, {"subject": "User:bob", "policies": [{"entries": [
         {"resource": "*", "actions": ["Pub"], "decision": "Allow"}]}]}, "there is no user bob"),
     (3006, {"subject": "User:root"}, {"subject": "User:root", "policies": []}, "no policies"),
     (3006, {"subject": "Role:root"}, {"subject": "Role:root", "policies": [{"entries": [
-        {"resource": "*", "actions": ["Pub"], "decision": "Allow"}]}]}, "is no subject"),
+        {"resource": "*", "actions": ["Pub"], "decision": "Allow"}]}]}, "is not a subject"),
     (3008, {"subject": "User:root"}, None, "has no policies"),
     (3009, {"subject": "User:bob"}, None, "there is no user bob")])
 async def test_what_cannot_be_is_refused(broker, code, ext, body, fault):

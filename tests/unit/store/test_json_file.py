@@ -44,7 +44,7 @@ def test_what_was_saved_is_not_passed_over(tmp_path: Path, text: str | None, bac
     for name, content in (("topics.json", text), ("topics.json.bak", backup)):
         if content is not None:
             (tmp_path / name).write_text(content)
-    with pytest.raises(StoreDamaged, match=r"topics\.json is no whole JSON document.*move both away"):
+    with pytest.raises(StoreDamaged, match=r"topics\.json is not a whole JSON document.*move both away"):
         JsonFiles(tmp_path).load("topics")
 
 

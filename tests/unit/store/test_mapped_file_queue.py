@@ -128,5 +128,5 @@ def test_a_file_with_another_kind_of_name_is_left_alone(tmp_path: Path, name: st
 def test_a_file_named_beyond_any_offset_is_told(tmp_path: Path) -> None:
     put(tmp_path, 0)
     (tmp_path / ("9" * 20)).write_bytes(b"x" * 4096)
-    with pytest.raises(StoreDamaged, match=r"9999 is no file of a store.* move it away"):
+    with pytest.raises(StoreDamaged, match=r"9999 is not a file of a store.* move it away"):
         queue(tmp_path).load()

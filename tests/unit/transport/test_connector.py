@@ -24,7 +24,7 @@ def test_an_address_has_a_host_and_a_port(address: str, host: str, port: int) ->
                                      "a:\N{SUPERSCRIPT TWO}", "a:" + "1" * 5000, "a" * 70 + ".example:1", "a..b:1",
                                      "a\0b:1", "\ud800:1"])
 def test_what_is_no_address_is_named(address: str) -> None:
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not an address"):
         split_address(address)
 
 

@@ -671,7 +671,7 @@ def test_a_certificate_is_read_anew_once_whatever_tells_that_it_changed(
         assert server.context is not before
         for _ in range(2):
             server.look()
-    assert caplog.text.count("was read anew") == 1
+    assert caplog.text.count("was read again") == 1
 
 
 def test_a_certificate_whose_file_is_away_stays_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

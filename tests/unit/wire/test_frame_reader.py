@@ -66,8 +66,8 @@ def test_other_buffers_are_taken_too() -> None:
     (struct.pack(">II", 6, 0xFFFFFF) + b"{}", "header of 16777215 bytes; 1048576 are the most"),
     (struct.pack(">II", 6, 2 << 24 | 2) + b"{}", "serialize type 2"),
     (struct.pack(">II", 6, 255 << 24 | 2) + b"{}", "serialize type 255"),
-    (struct.pack(">II", 6, 2) + b"{]", "no JSON"),
-    (struct.pack(">II", 4, 0), "no JSON"),
+    (struct.pack(">II", 6, 2) + b"{]", "not JSON"),
+    (struct.pack(">II", 4, 0), "not JSON"),
     (struct.pack(">II", 6, 1 << 24 | 2) + b"{}", "at least 21"),
 ])
 def test_bytes_that_no_peer_may_send_are_refused(bad: bytes, cause: str) -> None:

@@ -27,5 +27,5 @@ def test_pieces_come_out_as_they_went_in(size: int) -> None:
 
 @pytest.mark.parametrize(("offset", "size"), [(-1, 5), (0, -1), (0, PIECE_SIZE_MAX + 1)])
 def test_what_is_no_piece_is_refused_at_its_head(offset: int, size: int) -> None:
-    with pytest.raises(FrameError, match="no piece of a log"):
+    with pytest.raises(FrameError, match="not a piece of a log"):
         PieceReader().feed(encode_head(offset, size))

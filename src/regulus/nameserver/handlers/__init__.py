@@ -1,4 +1,4 @@
-"""What a name server answers: one table of codes."""
+"""The handlers of a name server: one table of request codes."""
 
 from collections.abc import Callable
 
@@ -68,10 +68,10 @@ HANDLERS: dict[int, Handler] = {
 ROUTE_CHANGES = frozenset((
     RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.WIPE_WRITE_PERM_OF_BROKER,
     RequestCode.ADD_WRITE_PERM_OF_BROKER, RequestCode.DELETE_TOPIC_IN_NAMESRV, RequestCode.REGISTER_TOPIC_IN_NAMESRV))
-"""What one of these does may be undone or done again by the next: they count in the order in which they came."""
+"""Requests that later ones may undo or repeat: they take effect in the order in which they arrived."""
 
 SETTINGS = frozenset((RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG))
-"""A yes to one of these means that it is so and saved, also when it had been so before."""
+"""A success answer to these means that the change is made and saved, even if nothing had to be changed."""
 
 
 def handle(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> RemotingCommand | None:
@@ -81,7 +81,7 @@ def handle(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms:
 
 
 def handle_in_steps(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Steps:
-    """The same, whether somebody waits for the response or not."""
+    """Like `handle`, but returns a response for a one-way request too."""
     handler = HANDLERS.get(request.code)
     if handler is None:
         return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,

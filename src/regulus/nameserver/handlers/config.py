@@ -1,4 +1,4 @@
-"""UPDATE_NAMESRV_CONFIG, GET_NAMESRV_CONFIG. Changes hold until the name server stops."""
+"""UPDATE_NAMESRV_CONFIG, GET_NAMESRV_CONFIG. Changes last until the name server stops."""
 
 from regulus.access.credentials import shown_values
 from regulus.errors import ConfigError

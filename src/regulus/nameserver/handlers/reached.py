@@ -1,7 +1,7 @@
-"""The address at which the asker reaches a broker.
+"""The address at which a client reaches a broker on the name server's machine.
 
-A broker beside its name server registers `0.0.0.0`, because no setting says what it is called from outside. Whoever
-asks has reached us at an address, and reaches that broker there too.
+Such a broker registers `0.0.0.0`, because no setting gives its outside address. The client reached the name server at
+some address, and reaches that broker at the same one.
 """
 
 from regulus.model.peer import Peer

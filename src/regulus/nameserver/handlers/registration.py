@@ -1,4 +1,4 @@
-"""Brokers come, stay and go.
+"""Registration of brokers, their heartbeats, and their departure.
 
 REGISTER_BROKER, UNREGISTER_BROKER, QUERY_DATA_VERSION, BROKER_HEARTBEAT, GET_BROKER_MEMBER_GROUP.
 """
@@ -34,15 +34,16 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 CHECKED_A_STEP = 1 << 20
-"""Bytes of a body that one step makes the checksum of."""
+"""Bytes of a body that are checksummed in one step."""
 TOPICS_A_STEP = 512
-"""Topics of a registration that one step frees."""
+"""Topics of a registration that are freed in one step."""
 _VERSION_WITH_FILTER_SERVERS = 37
-"""V3_0_11: from here on the body is a RegisterBrokerBody, before it the topic table alone."""
+"""V3_0_11: from this version on the body is a RegisterBrokerBody, before it the topic table alone."""
 
 
 def handle_register_broker(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Steps:
-    """Read in steps, for a broker may have very many topics; entered in one."""
+    """Register a broker. The request is read in steps, because a broker may have very many topics; the tables change in
+    one step."""
     header = RegisterBrokerRequest.decode(request)
     if header.body_crc32 and (yield from _checksum(request.body)) & 0x7FFFFFFF != header.body_crc32:
         return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
@@ -71,12 +72,12 @@ def handle_unregister_broker(request: RemotingCommand, peer: Peer, state: NameSe
 
 def handle_query_data_version(request: RemotingCommand, peer: Peer, state: NameServerState,
                               now_ms: int) -> RemotingCommand:
-    """Tells a broker whether it must register anew; its question alone keeps it alive."""
+    """Answers whether the broker must register again; this request alone keeps it alive."""
     header = QueryDataVersionRequest.decode(request)
     asked = decode_data_version(request.body)
     known = state.routes.data_version(header.cluster_name, header.broker_addr)
     state.routes.heartbeat(header.cluster_name, header.broker_addr, state.steady_ms)
-    # Another of its name and id may have taken its place, and gone: nobody is left then but the one that asks.
+    # Another broker with this name and id may have replaced it and left: then only the one that asks remains.
     has_changed = known != asked or not state.routes.has_place(header.broker_name, header.broker_id)
     return request.response(ResponseCode.SUCCESS, ext=QueryDataVersionResponse(changed=has_changed).ext(),
                             body=b"" if known is None else encode_data_version(known))
@@ -124,7 +125,8 @@ def _register_broker_body(request: RemotingCommand) -> Generator[None, None, Reg
 
 
 def _let_go(registration: Registration) -> Iterator[None]:
-    """What was made of the request, which takes long to be freed at once. Yields after each step but the last."""
+    """Free what was made of the request in steps, because freeing it at once takes long. Yields after each step but the
+    last."""
     topics = registration.topics
     number = 0
     while isinstance(topics, dict) and topics:

@@ -15,7 +15,7 @@ _HELP = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further d
 
 def handle_get_routeinfo_by_topic(request: RemotingCommand, peer: Peer, state: NameServerState,
                                   now_ms: int) -> RemotingCommand:
-    """TOPIC_NOT_EXIST is load-bearing: producers react to it by asking for the template topic."""
+    """The code TOPIC_NOT_EXIST matters: producers react to it by asking for the template topic."""
     header = GetRouteinfoByTopicRequest.decode(request)
     config = state.config
     if config.need_wait_for_service and state.steady_ms < state.started_ms + config.wait_seconds_for_service * 1000:

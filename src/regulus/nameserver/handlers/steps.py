@@ -1,4 +1,4 @@
-"""An answer that may take many steps: yields after each but the last."""
+"""The type of an answer that may take many steps: it yields after each step but the last."""
 
 from collections.abc import Generator
 

@@ -1,4 +1,4 @@
-"""Topic lists, and topics and permissions changed in the name server alone.
+"""Topic lists, and changes of topics and permissions in the name server alone.
 
 GET_ALL_TOPIC_LIST_FROM_NAMESERVER, GET_TOPICS_BY_CLUSTER, GET_SYSTEM_TOPIC_LIST_FROM_NS, GET_UNIT_TOPIC_LIST,
 GET_HAS_UNIT_SUB_TOPIC_LIST, GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, DELETE_TOPIC_IN_NAMESRV, REGISTER_TOPIC_IN_NAMESRV,
@@ -39,7 +39,7 @@ def handle_get_topics_by_cluster(request: RemotingCommand, peer: Peer, state: Na
 
 def handle_get_system_topic_list_from_ns(request: RemotingCommand, peer: Peer, state: NameServerState,
                                          now_ms: int) -> RemotingCommand:
-    """Each cluster and each broker has a topic of its name."""
+    """The list includes a topic for each cluster name and each broker name."""
     routes = state.routes
     names = [name for cluster, brokers in routes.clusters.items() for name in (cluster, *sorted(brokers))]
     addresses = (address for row in routes.brokers.values() for address in row.broker_addrs.values())

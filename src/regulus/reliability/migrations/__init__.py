@@ -1,6 +1,6 @@
-"""The tables by Alembic, step by step, so that a database of an earlier version is brought up to date in its place.
+"""The tables by Alembic, step by step, so that a database of an earlier version is upgraded in place.
 
-A business with an Alembic of its own may have its migrations made from `regulus.reliability.tables.metadata` instead.
+A business that uses Alembic itself may generate its migrations from `regulus.reliability.tables.metadata` instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +26,12 @@ _BROUGHT: tuple[tuple[str, Callable[[Inspector], bool]], ...] = (
         "utf8mb4_bin" in found.get_table_options(table).values() for table in tables.metadata.tables)),
     ("0008", lambda found: "is_manual" in (_columns_of_new(found) or ())),
 )
-"""By what the versions are told apart where `tables.create` made the tables, which writes none down. Steps behind these
-leave what is there as it is."""
+"""How to recognize the versions of tables made by `tables.create`, which records none. Later steps skip what exists."""
 
 
 def upgrade(connection: Connection) -> tuple[str | None, str]:
-    """Bring the tables of the database up to date; the version before, and now. In one transaction where the database
-    has them for tables. Raises ReliabilityRefused when the result is not what this version needs."""
+    """Upgrade the tables of the database; returns the version before, and now. Runs in one transaction if the database
+    supports that for tables. Raises ReliabilityRefused when the result is not what this version needs."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["connection"] = connection
@@ -40,7 +39,7 @@ def upgrade(connection: Connection) -> tuple[str | None, str]:
     if before is None and (present := _made_without_versions(connection)) is not None:
         command.stamp(config, present)
     command.upgrade(config, "head")
-    tables.create_indexes(connection)       # of a table that was there when `tables.create` made the others
+    tables.create_indexes(connection)       # of a table that existed when `tables.create` made the others
     tables.check(connection, *tables.metadata.sorted_tables)
     now = _version(connection)
     assert now is not None
@@ -58,7 +57,7 @@ def _made_without_versions(connection: Connection) -> str | None:
 
 
 def _columns_of_new(found: Inspector) -> Sequence[str | None] | None:
-    """Of the index of new stubs, where there is one."""
+    """The columns of the index of new stubs, if it exists."""
     return next((index["column_names"] for index in found.get_indexes("regulus_stub")
                  if index["name"] == "regulus_stub_new"), None)
 

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, over the connection that is handed in."""
+"""The script that Alembic runs: the migrations, on the given connection."""
 
 from alembic import context
 

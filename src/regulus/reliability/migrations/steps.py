@@ -1,7 +1,7 @@
-"""Steps of migrations that leave what is there as it is.
+"""Steps of migrations that skip what already exists.
 
-MySQL and MariaDB carry each of them out at once, so that a migration which is cut short, as `tables.create` may be, has
-done a part of its steps when it is begun again.
+MySQL and MariaDB commit each step at once: a migration that was interrupted, as `tables.create` may be, has done a part
+of its steps when it is started again.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import op
 
 _TRANSACTIONAL: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
-"""The default engine may be one that keeps what is rolled back."""
+"""The default engine may be one without rollback."""
 
 
 def create_table(name: str, *columns: sa.schema.SchemaItem) -> None:
@@ -39,5 +39,5 @@ def _indexes(table: str) -> set[str | None]:
 
 
 def _found() -> sa.Inspector:
-    """As it is now: an inspector remembers what it has read."""
+    """A new inspector, because an inspector caches what it has read."""
     return sa.inspect(op.get_bind())

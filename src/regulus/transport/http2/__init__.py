@@ -1,1 +1,1 @@
-"""A gRPC server on connections of HTTP/2."""
+"""A gRPC server on HTTP/2 connections."""

@@ -1,11 +1,11 @@
-"""One connection of HTTP/2, at the server's end.
+"""One HTTP/2 connection, on the server side.
 
-Frames in, streams out. What is written in one turn of the loop leaves in one system call, and is bounded, as is what
-one turn takes of what came: others have their turns. A peer that does not read is not read either, so that what we owe
-it stays in our streams, one message each, and in its own socket; both count.
+Frames in, streams out. Everything written in one turn of the loop leaves in one system call, and is bounded, as is the
+input handled in one turn: other connections get their turns. If a peer does not read, it is not read either: the bytes
+for it stay in our streams, one message each, and in its own socket; both are counted.
 
-What costs us more than it costs the peer is counted between two looks (`look`): questions, settings, streams taken
-back or reset for what the peer did, frames without content, headers beyond their limit.
+Frames that cost us more than the peer are counted between two calls of `look`: pings, settings, streams cancelled or
+reset because of the peer, frames without content, oversized headers.
 
 Source: RFC 9113; the floods are those of CVE-2019-9511 to 9518, 2023-44487, 2024-27316 and 2025-8671.
 """
@@ -51,42 +51,44 @@ from regulus.wire.http2.header_block import LIST_SIZE_FACTOR, HeaderDecoder, Req
 _log = logging.getLogger(__name__)
 
 CONNECTION_WINDOW = 4 << 20
-"""Of all its streams together; what is read is done with at once, where the owners of streams bound what they keep."""
+"""The window of all streams of a connection together. Bytes read count as consumed at once; the owners of streams limit
+what they keep."""
 STREAMS_MAX = 2_048
-"""Calls of one connection that are under way; a client waits with more."""
+"""Concurrent calls of one connection; a client delays further ones."""
 PUMP_SIZE = 1 << 16
-"""Bytes that one stream sends before others have their turn."""
+"""Bytes that one stream sends before other streams have their turn."""
 TURN_SIZE = 256 << 10
-"""Bytes of answers that leave in one turn of the loop; the next turn sends more when the socket has taken them."""
+"""Bytes of answers that leave in one turn of the loop; the next turn sends more when the socket has accepted them."""
 BUFFER_HIGH, BUFFER_LOW = 128 << 10, 32 << 10
-"""Bytes that wait in the socket's buffer for a slow reader. Above the first nothing is read from it, and they count."""
+"""Bytes in the socket's buffer for a slow reader. Above the first value its input is not read, and the bytes count."""
 FULL_READ = 64 << 10
-"""Bytes of a read after which others are served."""
+"""Bytes of one read after which others are served."""
 FRAMES_PER_TURN = 256
-"""Frames that are taken in one turn of the loop: others are served in between."""
+"""Frames handled in one turn of the loop: others are served in between."""
 FLOOD_MAX = 2_000
-"""Frames between two looks, about five seconds, that make work and bring nothing."""
+"""The maximum number of flood points between two calls of `look`, about five seconds: frames that cause work without
+content."""
 TOO_LARGE_FLOODS = 100
-"""As how many of these a list of headers counts that is beyond its limit: it is read, and no real client sends it."""
+"""Flood points charged for an oversized header list: it must be read, and no real client sends one."""
 SETTINGS_MAX = 100
-"""Frames between two looks that touch all streams."""
+"""The maximum number of frames between two calls of `look` that affect all streams."""
 FRAGMENTS_MAX = 64
-"""Frames of one list of headers."""
+"""The maximum number of frames in one header list."""
 ENDED_EARLY_MAX = 256
 """Streams that we ended and about which the peer may not know yet."""
 PING_AFTER_S, PONG_S_MAX = 60.0, 20.0
-"""How long a peer may be silent until it is asked, and may take to answer."""
+"""How long a peer may be silent before it is pinged, and how long it may take to answer."""
 IDLE_S_MAX = 120.0
-"""How long a connection is kept that carries no call."""
+"""How long a connection without calls is kept."""
 CLOSE_S_MAX = 10.0
-"""How long a connection that we closed has to read what was said last."""
+"""How long the peer has to read the last frames of a connection that we closed."""
 _GOODBYE = b"leaving."
-"""A question behind our GOAWAY: whoever answers it has heard that no call is taken any more."""
+"""A ping after our GOAWAY: a peer that answers it knows that no more calls are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
-    """`metadata_size_max`: bytes of one request's headers."""
+    """Limits of a connection. `metadata_size_max`: bytes of one request's headers."""
 
     metadata_size_max: int = 16 << 10
 
@@ -95,17 +97,20 @@ OpenStream = Callable[["Http2Connection", int, RequestHeaders], Stream]
 
 
 class Http2Connection(asyncio.Protocol):
-    """`open_stream` makes the owner of a request that begins; `on_closed` hears when the socket is closed; `peer` is
-    `host:port`, and `origin` both ends in stored form. `account` is that of all connections which share it."""
+    """A connection. `open_stream` makes the owner of a request that begins; `on_closed` is called when the socket is
+    closed.
+
+    `peer` is `host:port`, and `origin` both ends in stored form. `account` is shared by all connections.
+    """
 
     def __init__(self, open_stream: OpenStream, on_closed: Callable[["Http2Connection"], None], account: "Account",
                  limits: Http2Limits, peer: str, loop: asyncio.AbstractEventLoop, origin: Origin) -> None:
         self.peer = peer
         self.origin = origin
-        self.initial_window = frames.WINDOW_DEFAULT     # of the streams that it opens, for what we send
+        self.initial_window = frames.WINDOW_DEFAULT     # of the streams that it opens, for our data
         self.streams: dict[int, Stream] = {}
-        self.held = 0               # bytes that wait for the peer to read, or to end what it says
-        self.requests_size = 0      # bytes of requests under way, as their owners count them
+        self.held = 0               # bytes that wait for the peer to read, or to finish a frame
+        self.requests_size = 0      # bytes of requests in progress, as their owners count them
         self._open_stream = open_stream
         self._on_closed = on_closed
         self._account = account
@@ -117,7 +122,7 @@ class Http2Connection(asyncio.Protocol):
         self._outbox: list[bytes] = []
         self._outbox_size = 0       # of it, bytes of data
         self._is_open = False
-        self._is_paused = False     # the socket takes no more
+        self._is_paused = False     # the socket accepts no more
         self._is_reading = True
         self._is_leaving = False
         self._is_left = False       # the peer knows that we leave
@@ -126,18 +131,18 @@ class Http2Connection(asyncio.Protocol):
         self._has_settings = False
         self._send_window = frames.WINDOW_DEFAULT
         self._frame_size_max = FRAME_SIZE_DEFAULT
-        self._received = 0          # bytes for which the peer got no new window yet
+        self._received = 0          # bytes for which the peer has no new window yet
         self._last_id = 0
-        self._ready: dict[Stream, None] = {}            # streams with bytes that wait, and a window of their own
-        self._promised: dict[int, int] = {}             # bytes that a content-length says are still to come, by stream
+        self._ready: dict[Stream, None] = {}            # streams with waiting bytes and an open window
+        self._promised: dict[int, int] = {}             # bytes still to arrive by the content-length, by stream
         self._ended_early: deque[int] = deque(maxlen=ENDED_EARLY_MAX)
         self._came: list[frames.Frame] = []             # frames that wait for the next turn of the loop
-        self._rests = False                             # until the next turn of the loop nothing is read
-        self._has_answered = False                      # since the peer's last question whether we are there
-        self._fragments: list[bytes] = []               # of headers that are under way
+        self._rests = False                             # nothing is read until the next turn of the loop
+        self._has_answered = False                      # since we last pinged the peer
+        self._fragments: list[bytes] = []               # of an unfinished header list
         self._fragments_size = 0
-        self._unread = 0            # of `held`, those that the peer has begun to say
-        self._unsent = 0            # and those that the socket does not take
+        self._unread = 0            # the part of `held` in unfinished frames of the peer
+        self._unsent = 0            # and the part that the socket does not accept
         self._block_stream = 0
         self._block_ends_stream = False
         self._floods = self._settings_came = 0
@@ -162,7 +167,7 @@ class Http2Connection(asyncio.Protocol):
         self._reader.feed(data)
         if self._came:          # its turn comes
             return
-        if len(data) >= FULL_READ and not self._rests:      # uvloop reads on, up to 32 times, while reads are full
+        if len(data) >= FULL_READ and not self._rests:      # uvloop keeps reading, up to 32 times, while reads are full
             self._rests = True
             self._loop.call_soon(self._end_rest)
         self._take_some()
@@ -179,7 +184,7 @@ class Http2Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> None:
-        """A client that says nothing more waits for nothing."""
+        """A client that has ended its side waits for nothing."""
         self._flush()
         self._end()
 
@@ -191,7 +196,7 @@ class Http2Connection(asyncio.Protocol):
     # --- called by the owner -----------------------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
-        """Every few seconds: ask a peer that is silent, end what carries nothing."""
+        """Called every few seconds: ping a silent peer, close a connection without calls."""
         self._floods = self._settings_came = 0
         if not self._is_open:
             if now - self._ended_at > CLOSE_S_MAX:
@@ -211,8 +216,8 @@ class Http2Connection(asyncio.Protocol):
             self.put(frames.frame(PING, 0, 0, bytes(8)))
 
     def leave(self) -> None:
-        """Take no new calls; close when those under way are done and the peer knows. A socket that is closed on calls
-        which are on their way takes our words along, and their client cannot tell whether they were begun."""
+        """Accept no new calls; close when current calls are done and the peer knows. If the socket were closed while
+        calls arrive, our last frames would be lost, and the client could not tell whether the calls were begun."""
         if self._is_open and not self._is_leaving:
             self._is_leaving = True
             self._left_at = self._loop.time()
@@ -232,7 +237,7 @@ class Http2Connection(asyncio.Protocol):
         return min(self._send_window, self._frame_size_max)
 
     def put(self, frame: bytes) -> None:
-        """It leaves at the end of this turn of the loop, with all others."""
+        """Send a frame at the end of this turn of the loop, together with all others."""
         if not self._outbox:
             self._loop.call_soon(self._flush)
         self._outbox.append(frame)
@@ -244,18 +249,19 @@ class Http2Connection(asyncio.Protocol):
         self.put(frame)
 
     def wait(self, stream: Stream, size: int) -> None:
-        """The stream has so many bytes more that wait."""
+        """Note that `size` more bytes of the stream wait."""
         self.hold(size)
         if self._is_open and stream.send_window > 0:
             self._ready[stream] = None
             self._pump()
 
     def sent(self, size: int) -> None:
-        """So many bytes of a stream wait no more."""
+        """Note that `size` bytes of a stream left."""
         self.hold(-size)
 
     def hold(self, size: int) -> None:
-        """So many bytes more wait for the peer, or less. May end the connection: what is counted is noted before."""
+        """Change the number of bytes that wait for the peer. This may close the connection, so the caller updates its
+        counts before."""
         self.held += size
         self._account.add(self, size)
 
@@ -282,7 +288,8 @@ class Http2Connection(asyncio.Protocol):
     # --- frames ------------------------------------------------------------------------------------------------------
 
     def _take_some(self) -> None:
-        """As many frames as one turn of the loop may have; the next turn goes on, and nothing is read until then."""
+        """Handle as many frames as one turn of the loop may; the next turn continues, and nothing is read until
+        then."""
         try:
             found = self._came or self._reader.frames()
             while found:
@@ -295,7 +302,7 @@ class Http2Connection(asyncio.Protocol):
                     except Http2Error as error:
                         if not error.stream_id:
                             raise
-                        self._count_flood()     # CVE-2025-8671: what makes us reset costs as much as what resets
+                        self._count_flood()     # CVE-2025-8671: causing us to reset costs as much as a reset
                         self._reset(error.stream_id, error.code)
                 if self._came:
                     self._loop.call_soon(self._take_some)
@@ -327,7 +334,7 @@ class Http2Connection(asyncio.Protocol):
             raise Http2Error(PROTOCOL_ERROR, "another frame between those of one list of headers")
         if not self._has_settings:
             if kind != SETTINGS or flags & ACK:
-                raise Http2Error(PROTOCOL_ERROR, "the first frame is no SETTINGS")
+                raise Http2Error(PROTOCOL_ERROR, "the first frame is not SETTINGS")
             self._has_settings = True
         if kind == DATA:
             self._take_data(flags, stream_id, payload)
@@ -355,7 +362,7 @@ class Http2Connection(asyncio.Protocol):
         elif kind == frames.PUSH_PROMISE:
             raise Http2Error(PROTOCOL_ERROR, "PUSH_PROMISE of a client")
         else:
-            self._count_flood()     # a kind that nobody knows is passed over
+            self._count_flood()     # unknown kinds of frames are ignored
 
     def _take_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
@@ -415,7 +422,7 @@ class Http2Connection(asyncio.Protocol):
             self._take_block(stream_id, block)
 
     def _take_block(self, stream_id: int, block: bytes) -> None:
-        """Each is read, also of streams that are refused: what it changes counts for later ones."""
+        """Decode a header block. This is done even for refused streams, because later blocks depend on it."""
         if stream_id <= self._last_id:
             self._take_trailers(stream_id, block)
             return
@@ -452,7 +459,7 @@ class Http2Connection(asyncio.Protocol):
         stream.peer_ended()
 
     def _check_promise(self, stream_id: int, size: int, is_end: int) -> None:
-        """Raises Http2Error where more or less comes than a content-length says."""
+        """Raises Http2Error when more or fewer bytes arrive than the content-length says."""
         left = self._promised.get(stream_id)
         if left is not None:
             self._promised[stream_id] = left - size
@@ -522,7 +529,7 @@ class Http2Connection(asyncio.Protocol):
         if len(payload) != 8:
             raise Http2Error(FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes; it has 8")
         if not flags & ACK:
-            if not self._has_answered:      # clients measure by pings how fast answers come
+            if not self._has_answered:      # clients measure the latency by pings
                 self._count_flood()
             self._has_answered = False
             self.put(frames.frame(PING, ACK, 0, payload))
@@ -540,7 +547,7 @@ class Http2Connection(asyncio.Protocol):
         self._count_flood()
 
     def _check_begun(self, stream_id: int, kind: str) -> None:
-        """Raises Http2Error for a stream that never was."""
+        """Raises Http2Error for a stream that was never opened."""
         if not stream_id & 1 or stream_id > self._last_id:
             raise Http2Error(PROTOCOL_ERROR, f"{kind} on stream {stream_id}, which has not begun")
 
@@ -552,7 +559,7 @@ class Http2Connection(asyncio.Protocol):
     # --- what leaves -------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Streams that wait send in turns, until the connection takes no more."""
+        """Let waiting streams send in turn, until the connection accepts no more."""
         while self._ready and self.room > 0:
             stream = next(iter(self._ready))
             del self._ready[stream]
@@ -567,7 +574,7 @@ class Http2Connection(asyncio.Protocol):
             self._pump()
 
     def _reset(self, stream_id: int, code: int) -> None:
-        """End one stream, for what the peer did on it."""
+        """Reset one stream because of what the peer did on it."""
         stream = self.streams.get(stream_id)
         if stream is None:
             self._ended_early.append(stream_id)
@@ -577,7 +584,7 @@ class Http2Connection(asyncio.Protocol):
         stream.lost()
 
     def _refuse(self, code: int, text: str) -> None:
-        """End the connection, for what the peer did on it."""
+        """Close the connection because of what the peer did on it."""
         _log.info("connection of %s closed: %s", self.peer, text)
         self.put(frames.goaway(self._last_id, code, text))
         self._flush()
@@ -591,7 +598,7 @@ class Http2Connection(asyncio.Protocol):
             self._end()
 
     def _end(self) -> None:
-        """No call goes on. Once."""
+        """End all calls, once."""
         if not self._is_open:
             return
         self._is_open = False
@@ -604,17 +611,18 @@ class Http2Connection(asyncio.Protocol):
 
 
 class Account:
-    """Bytes in memory for peers that are slow, of all connections together."""
+    """Bytes in memory for slow peers, over all connections."""
 
     def __init__(self, size_max: int, connections: "dict[Http2Connection, None]") -> None:
         self.size = 0
         self._size_max = size_max
         self._connections = connections
-        self._largest: Http2Connection | None = None    # that for which most waits, and how much that was
+        self._largest: Http2Connection | None = None    # the connection with the most waiting bytes, and their number
         self._largest_size = 0
 
     def add(self, connection: Http2Connection, size: int) -> None:
-        """So many more that wait for the connection, or less. Above the limit that with the most is closed."""
+        """Change the number of bytes that wait for a connection. Above the limit the connection with the most is
+        closed."""
         self.size += size
         if connection.held > self._largest_size:
             self._largest, self._largest_size = connection, connection.held
@@ -625,7 +633,8 @@ class Account:
             largest.abort()
 
     def _holds_most(self, asking: Http2Connection) -> Http2Connection:
-        """Or half as much: all connections are looked at only when that much has become free since the last time."""
+        """The connection with the most waiting bytes, or one with at least half as many: all are compared only when
+        that much was freed since the last time."""
         if self._largest is None or self._largest.held < self._largest_size // 2:
             self._largest = max(self._connections, key=attrgetter("held"), default=asking)
             self._largest_size = self._largest.held

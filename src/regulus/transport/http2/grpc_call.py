@@ -1,4 +1,4 @@
-"""One call of gRPC: messages of the request in, messages of the answer out, and how it ended.
+"""One gRPC call: request messages in, answer messages out, and its status.
 
 Source: PROTOCOL-HTTP2 of gRPC.
 """
@@ -30,26 +30,26 @@ _log = logging.getLogger(__name__)
 _OK = header_block.trailers(GrpcStatus.OK)
 _RESPONSE = header_block.RESPONSE
 TIMEOUT_S_MAX = 86_400.0
-"""A client may name a deadline in sixty years; one beyond this is none."""
+"""The longest deadline in seconds; a longer one counts as no deadline, as a client may set it sixty years ahead."""
 STREAMED_SIZE_MAX = STREAM_WINDOW // 2 - PREFIX_SIZE
-"""Bytes of one of many messages of a request: the window opens again with the message, so that it must fit into what is
-always open of it."""
+"""The maximum number of bytes of one message in a stream of messages. The window opens again only after the message,
+which must therefore fit into the part that is always open."""
 MESSAGE_SIZE = 64
-"""And that each of many messages costs beside its own."""
+"""Bytes that each of many messages costs besides its content."""
 CALL_SIZE = 2_048
-"""Bytes in memory that a call costs beside those of its headers and messages."""
+"""Bytes in memory that a call costs besides those of its headers and messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneAnswer:
-    """A method with one message each way. What its client compressed it has `unpacked`."""
+    """A method with one message each way. A compressed request message is `unpacked` before."""
 
     answer: Callable[[Message, "GrpcCall"], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class ManyAnswers:
-    """A method that sends any number of messages for one."""
+    """A method that answers one message with any number of messages."""
 
     serve: Callable[[Message, "GrpcCall"], Awaitable[None]]
 
@@ -69,7 +69,7 @@ def _is_grpc(content_type: str) -> bool:
 
 
 class CallKeeper(Protocol):
-    """What a call asks of its server."""
+    """What a call needs from its server."""
 
     loop: asyncio.AbstractEventLoop
     message_size_max: int
@@ -80,8 +80,8 @@ class CallKeeper(Protocol):
 
 
 class GrpcCall(Stream):
-    """Made of a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`, and `origin`
-    the ends of its connection."""
+    """A call, made from a request's headers. `metadata` are its headers, in their order; `peer` is `host:port`, and
+    `origin` the ends of its connection."""
 
     __slots__ = ("_deadline", "_has_begun", "_left_size", "_messages", "_method", "_more", "_own_size", "_queued",
                  "_reader", "_request", "_server", "_task", "_timer", "_untaken", "authority", "held", "metadata",
@@ -98,11 +98,11 @@ class GrpcCall(Stream):
         self._server = server
         self._method: Method | None = None
         self._reader: MessageReader | None = None
-        self.held = 0               # bytes of the request that the server counts for us
-        self._own_size = CALL_SIZE + request.size       # of these, what is there without a message
+        self.held = 0               # bytes of the request that the server counts for this call
+        self._own_size = CALL_SIZE + request.size       # the part of them without messages
         self._left_size = 0         # of a call that only waits for its peer to read
-        self._queued = 0            # and what its messages take that nobody has taken yet,
-        self._untaken = 0           # which came as so many bytes
+        self._queued = 0            # memory of messages that are not taken yet,
+        self._untaken = 0           # and their size as received
         self._request: Message | None = None
         self._messages: deque[Message] = deque()
         self._more: asyncio.Future[None] | None = None
@@ -112,7 +112,7 @@ class GrpcCall(Stream):
         self._has_begun = False
 
     def admit(self, request: RequestHeaders, method: Method | None) -> None:
-        """Begin, or say why not."""
+        """Begin the call, or refuse it."""
         values = dict(request.metadata)
         if request.method != b"POST" or not _is_grpc(values.get("content-type", "")):
             self.end(header_block.refusal(405 if request.method != b"POST" else 415))
@@ -145,7 +145,7 @@ class GrpcCall(Stream):
     # --- called by methods -------------------------------------------------------------------------------------------
 
     def time_left_s(self) -> float | None:
-        """Until the client gives up; None where it never does."""
+        """Seconds until the deadline; None when there is none."""
         return None if self._deadline is None else self._deadline - self._server.loop.time()
 
     def begin_answer(self) -> None:
@@ -155,14 +155,16 @@ class GrpcCall(Stream):
             self.begin(_RESPONSE)
 
     async def send(self, message: bytes) -> None:
-        """One message of the answer. Returns when the connection has taken it."""
+        """Send one message of the answer. Returns when the connection has accepted it."""
         self.begin_answer()
         self.write(framed(message))
         await self.sent()
 
     async def unpacked(self, message: Message, size_max: int) -> bytes:
-        """A message of the request, inflated where it was compressed: in steps between which others are served, and
-        counted as it grows. Raises GrpcRefused for one that becomes larger than `size_max`."""
+        """A request message, inflated if it was compressed. Raises GrpcRefused if it becomes larger than `size_max`.
+
+        Inflating runs in steps, between which others are served, and the size is counted as it grows.
+        """
         if not isinstance(message, Packed):
             return message
         if len(message) > size_max:
@@ -182,7 +184,8 @@ class GrpcCall(Stream):
         return whole
 
     async def messages(self, size_max: int = STREAMED_SIZE_MAX) -> AsyncGenerator[bytes, None]:
-        """Of the request, until the client ends its side; each of `size_max` bytes at most where it is compressed."""
+        """The messages of the request, until the client ends its side; each compressed one inflates to at most
+        `size_max` bytes."""
         while await self.has_message():
             message = self._messages.popleft()
             if not self._messages and self._reader is not None:
@@ -192,21 +195,21 @@ class GrpcCall(Stream):
             yield await self.unpacked(message, size_max)
 
     async def has_message(self) -> bool:
-        """Wait for the next of `messages`, which stays as it came; False when none comes any more."""
+        """Wait for the next of `messages`, without taking it; False when there are no more."""
         while not (self._messages or self.has_peer_ended or self.has_ended):
             self._more = self._server.loop.create_future()
             await self._more
         return bool(self._messages)
 
     def refuse(self, status: int, text: str) -> None:
-        """End the call without an answer, or behind a part of it."""
+        """End the call with an error, before or after a part of the answer."""
         block = header_block.trailers(status, text)
         self.end(block if self._has_begun else _RESPONSE + block)
 
-    # --- called by the connection ------------------------------------------------------------------------------------
+    # the end of the answer waits for the peer, and the rest of the request is not needed
 
     def data_came(self, data: bytes) -> None:
-        if self.has_ended:      # the answer's end waits for the peer to read, and the rest of the request is nobody's
+        if self.has_ended:      # the end of the answer waits for the peer; the rest of the request is not needed
             return
         try:
             self._take(data)
@@ -231,8 +234,8 @@ class GrpcCall(Stream):
             self._task.cancel()
 
     def end(self, block: bytes) -> None:
-        """What is left of a call whose answer waits for its peer counts with what waits, as such a call gives way with
-        its connection alone."""
+        """End the answer. From then on a call whose answer waits for its peer counts as waiting bytes, because only
+        closing the connection would free them."""
         super().end(block)
         if self._left_size or self.is_closed:
             return
@@ -257,7 +260,7 @@ class GrpcCall(Stream):
     # -----------------------------------------------------------------------------------------------------------------
 
     def _take(self, data: bytes) -> None:
-        """Raises GrpcRefused."""
+        """Take data of the request. Raises GrpcRefused."""
         assert self._reader is not None, "a call that is refused hears nothing more"
         before = self._reader.held
         found = self._reader.feed(data)
@@ -277,12 +280,12 @@ class GrpcCall(Stream):
         self._hold(self._messages_size())
 
     def _messages_size(self) -> int:
-        """Bytes of those that are here, as they came."""
+        """Bytes of the messages present, as received."""
         reader = self._reader.held if self._reader is not None else 0
         return reader + self._queued + len(self._request or b"")
 
     def _hold(self, size: int) -> None:
-        """So many bytes of messages. Raises GrpcRefused where there is no room for them."""
+        """Account for bytes of messages. Raises GrpcRefused when there is no room for them."""
         if self.is_closed:      # while one of them was inflated
             return
         more = self._own_size + size - self.held
@@ -337,7 +340,8 @@ class GrpcCall(Stream):
         self.refuse(GrpcStatus.INTERNAL, "the server failed; see its log")
 
     def _tell_cancelled(self) -> None:
-        """Not by us, who end a call before its method: by something that the method waited for."""
+        """Report a cancelled method. We end a call before its method, so something else that the method waited for
+        cancelled it."""
         if not self.has_ended:
             _log.warning("%s was cancelled by what it waited for", self.path)
             self.refuse(GrpcStatus.UNAVAILABLE, "the server gave the call up")
@@ -346,18 +350,19 @@ class GrpcCall(Stream):
 
     @property
     def may_give_way(self) -> bool:
-        """Whether it may be ended for others: not when a method has its one message, and may have done what it says."""
+        """Whether the call may be ended to make room for others: not when a method has its one message, and may already
+        have carried it out."""
         return not (self.has_ended or (self._task is not None and isinstance(self._method, OneAnswer)))
 
     def give_up(self, error: GrpcRefused) -> None:
         self.refuse(error.status, str(error))
-        if not self.is_closed:      # a part of the answer waits, for as long as its peer likes
+        if not self.is_closed:      # a part of the answer waits, for as long as the peer likes
             self._forget_request()
             self._hold(0)
         self.lost()
 
     def expire(self, text: str) -> None:
-        """Nobody waits for the answer any more; a part of it that waits for the peer is dropped."""
+        """End a call for which no client waits any more; a part of the answer that waits for the peer is dropped."""
         if self.waiting_size:
             self.reset(frames.CANCEL)
         else:

@@ -1,7 +1,7 @@
-"""A port for gRPC: TLS and plain text by a connection's first byte, and calls handed to their methods.
+"""A gRPC port: it detects TLS or plain text by the first byte of a connection, and passes calls to their methods.
 
-Everything here is bounded: connections, calls of a connection, bytes of requests under way, bytes that wait for clients
-which do not read, and how long each step of a client may take.
+Everything here is bounded: connections, calls of a connection, bytes of unfinished requests, bytes that wait for
+clients which do not read, and the duration of each step of a client.
 """
 
 import asyncio
@@ -30,19 +30,22 @@ _log = logging.getLogger(__name__)
 
 _TLS_HANDSHAKE = 0x16
 FIRST_BYTES_S_MAX = 10.0
-"""Until a peer has said something."""
+"""The time until a peer must have sent its first bytes."""
 REQUEST_S_MAX = 60.0
-"""Until a request is whole."""
+"""The time until a request must be complete."""
 LOOK_S = 5.0
-"""Between two looks at all connections."""
+"""The time between two checks of all connections."""
 _LOOKS_PER_TURN = 500
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcLimits:
-    """`connections_max` are open at once. `message_size_max`: bytes of a request's message. `held_max`: bytes of all
-    requests that are under way. `waiting_max`: bytes of answers that wait for clients, and of frames that clients have
-    begun. `metadata_size_max`: bytes of a request's headers."""
+    """Limits of a server.
+
+    `connections_max`: concurrent connections. `message_size_max`: bytes of a request's message. `held_max`: bytes of
+    all requests in progress. `waiting_max`: bytes of answers that wait for clients, and of unfinished frames.
+    `metadata_size_max`: bytes of a request's headers.
+    """
 
     connections_max: int
     message_size_max: int
@@ -52,20 +55,21 @@ class GrpcLimits:
 
 
 class GrpcServer:
-    """`methods` by their paths; `tls` has how TLS is done. Raises ConfigError when the certificate cannot be used."""
+    """A gRPC server; `methods` are by path, `tls` configures TLS. Raises ConfigError when the certificate cannot be
+    used."""
 
     def __init__(self, methods: Mapping[str, Method], tls: TransportConfig, limits: GrpcLimits) -> None:
         self.port = 0
         self.held = 0
-        """Bytes of requests that are under way."""
+        """the connection that gave way last, and its calls, the largest last,"""
         self.message_size_max = limits.message_size_max
-        self._largest: Carrier | None = None    # the connection whose requests hold most, and how much that was
+        self._largest: Carrier | None = None    # the connection whose requests hold most, and their bytes
         self._largest_size = 0
-        self._giving_of: Carrier | None = None  # the connection that gave way last, and its calls, the largest last,
-        self._giving: list[GrpcCall] = []       # when they were looked at
-        self._giving_size = 0                   # and how much the largest was
+        self._giving_of: Carrier | None = None  # the connection that gave way last, its calls, the largest last,
+        self._giving: list[GrpcCall] = []       # as they were when they were sorted
+        self._giving_size = 0                   # and the size of the largest
         self.unfinished: dict[GrpcCall, float] = {}
-        """Calls whose request is not whole, the oldest first, and when they began."""
+        """Calls with incomplete requests, the oldest first, and when they began."""
         self.connections: dict[Http2Connection, None] = {}
         self._methods = methods
         self.tls = ServerTls(tls)
@@ -77,7 +81,7 @@ class GrpcServer:
         self._tasks: set[asyncio.Future[None]] = set()
         self._server: asyncio.Server | None = None
         self._is_full = False
-        self._left: asyncio.Event | None = None     # of a server that stops: no connection is there any more
+        self._left: asyncio.Event | None = None     # set when a stopping server has no more connections
 
     def bind(self, host: str, port: int) -> socket.socket:
         """Raises OSError."""
@@ -91,7 +95,7 @@ class GrpcServer:
         self.tls.start()
 
     async def watch(self) -> None:
-        """Look at connections and unfinished requests, for ever."""
+        """Check connections and incomplete requests, forever."""
         while True:
             await asyncio.sleep(LOOK_S)
             now = self.loop.time()
@@ -110,7 +114,7 @@ class GrpcServer:
                     await asyncio.sleep(0)
 
     async def stop(self, within_s: float) -> None:
-        """Take nothing new; calls under way have so long to end, and clients to read what was answered last."""
+        """Accept nothing new; current calls have `within_s` seconds to end, and clients to read the last answers."""
         self.tls.stop()
         if self._server is not None:
             self._server.close()
@@ -136,9 +140,11 @@ class GrpcServer:
         return task
 
     def hold(self, call: GrpcCall, size: int) -> None:
-        """So many bytes more of a request, or less. Above the limit the connection that holds most gives way with its
-        largest calls, so that nobody keeps others from theirs. Raises GrpcRefused where it is this one's turn, or none
-        may be ended."""
+        """Change the number of bytes held by a request. Raises GrpcRefused.
+
+        Above the limit the connection that holds most must end its largest calls, so that no client blocks the others.
+        The call is refused if it is this connection's turn, or if no call may be ended.
+        """
         connection = call.connection
         self.held += size
         connection.requests_size += size
@@ -153,8 +159,11 @@ class GrpcServer:
             giving.give_up(refusal)
 
     def _next_to_give(self, connection: Carrier) -> GrpcCall | None:
-        """Its largest call that may be ended, or one half as large: all are looked at when those that were largest the
-        last time have given way, and not for each, as a client may begin thousands at once."""
+        """A call of the connection that may be ended: its largest, or one at least half as large.
+
+        The calls are sorted again only after those that were largest last time were ended, because a client may begin
+        thousands at once.
+        """
         if connection is self._giving_of:
             while self._giving:
                 giving = self._giving.pop()
@@ -167,7 +176,8 @@ class GrpcServer:
         return self._giving.pop() if self._giving else None
 
     def _holds_most(self, asking: Carrier) -> Carrier:
-        """Or half as much: all connections are looked at only when that much has become free since the last time."""
+        """The connection that holds most, or at least half as much: all are compared only when that much was freed
+        since the last time."""
         if self._largest is None or self._largest.requests_size < self._largest_size // 2:
             self._largest = max(self.connections, key=attrgetter("requests_size"), default=asking)
             self._largest_size = self._largest.requests_size
@@ -194,7 +204,7 @@ class GrpcServer:
                                origin)
 
     def joined(self, connection: Http2Connection, transport: asyncio.Transport) -> None:
-        """It is known what the connection speaks."""
+        """Add a connection whose protocol is known now."""
         self.connections[connection] = None
         connection.connection_made(transport)
 
@@ -209,7 +219,7 @@ class GrpcServer:
         return call
 
     def tls_context(self, is_tls: bool) -> ssl.SSLContext | None:
-        """None for plain text. Raises ConnectionError for what is not served here."""
+        """The TLS context; None for plain text. Raises ConnectionError for a connection of the wrong kind."""
         if not is_tls:
             if self.tls.is_enforced:
                 raise ConnectionError("plain text, and tls.server.mode is enforcing here")
@@ -218,12 +228,12 @@ class GrpcServer:
         if context is None:
             raise ConnectionError(f"TLS, and {self.tls.missing}; or let the client speak plain text (Java: "
                                   "enableSsl(false), Go: EnableSsl = false)")
-        context.set_alpn_protocols(["h2"])      # also of one that was read anew
+        context.set_alpn_protocols(["h2"])      # also for a certificate that was read again
         return context
 
 
 class _Opening(asyncio.Protocol):
-    """A connection until it is known what it speaks."""
+    """A connection until its protocol is known."""
 
     def __init__(self, server: GrpcServer) -> None:
         self._server = server

@@ -1,7 +1,7 @@
 """One request and its answer on a connection that carries many.
 
-What is written leaves as far as the peer and the connection let it; the rest waits here. Whoever writes more than once
-waits for `sent` in between, so that a stream holds one message for a peer that does not read.
+Written bytes leave as far as the peer and the connection allow; the rest waits here. A writer waits for `sent` between
+two writes, so that a stream holds one message for a peer that does not read.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from regulus.wire.http2 import frames
 from regulus.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS
 
 STREAM_WINDOW = 1 << 20
-"""Bytes that a peer may send on a stream before its owner is done with them."""
+"""Bytes that a peer may send on a stream before its owner has consumed them."""
 
 
 class Carrier(Protocol):
-    """What a stream asks of its connection."""
+    """What a stream needs from its connection."""
 
     initial_window: int
     requests_size: int
@@ -34,7 +34,8 @@ class Carrier(Protocol):
 
 
 class Stream(ABC):
-    """Its owner is a subclass, which hears what the peer does. `send_window` is what the peer takes of us yet."""
+    """A stream; its owner is a subclass, whose methods are called for what the peer does. `send_window` is the number
+    of bytes that the peer still accepts."""
 
     __slots__ = ("_drained", "_last_block", "_pending", "connection", "has_peer_ended", "id", "is_closed",
                  "receive_window", "send_window", "taken", "waiting_size")
@@ -43,8 +44,8 @@ class Stream(ABC):
         self.connection = connection
         self.id = stream_id
         self.send_window = connection.initial_window
-        self.receive_window = STREAM_WINDOW     # bytes that the peer may send yet
-        self.taken = 0              # bytes that are done with and for which it got no new window yet
+        self.receive_window = STREAM_WINDOW     # bytes that the peer may still send
+        self.taken = 0              # consumed bytes for which the peer has no new window yet
         self.has_peer_ended = False
         self.is_closed = False
         self.waiting_size = 0       # bytes that wait for the peer
@@ -56,30 +57,30 @@ class Stream(ABC):
 
     @abstractmethod
     def data_came(self, data: bytes) -> None:
-        """Some bytes of the request; `took` says when they are done with."""
+        """More bytes of the request arrived; the owner calls `took` when it has consumed them."""
 
     @abstractmethod
     def peer_ended(self) -> None:
-        """The request is whole."""
+        """The request is complete."""
 
     @abstractmethod
     def lost(self) -> None:
-        """The peer took it back, or is gone: nothing that is written reaches anybody."""
+        """The peer cancelled the request or disconnected: nothing written now can reach it."""
 
     # --- called by the owner -----------------------------------------------------------------------------------------
 
     @property
     def has_ended(self) -> bool:
-        """Nothing more is written: the answer has its trailers, though they may wait, or the stream is no more."""
+        """Whether the answer has ended: it has its trailers, though they may still wait, or the stream is closed."""
         return self.is_closed or self._last_block is not None
 
     def begin(self, block: bytes) -> None:
-        """The headers of the answer."""
+        """Send the headers of the answer."""
         if not self.has_ended:
             self.connection.put(frames.head(HEADERS, END_HEADERS, self.id, len(block)) + block)
 
     def write(self, data: bytes) -> None:
-        """More of the answer."""
+        """Send more of the answer."""
         if self.has_ended:
             return
         connection, size = self.connection, len(data)
@@ -87,12 +88,12 @@ class Stream(ABC):
             self.send_window -= size
             connection.put_data(frames.head(DATA, 0, self.id, size) + data, size)
             return
-        self._pending.append(memoryview(data))      # of which parts leave without a copy of the rest
+        self._pending.append(memoryview(data))      # parts of it leave without a copy of the rest
         self.waiting_size += size
         connection.wait(self, size)
 
     def end(self, block: bytes) -> None:
-        """The trailers of the answer, which leave behind all that waits. The first count."""
+        """Send the trailers of the answer, after all waiting bytes. Only the first call counts."""
         if self.has_ended:
             return
         if self._pending:
@@ -101,13 +102,13 @@ class Stream(ABC):
             self._close(block)
 
     def reset(self, code: int) -> None:
-        """End both directions; what waits is dropped."""
+        """End both directions; waiting bytes are dropped."""
         if not self.is_closed:
             self.connection.put(frames.rst_stream(self.id, code))
             self.drop()
 
     def took(self, size: int) -> None:
-        """So many bytes of the request are done with: the peer may send as many again."""
+        """Note that `size` bytes of the request were consumed: the peer may send as many again."""
         self.taken += size
         if self.taken >= STREAM_WINDOW // 2 and not self.has_peer_ended and not self.is_closed:
             self.connection.put(frames.window_update(self.id, self.taken))
@@ -115,9 +116,9 @@ class Stream(ABC):
             self.taken = 0
 
     async def sent(self) -> None:
-        """Until all that was written has left for the socket, or never can."""
+        """Wait until all written bytes have left for the socket, or never can."""
         if self.is_closed:
-            await asyncio.sleep(0)      # where a writer that goes on and on hears that it is cancelled
+            await asyncio.sleep(0)      # lets a writer that never waits be cancelled
         elif self._pending:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
@@ -126,7 +127,7 @@ class Stream(ABC):
     # --- called by the connection ------------------------------------------------------------------------------------
 
     def pump(self, size_max: int) -> None:
-        """Send what waits, so many bytes at most, as far as the windows let it."""
+        """Send at most `size_max` waiting bytes, as far as the windows allow."""
         connection = self.connection
         while self._pending:
             data = self._pending[0]
@@ -148,7 +149,7 @@ class Stream(ABC):
             self._close(self._last_block)
 
     def drop(self) -> None:
-        """Nothing goes either way any more."""
+        """Drop the stream: nothing is sent or received any more."""
         self.is_closed = True
         self.connection.sent(self.waiting_size)
         self.waiting_size = 0
@@ -158,7 +159,7 @@ class Stream(ABC):
 
     def _close(self, block: bytes) -> None:
         self.connection.put(frames.head(HEADERS, END_HEADERS | END_STREAM, self.id, len(block)) + block)
-        if not self.has_peer_ended:     # it need not go on
+        if not self.has_peer_ended:     # it need not continue
             self.connection.put(frames.rst_stream(self.id, frames.NO_ERROR))
         self.drop()
 

@@ -1,4 +1,4 @@
-"""Users and their policies as operators write and read them: AUTH_CREATE_USER (3001) to AUTH_LIST_ACL (3010).
+"""Users and their policies, in requests and answers of operators: AUTH_CREATE_USER (3001) to AUTH_LIST_ACL (3010).
 
 Source: UserInfo, AclInfo.
 """
@@ -10,7 +10,7 @@ from regulus.wire.json_fields import JsonBody
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserInfo(JsonBody):
-    """What a change leaves out stays as it is."""
+    """A user; in a change, a missing field keeps its value."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -20,7 +20,7 @@ class UserInfo(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntryInfo(JsonBody):
-    """`resource` is `Topic:name`, `Topic:prefix*`, `Topic:*` or `*`."""
+    """One entry of a policy; `resource` is `Topic:name`, `Topic:prefix*`, `Topic:*` or `*`."""
 
     resource: str | None = None
     actions: list[str] | None = None
@@ -36,7 +36,7 @@ class PolicyInfo(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclInfo(JsonBody):
-    """`subject` is `User:name`."""
+    """The policies of a user; `subject` is `User:name`."""
 
     subject: str | None = None
     policies: list[PolicyInfo] | None = None
@@ -44,7 +44,7 @@ class AclInfo(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUser(JsonBody):
-    """One user in our document, with the policies, which end with it."""
+    """One user in our document, with its policies, which are deleted with it."""
 
     username: str
     password: str = field(repr=False)

@@ -29,7 +29,7 @@ class BrokerStatsData(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTimeSpan(JsonBody):
-    """Store times in ms; `delay_time` is now minus the store time of the next message to consume."""
+    """Store times in ms of a queue; `delay_time` is now minus the store time of the next message to consume."""
 
     message_queue: MessageQueue
     min_time_stamp: int = 0

@@ -1,4 +1,4 @@
-"""Who is connected: 203, 204, 328. Source: Connection, ConsumerConnection, ProducerConnection, ProducerTableInfo."""
+"""Connected clients: 203, 204, 328. Source: Connection, ConsumerConnection, ProducerConnection, ProducerTableInfo."""
 
 from dataclasses import dataclass, field
 

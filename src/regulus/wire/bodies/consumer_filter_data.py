@@ -1,4 +1,4 @@
-"""What a broker keeps of SQL92 subscriptions: consumerFilter.json, and the `filterData` of QUERY_CONSUME_QUEUE.
+"""A broker's record of SQL92 subscriptions: consumerFilter.json, and the `filterData` of QUERY_CONSUME_QUEUE.
 
 Source: ConsumerFilterManager, ConsumerFilterData, BloomFilterData.
 """
@@ -11,7 +11,7 @@ from regulus.wire.json_fields import JsonBody
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BloomFilterData(JsonBody):
-    """Where a group stands in the bit maps that messages may be stored with."""
+    """The bits of a group in the bit maps that messages may be stored with."""
 
     bit_num: int = 0
     bit_pos: list[int] = field(default_factory=list)
@@ -19,8 +19,11 @@ class BloomFilterData(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFilterData(JsonBody):
-    """Times in ms. `born_time`: since when the group subscribes by this expression; `dead_time`: when its last consumer
-    left, before `born_time` while there is one. `client_version` is the version of the subscription."""
+    """One SQL92 subscription of a group.
+
+    Times in ms. `born_time`: since when the group has this expression; `dead_time`: when its last consumer left, and
+    before `born_time` while there is a consumer. `client_version` is the version of the subscription.
+    """
 
     consumer_group: str
     topic: str
@@ -36,13 +39,13 @@ class ConsumerFilterData(JsonBody):
         return self.dead_time >= self.born_time
 
     def text(self, depth: int = 0) -> str:
-        """As RocketMQ writes it, `depth` levels within a document."""
+        """The JSON text as RocketMQ writes it, `depth` levels within a document."""
         members = [f'"bornTime":{self.born_time}', f'"clientVersion":{self.client_version}',
                    f'"consumerGroup":{fastjson.quote(self.consumer_group)}', f'"dead":{str(self.is_dead).lower()}',
                    f'"deadTime":{self.dead_time}', f'"expression":{fastjson.quote(self.expression)}',
                    f'"expressionType":{fastjson.quote(self.expression_type)}', f'"topic":{fastjson.quote(self.topic)}']
         if (bloom := self.bloom_filter_data) is not None:
-            # A list of numbers stands in one line.
+            # A list of numbers is written on one line.
             positions = ",".join(map(str, bloom.bit_pos))
             within = _object([f'"bitNum":{bloom.bit_num}', f'"bitPos":[{positions}]'], depth + 1)
             members.insert(0, f'"bloomFilterData":{within}')
@@ -51,7 +54,7 @@ class ConsumerFilterData(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFilters(JsonBody):
-    """Those of one topic, by consumer group."""
+    """The subscriptions of one topic, by consumer group."""
 
     topic: str = ""
     group_filter_data: dict[str, ConsumerFilterData] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What clients say of themselves, relayed by brokers: 220 to 223, 307, 309.
+"""State that clients report and brokers relay: 220 to 223, 307, 309.
 
 Source: ResetOffsetBody, ResetOffsetBodyForC, GetConsumerStatusBody, ConsumerRunningInfo, ProcessQueueInfo,
 PopProcessQueueInfo, ConsumeStatus, ConsumeMessageDirectlyResult.
@@ -26,14 +26,14 @@ class MessageQueueForC(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOffsetBodyForC(JsonBody):
-    """The form for clients of language CPP, whose reader knows no object keys."""
+    """The form for clients written in C++, whose reader does not support object keys."""
 
     offset_table: list[MessageQueueForC] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetConsumerStatusBody(JsonBody):
-    """A client fills `message_queue_table`; the broker answers with `consumer_table`: client id -> its table."""
+    """A client fills `message_queue_table`; the broker's answer has `consumer_table`: client id -> its table."""
 
     message_queue_table: dict[MessageQueue, int] = field(default_factory=dict)
     consumer_table: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class ConsumeStatus(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerRunningInfo(JsonBody):
-    """A broker relays this byte for byte; only admin tools decode it."""
+    """The state of a consumer. A broker relays it byte for byte; only admin tools decode it."""
 
     properties: dict[str, str] = field(default_factory=dict)
     subscription_set: list[SubscriptionData] = field(default_factory=list)

@@ -15,7 +15,7 @@ CONSUME_FROM_WHERES = ("CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_LAST_OFFSET_AND
 
 
 def _named_from(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    """C++ clients send an enum's number where Java sends its name."""
+    """A converter to enum names: C++ clients send an enum's number where Java sends its name."""
     return lambda value: names[value] if type(value) is int and 0 <= value < len(names) else value
 
 
@@ -36,7 +36,8 @@ class ConsumerData(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatData(JsonBody):
-    """`heartbeat_fingerprint` and `without_sub` are 5.x; with the latter the broker keeps the subscriptions it has."""
+    """`heartbeat_fingerprint` and `without_sub` are 5.x; if the latter is set, the broker keeps the subscriptions it
+    has."""
 
     client_id: str = named("clientID")
     producer_data_set: list[ProducerData] = field(default_factory=list)

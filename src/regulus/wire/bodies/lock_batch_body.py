@@ -19,7 +19,7 @@ class LockBatchRequestBody(JsonBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockBatchResponseBody(JsonBody):
-    """The queues that the client holds now."""
+    """The queues that the client has locked now."""
 
     lock_ok_mq_set: list[MessageQueue] = field(default_factory=list, metadata={"named": "lockOKMQSet"})
 

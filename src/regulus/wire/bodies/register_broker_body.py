@@ -8,7 +8,7 @@ The compressed form is a zlib stream of
     4 + n  per topic: `name readQueueNums writeQueueNums perm filterType [attributes as JSON]`
     4 + n  filter servers as JSON list
 
-and, from 5.0 on, mappings of static topics, which we do not read.
+and, from 5.0 on, mappings of static topics, which are ignored here.
 
 Source: RegisterBrokerBody, TopicConfig.encode.
 """
@@ -28,7 +28,7 @@ from regulus.wire.bodies.topic_config_serialize_wrapper import TopicConfigSerial
 from regulus.wire.json_fields import JsonBody
 
 INFLATED_SIZE_MAX = 64 * 1024 * 1024
-"""Bytes of an unpacked registration; 100 000 topics take about 5 MiB."""
+"""The maximum number of bytes of an unpacked registration; 100 000 topics take about 5 MiB."""
 
 INFLATED_A_STEP = 1 << 18
 TOPICS_A_STEP = 256
@@ -36,7 +36,7 @@ TOPICS_A_STEP = 256
 _INT = Struct(">i")
 _Body = TypeVar("_Body", bound="RegisterBrokerBody")
 _ZLIB_FIRST_BYTE = 0x78
-_TOPICS = b'"topicConfigTable":{'     # in no text of a body: its quotation marks would have backslashes before them
+_TOPICS = b'"topicConfigTable":{'     # in no text of a body: its quotation marks would be escaped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,15 @@ class RegisterBrokerBody(JsonBody):
     filter_server_list: list[str] = field(default_factory=list)
 
     def encode_with(self, topics: Sequence[bytes]) -> list[bytes]:
-        """As JSON in parts, with these pieces of its table of topics, each of `encode_topics`; in the body it is empty.
-        To join them is left to whoever must, because they may be many MiB."""
+        """The body as JSON in parts, with `topics`, the pieces from `encode_topics`, in the place of its topic table,
+        which must be empty. The parts are not joined, because together they may have many MiB."""
         text = self.encode()
         position = text.index(_TOPICS) + len(_TOPICS)
         pieces = [piece for topic in topics if topic for piece in (b",", topic)]
         return [text[:position], *pieces[1:], text[position:]]
 
     def encode_topics(self) -> bytes:
-        """What `encode_with` takes for the topics of this body."""
+        """The pieces that `encode_with` takes for the topics of this body."""
         return json_fields.encode(self.topic_config_serialize_wrapper.topic_config_table)[1:-1]
 
     def encode_compressed(self) -> bytes:
@@ -66,12 +66,12 @@ class RegisterBrokerBody(JsonBody):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Either form: brokers of 5.x mark a compressed body as uncompressed, so the first byte decides."""
+        """Decode either form. Brokers of 5.x mark a compressed body as uncompressed, so the first byte decides."""
         return run_to_end(cls.decode_in_steps(data))
 
     @classmethod
     def decode_in_steps(cls, data: bytes) -> Generator[None, None, Self]:
-        """The same; yields after each part of what may be very many topics."""
+        """Like `decode`, but yields after each part of the topics, of which there may be very many."""
         if not data:
             return cls()
         if data[0] != _ZLIB_FIRST_BYTE:
@@ -85,7 +85,7 @@ class RegisterBrokerBody(JsonBody):
 
     @classmethod
     def decode_wrapper_in_steps(cls, data: bytes) -> Generator[None, None, Self]:
-        """The same of the oldest form, which has the topics and their version alone."""
+        """Like `decode_in_steps`, for the oldest form, which has only the topics and their version."""
         wrapper = yield from fastjson.loads_in_steps(data, "topicConfigTable")
         return (yield from _made(cls, {"topicConfigSerializeWrapper": wrapper}))
 
@@ -109,7 +109,7 @@ def _made(body: type[_Body], value: Any) -> Generator[None, None, _Body]:
     read = json_fields.from_value(body, value)
     topics = read.topic_config_serialize_wrapper.topic_config_table
     for number, name in enumerate(list(table), 1):
-        each = table.pop(name)      # all of them freed at once would be a long step
+        each = table.pop(name)      # freeing them all at once would be a long step
         if each is not None:
             topics[name] = json_fields.from_value(TopicConfig, each)
         if number % TOPICS_A_STEP == 0:
@@ -131,7 +131,7 @@ def _inflate(data: bytes) -> Generator[None, None, bytes]:
             size += len(part)
             yield
     except zlib.error as cause:
-        raise HeaderError(f"compressed registration is no zlib stream: {cause}") from cause
+        raise HeaderError(f"compressed registration is not a zlib stream: {cause}") from cause
     inflated = b"".join(parts)
     if not stream.eof:
         raise HeaderError(f"compressed registration is cut short or larger than {INFLATED_SIZE_MAX} bytes")
@@ -153,7 +153,7 @@ def _unpack(inflated: bytes) -> Generator[None, None, tuple[TopicConfigSerialize
     data_version = json_fields.from_value(DataVersion, fastjson.loads(version))
     filter_servers = fastjson.loads(servers) if servers else []
     if not isinstance(filter_servers, list):
-        raise HeaderError("compressed registration's filter servers are no list")
+        raise HeaderError("compressed registration's filter servers are not a list")
     wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=data_version)
     return wrapper, [str(each) for each in filter_servers]
 
@@ -166,7 +166,7 @@ def _text(inflated: bytes, position: int) -> tuple[str, int]:
     try:
         return inflated[position + 4:end].decode(), end
     except UnicodeDecodeError as cause:
-        raise HeaderError(f"compressed registration has text that is no UTF-8 at {position}") from cause
+        raise HeaderError(f"compressed registration has text that is not UTF-8 at {position}") from cause
 
 
 def _topic_config(line: str) -> TopicConfig:

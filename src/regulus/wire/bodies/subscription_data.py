@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic. Source: SubscriptionData, FilterAPI.buildSubscriptionData."""
+"""A consumer's subscription to a topic. Source: SubscriptionData, FilterAPI.buildSubscriptionData."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +12,7 @@ ALL = "*"
 
 
 def _tolerant_codes(value: Any) -> Any:
-    """Go clients write the hashes as text; an entry that is no number is taken for a tag and hashed here."""
+    """Go clients write the hashes as text; an entry that is not a number is treated as a tag and hashed here."""
     if isinstance(value, list):
         return [_code(each) for each in value]
     return value
@@ -27,7 +27,8 @@ def _code(entry: Any) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionData(JsonBody):
-    """`sub_version` in ms. Empty `tags_set` and `code_set` take every message; codes are Java hashes of the tags."""
+    """One subscription. `sub_version` in ms. Empty `tags_set` and `code_set` match every message; codes are Java hashes
+    of the tags."""
 
     topic: str
     sub_string: str = ALL

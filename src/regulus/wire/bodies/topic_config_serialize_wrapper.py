@@ -12,7 +12,7 @@ from regulus.wire.json_fields import JsonBody
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigSerializeWrapper(JsonBody):
-    """The mapping members are for static topics of 5.x, which we carry and do not read."""
+    """A table of topics. The mapping members are for static topics of 5.x; they are kept but not interpreted."""
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)

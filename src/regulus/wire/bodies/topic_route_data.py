@@ -1,4 +1,4 @@
-"""Where topics live: 105, 106, 217, 901.
+"""Routes of topics: 105, 106, 217, 901.
 
 Source: TopicRouteData, QueueData, BrokerData, ClusterInfo, BrokerMemberGroup, GetBrokerMemberGroupResponseBody.
 """

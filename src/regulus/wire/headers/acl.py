@@ -39,7 +39,7 @@ class GetBrokerClusterAclInfoResponse(Header):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGlobalWhiteAddrsConfigRequest(Header):
-    """`acl_file_full_path` is that of a file as the broker tells it."""
+    """Set the global white list; `acl_file_full_path` is the path of a file as the broker reports it."""
 
     global_white_addrs: str
     acl_file_full_path: str | None = None

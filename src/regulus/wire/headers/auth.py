@@ -12,21 +12,21 @@ from regulus.wire.ext_fields import Header
 
 @dataclass(frozen=True, slots=True)
 class AuthUserRequest(Header):
-    """Of create, update, delete and get."""
+    """Header of create, update, delete and get."""
 
     username: str
 
 
 @dataclass(frozen=True, slots=True)
 class AuthListUserRequest(Header):
-    """`filter`: a part of the name."""
+    """List users; `filter` is a part of the name."""
 
     filter: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthAclRequest(Header):
-    """Of create, update, delete and get; only a deletion names policy and resource."""
+    """Header of create, update, delete and get; only a deletion names policy and resource."""
 
     subject: str
     policy_type: str | None = None

@@ -19,6 +19,6 @@ class GetBrokerConfigResponse(Header):
 
 @dataclass(frozen=True, slots=True)
 class SetCommitlogReadModeRequest(Header):
-    """0 normal, 1 random, 2 sequential."""
+    """`mode`: 0 normal, 1 random, 2 sequential."""
 
     read_ahead_mode: str = spelled("READ_AHEAD_MODE")

@@ -1,7 +1,7 @@
 """BULK_PULL (20005).
 
-A request of Regulus's own: many stored messages of one queue at a time, for readers that are no consumers. RocketMQ has
-no such request; its broker answers with REQUEST_CODE_NOT_SUPPORTED.
+A request of Regulus's own: it reads many stored messages of one queue at a time, for readers that are not consumers.
+RocketMQ has no such request; its broker answers with REQUEST_CODE_NOT_SUPPORTED.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,11 @@ QUEUE_BOUNDS = Struct(">qq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkPullRequest(Header):
-    """Messages [queue_offset, queue_offset_end), at most `size_max` bytes of them but at least one; with 0 none, for
-    the state of the queue alone, and where `queue_offset_end` is BOUNDS_OF_ALL, too, for that of the queues behind it.
-    `expression` names the tags that are wanted, `A || B`."""
+    """Read the messages [queue_offset, queue_offset_end), at most `size_max` bytes of them but at least one.
+
+    A `size_max` of 0 reads no message, only the state of the queue; if `queue_offset_end` is also BOUNDS_OF_ALL, then
+    also the state of the queues with higher numbers. `expression` names the wanted tags, `A || B`.
+    """
 
     topic: str
     queue_id: int
@@ -30,13 +32,13 @@ class BulkPullRequest(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkPullResponse(Header):
-    """The body has whole records; what lies between them and before `next_offset` was not wanted or is gone.
+    """The body has whole records; messages between them and before `next_offset` were not wanted or no longer exist.
 
-    Where the queues behind it were asked for, it has QUEUE_BOUNDS of this queue and those, by number, as many as the
-    broker tells at a time.
+    If the queues with higher numbers were asked for, the body has QUEUE_BOUNDS of this queue and those, by number, as
+    many as the broker sends at a time.
 
-    The queue holds [min_offset, max_offset). `topic_epoch` differs from that of an earlier topic of the same name;
-    0 for a topic that is older than such numbers.
+    The queue holds [min_offset, max_offset). `topic_epoch` differs from that of an earlier topic of the same name; 0
+    for a topic that is older than such numbers.
     """
 
     next_offset: Long

@@ -1,6 +1,6 @@
 """HEART_BEAT (34), UNREGISTER_CLIENT (35), GET_CONSUMER_LIST_BY_GROUP (38), NOTIFY_CONSUMER_IDS_CHANGED (40).
 
-LOCK_BATCH_MQ (41), UNLOCK_BATCH_MQ (42) and CHECK_CLIENT_CONFIG (46) have a body and no header of their own.
+LOCK_BATCH_MQ (41), UNLOCK_BATCH_MQ (42) and CHECK_CLIENT_CONFIG (46) have a body and no custom header.
 
 Source: HeartbeatResponseHeader, UnregisterClientRequestHeader, GetConsumerListByGroupRequestHeader,
 NotifyConsumerIdsChangedRequestHeader.

@@ -30,5 +30,5 @@ class UpdateConsumerOffsetRequest(Header):
     commit_offset: Long
     broker_name: str | None = spelled("bname", default=None)
     set_backs: Long | None = None
-    """Of our own, from a slave: the number of the offset's last set-back, as far as it knows. A master of ours takes no
-    smaller offset then, and none that it has set back since; RocketMQ's does not read it."""
+    """Our own field, sent by a slave: the number of the offset's last reset that it knows. A master of ours then
+    accepts no smaller offset, and none that it has reset since; RocketMQ's master ignores the field."""

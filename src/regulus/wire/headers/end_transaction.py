@@ -25,8 +25,8 @@ class EndTransactionRequest(Header):
 
     @property
     def real_topic(self) -> str | None:
-        """The topic of the transaction, where it is named: answering a check, clients of 5.x repeat the check's topic,
-        which is that of all half messages."""
+        """The topic of the transaction, if it is named. In the answer to a check, clients of 5.x repeat the check's
+        topic, which is that of all half messages."""
         return self.topic if self.topic and self.topic != TRANS_HALF_TOPIC else None
 
 

@@ -11,9 +11,12 @@ from regulus.wire.ext_fields import Header, Long
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetLogStateResponse(Header):
-    """Physical offsets: of the first byte kept, behind the last one written, behind the last one on disk, and up to
-    where the log is archived (-1: nowhere). `archive_gate` is `on` or `off`; `archive_identity` is that of the archive
-    which opens it."""
+    """Offsets of the log, and the state of its archive.
+
+    Physical offsets: of the first byte kept, after the last byte written, after the last byte on disk, and the offset
+    up to which the log is archived (-1: not at all). `archive_gate` is `on` or `off`; `archive_identity` is that of the
+    archive which opens it.
+    """
 
     broker_name: str
     min_physical_offset: Long
@@ -26,7 +29,7 @@ class GetLogStateResponse(Header):
 
 @dataclass(frozen=True, slots=True)
 class UpdateArchivedOffsetRequest(Header):
-    """Everything below the offset is in the archive that has this identity."""
+    """Reports that everything below the offset is in the archive with this identity."""
 
     archived_physical_offset: Long
     archive_identity: str = ""

@@ -1,4 +1,4 @@
-"""What name servers answer beside registrations and the key-value table: 105, 205, 216, 217, 224, 327.
+"""Requests to name servers besides registrations and the key-value table: 105, 205, 216, 217, 224, 327.
 
 Source: GetRouteInfoRequestHeader, WipeWritePermOfBrokerRequestHeader, WipeWritePermOfBrokerResponseHeader,
 AddWritePermOfBrokerRequestHeader, AddWritePermOfBrokerResponseHeader, DeleteTopicFromNamesrvRequestHeader,
@@ -12,7 +12,7 @@ from regulus.wire.ext_fields import Header, spelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetRouteinfoByTopicRequest(Header):
-    """`accept_standard_json_only`: the asker wants integer keys quoted, whatever its version."""
+    """`accept_standard_json_only`: the client wants integer keys quoted, whatever its version."""
 
     topic: str
     accept_standard_json_only: bool | None = None

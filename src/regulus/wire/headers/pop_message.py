@@ -12,7 +12,7 @@ from regulus.wire.ext_fields import Header, Long, spelled
 
 ANY_QUEUE = -1
 INIT_MIN, INIT_MAX = 0, 1
-"""Where a group begins that is new: at the first message, or at the end."""
+"""Where a new group begins: at the first message, or at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class PeekMessageRequest(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMessageInvisibletimeRequest(Header):
-    """`suspend`: this delivery does not count. Brokers since RocketMQ 5.4 know it."""
+    """`suspend`: this delivery does not count. Supported by brokers since RocketMQ 5.4."""
 
     consumer_group: str
     topic: str
@@ -88,8 +88,8 @@ class ChangeMessageInvisibletimeResponse(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationRequest(Header):
-    """`init_mode` as of a pop: a group that is new has its place in each queue from then on, as if it had popped.
-    RocketMQ does not know it, and passes it over."""
+    """`init_mode` as in a pop: a new group gets its position in each queue with this request, as if it had popped.
+    RocketMQ does not know the field and ignores it."""
 
     consumer_group: str
     topic: str

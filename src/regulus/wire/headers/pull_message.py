@@ -12,14 +12,14 @@ from regulus.wire.header_json import integer, integer_end, matches, scanner_of, 
 from regulus.wire.octets import put, put_number
 from regulus.wire.remoting_command import ROCKETMQ, Buffer, RemotingCommand
 
-# Under a private name it may be a typed constant in the compiled form.
+# A private name allows it to be a typed constant in the compiled form.
 _INT_MAX = INT_MAX
 # Bits of the required fields.
 _WHOLE = 0xFF
 _UNUSUAL = -1
 _TAG = "TAG"
 _ROCKETMQ = ROCKETMQ
-# The names in a binary map, each behind its size, in the order of the JSON object.
+# The names in a binary map, each after its size, in the order of the JSON object.
 _SUGGEST_WHICH_BROKER_ID = b"\0\x14suggestWhichBrokerId"
 _NEXT_BEGIN_OFFSET = b"\0\x0fnextBeginOffset"
 _MAX_OFFSET = b"\0\tmaxOffset"
@@ -28,7 +28,7 @@ _BINARY_EXT_SIZE_MAX = 64 + 4 * (4 + 20)
 
 
 class PullMessageRequest:
-    """`subscription` counts only when sys_flag has PULL_SUBSCRIPTION; `sub_version` in ms, 0 when not sent."""
+    """A pull. `subscription` counts only when sys_flag has PULL_SUBSCRIPTION; `sub_version` in ms, 0 when not sent."""
 
     def __init__(self, consumer_group: str, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int = 32,
                  sys_flag: int = 0, commit_offset: int = 0, suspend_timeout_millis: int = 0,
@@ -75,7 +75,7 @@ class PullMessageRequest:
 
 
 def decode_pull_message_request(command: RemotingCommand) -> PullMessageRequest:
-    """The same as PullMessageRequest.decode; compiled callers reach a function faster than a class method."""
+    """Like PullMessageRequest.decode; compiled callers reach a function faster than a class method."""
     request = None
     if command.ext_json is not None:
         request = _from_json(command.ext_json)
@@ -97,7 +97,7 @@ def _without_options() -> PullMessageRequest:
 
 
 def _from_json(ext_json: bytes) -> PullMessageRequest | None:
-    """The request of an extFields object; None where the long way round has to judge."""
+    """The request in an extFields object; None if it needs the general decoder."""
     request = _without_options()
     scanner = scanner_of(ext_json)
     found = 0
@@ -112,7 +112,8 @@ def _from_json(ext_json: bytes) -> PullMessageRequest | None:
 
 
 def _from_binary(ext_binary: bytes) -> PullMessageRequest | None:
-    """The same of a binary map, whose form `header_rocketmq.is_whole_ascii` has checked."""
+    """The request in a binary map, whose form `header_rocketmq.is_whole_ascii` has checked; None if it needs the
+    general decoder."""
     text = ext_binary
     upto = len(ext_binary)
     request = _without_options()
@@ -135,7 +136,7 @@ def _from_binary(ext_binary: bytes) -> PullMessageRequest | None:
 
 def _take(request: PullMessageRequest, ext: bytes, key: int, key_end: int, start: int, end: int,
           is_text: bool) -> int:
-    """Put one field into its place; says its bit, 0 for an optional or unknown one, or _UNUSUAL."""
+    """Set one field; returns its bit, 0 for an optional or unknown field, or _UNUSUAL."""
     if integer_end(ext, start, end) == end:
         return _take_number(request, ext, key, key_end, start, end, is_text)
     return _take_text(request, ext, key, key_end, start, end) if is_text else _UNUSUAL
@@ -202,7 +203,7 @@ def _take_text(request: PullMessageRequest, ext: bytes, key: int, key_end: int, 
 
 
 def _is_of_a_hook(text: bytes, key: int, key_end: int) -> bool:
-    """Fields that clients' hooks add and that say nothing of the pull."""
+    """Whether the field was added by a client's hook and does not concern the pull."""
     return matches(text, key, key_end, b"AccessKey", 9) or matches(text, key, key_end, b"Signature", 9) \
         or matches(text, key, key_end, b"OnsChannel", 10)
 
@@ -280,7 +281,7 @@ def _number(ext: dict[str, str], name: str, limit: int) -> int:
 def pull_message_response(request: RemotingCommand, code: int, remark: str | None, next_begin_offset: int,
                           min_offset: int, max_offset: int, suggest_which_broker_id: int = 0,
                           body: bytes | Sequence[Buffer] = b"") -> RemotingCommand:
-    """The answer to a pull; its extFields are written once, as text."""
+    """The answer to a pull; its extFields are written directly, as text."""
     response = request.response(code, remark, None, body)
     if request.serialize_type == _ROCKETMQ:
         response.ext_binary = _binary_ext(next_begin_offset, min_offset, max_offset, suggest_which_broker_id)
@@ -301,7 +302,7 @@ def _binary_ext(next_begin_offset: int, min_offset: int, max_offset: int, sugges
 
 
 def _put_entry(out: bytearray, position: int, name: bytes, value: int) -> int:
-    """Write one entry of a binary map; the position behind it."""
+    """Write one entry of a binary map; returns the position after it."""
     start = put(out, position, name, 0, len(name)) + 4
     end = put_number(out, start, value)
     out[start - 1] = end - start

@@ -12,10 +12,11 @@ from regulus.wire.ext_fields import Header, Long, spelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMessageRequest(Header):
-    """Times in ms, tested against store times. `unique_key_query`: `key` is a unique key, not one of KEYS.
+    """Find messages by key. Times in ms, compared with store times. `unique_key_query`: `key` is a unique key, not one
+    of KEYS.
 
-    `regulus_before`, which RocketMQ does not know: only records at smaller physical offsets. So more hits than one
-    answer has are read page by page.
+    `regulus_before`, which RocketMQ does not know, limits the answer to smaller physical offsets: a client reads more
+    hits than fit into one answer page by page.
     """
 
     topic: str
@@ -36,8 +37,10 @@ class QueryMessageResponse(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableRecords(Header):
-    """In any answer to QUERY_MESSAGE, and RocketMQ does not know it: so many records that the index names cannot be
-    read, behind the first one of the answer."""
+    """The number of records named by the index, after the first one of the answer, that cannot be read.
+
+    It is part of any answer to QUERY_MESSAGE; RocketMQ does not know it.
+    """
 
     regulus_unreadable: int = 0
 
@@ -52,7 +55,7 @@ class ViewMessageByIdRequest(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOffsetByTimestampRequest(Header):
-    """`boundary_type` is LOWER (default) or UPPER, in either case."""
+    """`boundary_type` is LOWER (default) or UPPER, in upper or lower case."""
 
     topic: str
     queue_id: int
@@ -76,7 +79,7 @@ class GetMaxOffsetRequest(Header):
 
 @dataclass(frozen=True, slots=True)
 class GetMaxOffsetResponse(Header):
-    """The offset that the next message will get."""
+    """The offset of the next message to be written."""
 
     offset: Long
 

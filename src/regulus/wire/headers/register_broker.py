@@ -13,7 +13,7 @@ from regulus.wire.ext_fields import Header, Long, spelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRequest(Header):
-    """`body_crc32` 0 is not checked; `enable_acting_master` is not None for brokers of 5.x."""
+    """A registration. A `body_crc32` of 0 is not checked; `enable_acting_master` is not None for brokers of 5.x."""
 
     broker_name: str
     broker_addr: str
@@ -29,7 +29,7 @@ class RegisterBrokerRequest(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerResponse(Header):
-    """Filled only for a slave whose master is alive."""
+    """Set only for a slave whose master is alive."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

@@ -1,4 +1,4 @@
-"""Requests that a broker passes on to clients: 220 to 223, 307, 309.
+"""Requests that a broker relays to clients: 220 to 223, 307, 309.
 
 Source: ResetOffsetRequestHeader, GetConsumerStatusRequestHeader, GetConsumerRunningInfoRequestHeader,
 ConsumeMessageDirectlyResultRequestHeader.
@@ -11,7 +11,8 @@ from regulus.wire.ext_fields import Header, Long
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvokeBrokerToResetOffsetRequest(Header):
-    """`timestamp` -1 is the end of the queue; `queue_id` -1 is every queue; `offset` goes with one queue."""
+    """Reset offsets. `timestamp` -1 is the end of the queue; `queue_id` -1 is every queue; `offset` goes with one
+    queue."""
 
     topic: str
     group: str

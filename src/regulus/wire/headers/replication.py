@@ -1,7 +1,7 @@
-"""EXCHANGE_BROKER_HA_INFO (906), RESET_MASTER_FLUSH_OFFSET (908), and of our own GET_DOCUMENT (20007).
+"""EXCHANGE_BROKER_HA_INFO (906), RESET_MASTER_FLUSH_OFFSET (908), and our own GET_DOCUMENT (20007).
 
-The answer to the last is a document that the broker keeps, by the name of its file, as its body, and a version of it;
-with the version that the asker has, the body is empty.
+GET_DOCUMENT asks for a document of the broker by the name of its file. The answer has the document as its body, and its
+version; if the client already has that version, the body is empty.
 
 Source: ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader, ResetMasterFlushOffsetHeader.
 """

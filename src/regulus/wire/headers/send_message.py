@@ -28,14 +28,14 @@ from regulus.wire.header_json import ExtScanner, integer, integer_end, matches, 
 from regulus.wire.remoting_command import RemotingCommand
 
 MAX_RECONSUME_TIMES_ABSENT = -2_147_483_648
-"""Not None, so that the field is a C integer when compiled; no client sends this number."""
+"""Used instead of None, so that the field is a C integer when compiled; no client sends this number."""
 
 _V1_NAMES = ("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp",
              "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname")
 _V2_NAMES = tuple("abcdefghijklmn")
 _V1_CODES = frozenset((int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE)))
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _INT_MAX = INT_MAX
 _DIGITS_MAX = 18
 _LIMIT_ABSENT = MAX_RECONSUME_TIMES_ABSENT
@@ -48,7 +48,7 @@ _EMPTY: dict[str, str] = {}
 
 
 class SendMessageRequest:
-    """`properties` is parsed; the message's body is the command's."""
+    """A send. `properties` is parsed; the message's body is the command's."""
 
     def __init__(self, producer_group: str, topic: str, default_topic: str = "TBW102",
                  default_topic_queue_nums: int = 4, queue_id: int = -1, sys_flag: int = 0, born_timestamp: int = 0,
@@ -72,11 +72,11 @@ class SendMessageRequest:
 
     @classmethod
     def decode(cls, command: RemotingCommand) -> "SendMessageRequest":
-        """Takes either spelling for any code. Raises HeaderError naming the field."""
+        """Decode either spelling for any code. Raises HeaderError naming the field."""
         return decode_send_message_request(command)
 
     def ext(self) -> dict[str, str]:
-        """The short spelling, for every code but 10 and 324."""
+        """The short spelling, for every code except 10 and 324."""
         return self._spelled(_V2_NAMES)
 
     def ext_v1(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ class SendMessageRequest:
 
 
 def decode_send_message_request(command: RemotingCommand) -> SendMessageRequest:
-    """The same as SendMessageRequest.decode; compiled callers reach a function faster than a class method."""
+    """Like SendMessageRequest.decode; compiled callers reach a function faster than a class method."""
     if command.ext_json is not None:
         request = _from_json(command.ext_json)
         if request is not None:
@@ -121,7 +121,7 @@ _UNUSUAL = -1
 
 
 def _from_json(ext_json: bytes) -> SendMessageRequest | None:
-    """The request of extFields in the short spelling; None where the long way round has to judge."""
+    """The request in extFields in the short spelling; None if it needs the general decoder."""
     request = SendMessageRequest.__new__(SendMessageRequest)
     request.reconsume_times = 0
     request.unit_mode = False
@@ -145,7 +145,7 @@ def _from_json(ext_json: bytes) -> SendMessageRequest | None:
 
 
 def _take(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
-    """Put one field into its place; says its bit, 0 for an optional or unknown one, or _UNUSUAL."""
+    """Set one field; returns its bit, 0 for an optional or unknown field, or _UNUSUAL."""
     text = ext_json
     key = text[scanner.key_start]
     if key == ord("i"):
@@ -162,7 +162,7 @@ def _take_bool(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes
     start = scanner.start
     value = text[start] == ord("t")
     end = start + 4 if value else start + 5
-    # Java takes TRUE too, and anything else for false; the long way knows.
+    # Java accepts TRUE too, and reads anything else as false; the general decoder handles these.
     if end >= len(ext_json) or (text[end] != ord('"') and scanner.is_text) \
             or not (matches(text, start, end, b"true", 4) or matches(text, start, end, b"false", 5)):
         return _UNUSUAL
@@ -240,7 +240,8 @@ def _set_number(request: SendMessageRequest, key: int, value: int) -> int:
 
 
 def _take_properties(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
-    """Read the property string to its quote; both separators are escapes there, other escapes go the long way."""
+    """Read the property string up to its quote; both separators are escapes there, and other escapes need the general
+    decoder."""
     text = ext_json
     if not scanner.is_text:
         return _UNUSUAL
@@ -265,7 +266,7 @@ def _take_properties(request: SendMessageRequest, scanner: ExtScanner, ext_json:
 
 
 def _run_end(text: bytes, position: int) -> int:
-    """Where the next quote or backslash stands; a scanned header has one."""
+    """The position of the next quote or backslash; a scanned header has one."""
     while text[position] != ord("\\") and text[position] != ord('"'):
         position += 1
     return position
@@ -278,7 +279,7 @@ def _is_escaped(text: bytes, position: int, digit: int) -> bool:
 
 
 def _property_name(text: bytes, start: int, end: int) -> str:
-    """The names that most messages have are not made anew each time."""
+    """The name of a property; no new text is made for the names that most messages have."""
     if end - start == 4:
         if matches(text, start, end, b"WAIT", 4):
             return _WAIT
@@ -345,7 +346,7 @@ class SendMessageResponse:
 
     @classmethod
     def decode(cls, command: RemotingCommand) -> "SendMessageResponse":
-        """Raises HeaderError naming the field."""
+        """Decode an answer. Raises HeaderError naming the field."""
         return decode_send_message_response(command)
 
     def ext(self) -> dict[str, str]:
@@ -357,7 +358,7 @@ class SendMessageResponse:
 
 
 def decode_send_message_response(command: RemotingCommand) -> SendMessageResponse:
-    """The same as SendMessageResponse.decode, for callers that are compiled."""
+    """Like SendMessageResponse.decode, for compiled callers."""
     if command.ext_json is not None:
         response = _response_from_json(command.ext_json)
         if response is not None:
@@ -375,7 +376,7 @@ _PLACED = 0x7
 
 
 def _response_from_json(ext_json: bytes) -> SendMessageResponse | None:
-    """The usual answer to a send; None where the long way round has to judge."""
+    """The usual answer to a send; None if it needs the general decoder."""
     text = ext_json
     response = SendMessageResponse("", 0, 0, None, None, True, None, None)
     scanner = scanner_of(ext_json)
@@ -415,7 +416,7 @@ def _response_from_json(ext_json: bytes) -> SendMessageResponse | None:
 
 def send_message_response(request: RemotingCommand, code: int, msg_id: str, queue_id: int, queue_offset: int,
                           transaction_id: str | None, region: str, trace_on: bool) -> RemotingCommand:
-    """The answer to a send that was stored; its extFields are written once, as text."""
+    """The answer to a send that was stored; its extFields are written directly, as text."""
     response = request.response(code)
     trace = "true" if trace_on else "false"
     if transaction_id is None or not needs_no_escapes(transaction_id) or not needs_no_escapes(region):
@@ -428,7 +429,7 @@ def send_message_response(request: RemotingCommand, code: int, msg_id: str, queu
 
 
 def add_recall_handle(response: RemotingCommand, handle: str) -> None:
-    """To an answer of `send_message_response`, by what the message can be taken back: url-safe base64."""
+    """Add to an answer of `send_message_response` the handle by which the message can be recalled: url-safe base64."""
     text = response.ext_json
     if text is None:
         response.ext["recallHandle"] = handle

@@ -1,12 +1,12 @@
-"""Sends with nothing unusual about them, between frame and record without an object for any field.
+"""The fast way for ordinary sends, from frame to record without an object for any field.
 
-`StraightSendReader` reads the short spelling of a send (see send_message) into a StraightMessage. It takes only what it
-can take without a doubt, in the form that clients print, and says False to everything else: then nothing was
-decided, and the ordinary way reads the request anew. So it may be strict where that way is lenient, never the reverse.
-What it takes becomes the same record, byte for byte.
+`StraightSendReader` reads the short spelling of a send (see send_message) into a StraightMessage. It accepts only what
+it understands with certainty, in the form that clients print, and returns False for everything else: then nothing was
+decided, and the general way reads the request again. It may therefore be strict where the general way is lenient, never
+the reverse. What it accepts becomes the same record, byte for byte.
 
-`StraightAnswers` and `BinaryStraightAnswers` make the frames of the answers. They differ in five places only, so
-they are cut once from a frame that the ordinary way encoded.
+`StraightAnswers` and `BinaryStraightAnswers` make the frames of the answers. These differ in five places only, so they
+are made from one frame that the general way encoded.
 """
 
 from regulus.model.message import STRAIGHT_TEXT_SIZE_MAX, StraightMessage
@@ -17,13 +17,13 @@ from regulus.wire.octets import put, put_number
 from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
 from regulus.wire.straight_properties import UNIQUE_KEY_SIZE_MAX, StraightProperties, run_end
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _ROCKETMQ = ROCKETMQ
 _KEY_SIZE_MAX = UNIQUE_KEY_SIZE_MAX
 _INT_MAX = 0x7FFFFFFF
 _DIGITS_MAX = 18
 _TEXT_SIZE_MAX = STRAIGHT_TEXT_SIZE_MAX
-_WHOLE = 0x1FF                  # bits of the fields a to i, which a straight send has all
+_WHOLE = 0x1FF                  # bits of the fields a to i, all of which a straight send has
 _PROPERTIES_BIT = 0x100
 _UNUSUAL = -1
 _NUMBER_SIZE_MAX = 20
@@ -33,9 +33,10 @@ _HEX = b"0123456789ABCDEF"
 
 
 class StraightSendReader:
-    """`unusual`: names of properties that need a closer look. `stamp`: the property string put behind each message's.
+    """`unusual`: names of properties that need a closer look. `stamp`: a property string added to those of each
+    message.
 
-    `message` is what the last `read` that said True took from its request; hosts, offsets and times are not set.
+    `message` holds what the last successful `read` took from its request; hosts, offsets and times are not set.
     """
 
     def __init__(self, unusual: frozenset[bytes], stamp: bytes) -> None:
@@ -45,7 +46,7 @@ class StraightSendReader:
         self._text = b""
 
     def read(self, command: RemotingCommand) -> bool:
-        """Whether the request is a straight send, which `message` holds then."""
+        """Whether the request is a straight send; if so, `message` holds it."""
         text = command.ext_binary if command.serialize_type == _ROCKETMQ else command.ext_json
         if text is None or command.opaque < 0 or len(text) > _TEXT_SIZE_MAX - len(self._stamp):
             return False
@@ -72,7 +73,7 @@ class StraightSendReader:
             if position == key or text[position] != ord('"') or text[position + 2] != ord('"'):
                 return False
             start = position + 3
-            # Others have longer names, such as a signature, and mean nothing here.
+            # Other fields have longer names, such as a signature, and do not matter here.
             is_field = position - key == 1
             if is_field and text[key] == ord("i"):
                 position = self._properties.take_escaped(text, start)
@@ -101,7 +102,7 @@ class StraightSendReader:
             start = key + size + 4
             end = start + big_endian.uint4(text, key + size)
             position = end
-            # Others have longer names; an empty value counts as absent.
+            # Other fields have longer names; an empty value counts as absent.
             if size != 1 or start == end:
                 continue
             if text[key] == ord("i"):
@@ -114,12 +115,12 @@ class StraightSendReader:
         return found == _WHOLE and self._properties.has_unique_key()
 
     def _take(self, key: int, start: int, end: int) -> int:
-        """Take the value between these places; its bit, 0 for what is not needed, or _UNUSUAL."""
+        """Take the value in [start, end); returns its bit, 0 for a value that is not needed, or _UNUSUAL."""
         if key == ord("b"):
             return self._take_topic(start, end)
         if ord("d") <= key <= ord("h") or key == ord("j") or key == ord("l"):
             return self._take_number(key, start, end)
-        # Unit mode matters only to topics that are made for it; a batch has its own reader.
+        # Unit mode matters only for topics created for it; a batch has its own reader.
         if key == ord("k") or key == ord("m"):
             if matches(self._text, start, end, b"false", 5):
                 return 0
@@ -158,7 +159,8 @@ class StraightSendReader:
         return 1 << (key - ord("a")) if key <= ord("h") else 0
 
     def _set_number(self, key: int, value: int) -> None:
-        """Queue number and tries matter only to topics that are new or for retries, which are not straight."""
+        """Set a number. Queue counts and retries matter only for new topics and retry topics, whose sends are not
+        straight."""
         message = self.message
         if key == ord("e"):
             message.queue_id = value
@@ -171,10 +173,10 @@ class StraightSendReader:
 
 
 class StraightAnswers:
-    """Answers of a broker in one region to sends that were stored under one address."""
+    """Encodes a broker's answers to sends that were stored under one address in one region."""
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
-        # Numbers and texts that stand for the five places; what is left of them may have anything in it.
+        # Numbers and texts that mark the five places; the rest of the frame may contain anything.
         sample = send_message_response(RemotingCommand(0, opaque=1_111_111_111), 0,
                                        store_host.hex().upper() + "#" * 16, 1_222_222_222, 1_333_333_333, "###",
                                        region, trace_on).encode()
@@ -188,7 +190,7 @@ class StraightAnswers:
         self._out[:len(self._begin)] = self._begin
 
     def frame(self, message: StraightMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
-        """The whole answer to the send of `message`, which was stored there."""
+        """The whole answer to the send of `message`, stored at these offsets."""
         out = self._out
         end = _put_hex(out, len(self._begin), physical_offset)
         end = put(out, end, self._before_queue, 0, len(self._before_queue))
@@ -206,7 +208,7 @@ class StraightAnswers:
 
 
 class BinaryStraightAnswers:
-    """The same in the binary form, where each value stands behind its length, and the opaque in front."""
+    """The answers in the binary form, where each value follows its length, and the opaque comes first."""
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
         request = RemotingCommand(0, serialize_type=ROCKETMQ)
@@ -220,7 +222,7 @@ class BinaryStraightAnswers:
         self._out[:len(self._begin)] = self._begin
 
     def frame(self, message: StraightMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
-        """The whole answer to the send of `message`, which was stored there."""
+        """The whole answer to the send of `message`, stored at these offsets."""
         out = self._out
         end = _put_hex(out, len(self._begin), physical_offset)
         end = put(out, end, self._before_queue, 0, len(self._before_queue))
@@ -238,14 +240,14 @@ class BinaryStraightAnswers:
 
 
 def _put_sized_number(out: bytearray, position: int, value: int) -> int:
-    """Write a number in decimal digits behind their count; the position behind it."""
+    """Write a number in decimal digits after their count; returns the position after it."""
     end = put_number(out, position + 4, value)
     big_endian.put4(out, position, end - position - 4)
     return end
 
 
 def _put_hex(out: bytearray, position: int, value: int) -> int:
-    """Write 16 hexadecimal digits; the position behind them."""
+    """Write 16 hexadecimal digits; returns the position after them."""
     digits = _HEX
     for index in range(16):
         out[position + index] = digits[value >> (60 - 4 * index) & 15]

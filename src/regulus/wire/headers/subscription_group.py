@@ -26,7 +26,7 @@ class GetAllSubscriptiongroupConfigResponse(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteSubscriptiongroupRequest(Header):
-    """5.x calls the second field `cleanOffset`, 4.9 `removeOffset`; we read and write both."""
+    """5.x calls the second field `cleanOffset`, 4.9 `removeOffset`; both are read and written."""
 
     group_name: str
     clean_offset: bool = spelled("cleanOffset", "removeOffset", default=False)
@@ -39,7 +39,7 @@ class GetSubscriptiongroupConfigRequest(Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateAndGetGroupForbiddenRequest(Header):
-    """`readable` None only asks."""
+    """A `readable` of None only asks for the current value."""
 
     group: str
     topic: str

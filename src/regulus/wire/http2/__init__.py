@@ -1,1 +1,1 @@
-"""HTTP/2 and gRPC's messages on it, as a server speaks them: bytes in, facts out."""
+"""HTTP/2 and gRPC messages, as a server uses them: bytes in, events out."""

@@ -4,7 +4,7 @@
          0     3  length         of the payload
          3     1  type
          4     1  flags
-         5     4  stream_id      the highest bit is passed over
+         5     4  stream_id      the highest bit is ignored
          9        payload
 
     reader.feed(data)
@@ -31,14 +31,14 @@ ENHANCE_YOUR_CALM = 11
 ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = range(2, 7)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client says first."""
+"""The bytes with which a client begins a connection."""
 HEAD_SIZE = 9
 FRAME_SIZE_DEFAULT = 16_384
-"""Bytes of the largest payload, until a peer allows more."""
+"""The largest payload in bytes, until a peer allows more."""
 WINDOW_DEFAULT = 65_535
 WINDOW_MAX = (1 << 31) - 1
 
-# Under private names these may be typed constants in the compiled form.
+# Private names allow these to be typed constants in the compiled form.
 _HEAD_SIZE = HEAD_SIZE
 _PREFACE_SIZE = len(PREFACE)
 
@@ -51,11 +51,12 @@ Frame = tuple[int, int, int, bytes]
 
 
 class FrameReader:
-    """Keeps the bytes of an unfinished frame between two feeds. After an Http2Error nothing more can be read."""
+    """Splits a stream of bytes into frames and keeps the bytes of an unfinished one. After an Http2Error nothing more
+    can be read."""
 
     def __init__(self, frame_size_max: int) -> None:
         self._frame_size_max = frame_size_max
-        self._data: bytes | bytearray = b""     # the latter grows, however small what comes
+        self._data: bytes | bytearray = b""     # a bytearray while a frame arrives in many small portions
         self._wanted = _PREFACE_SIZE
         self._has_preface = False
         self._error: Http2Error | None = None
@@ -73,7 +74,7 @@ class FrameReader:
             self._data = data
 
     def frames(self) -> list[Frame]:
-        """All whole frames so far; the good ones before a bad one come first, and the next call raises."""
+        """All whole frames so far. The good ones before a bad one are returned first, and the next call raises."""
         if self._error is not None:
             raise self._error
         found: list[Frame] = []
@@ -112,7 +113,7 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
 
 
 def head(kind: int, flags: int, stream_id: int, size: int) -> bytes:
-    """What stands before a payload of so many bytes."""
+    """The frame header of a payload of `size` bytes."""
     return _HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
 
 
@@ -121,7 +122,7 @@ def settings(values: dict[int, int]) -> bytes:
 
 
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """What a peer set, in its order; names that nobody knows as well. Raises Http2Error."""
+    """The settings of a peer, in its order, including unknown ones. Raises Http2Error."""
     if len(payload) % _SETTING.size:
         raise Http2Error(FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes; each takes {_SETTING.size}")
     values = list(_SETTING.iter_unpack(payload))
@@ -147,14 +148,14 @@ def goaway(last_stream_id: int, code: int, text: str = "") -> bytes:
 
 
 def number(payload: bytes, kind: str) -> int:
-    """Of a frame that is one number of 32 bits. Raises Http2Error."""
+    """The value of a frame that is a single 32-bit number. Raises Http2Error."""
     if len(payload) != 4:
         raise Http2Error(FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes; it has 4")
     return int.from_bytes(payload, "big")
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
-    """Of HEADERS and DATA. Raises Http2Error."""
+    """The payload of HEADERS or DATA without its padding. Raises Http2Error."""
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):

@@ -1,11 +1,11 @@
-"""gRPC's messages in the bytes of a stream, its statuses and time-outs.
+"""gRPC messages in the bytes of a stream, statuses and timeouts.
 
     offset  size  field
          0     1  is_compressed
          1     4  size
          5        message
 
-A message that is compressed is returned as it came: what it becomes is its owner's to bound, and to make in steps.
+A compressed message is returned unchanged: the caller limits its size and inflates it in steps.
 
 Source: PROTOCOL-HTTP2 of gRPC.
 """
@@ -23,13 +23,13 @@ _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _TIMEOUT_DIGITS_MAX = 8
 _PREFIX_SIZE = PREFIX_SIZE
 STEP_SIZE = 64 << 10
-"""Bytes that one step of inflating makes at most: a tenth of a millisecond."""
+"""The maximum number of bytes made by one step of inflating: it takes a tenth of a millisecond."""
 _PIECE_SIZE = 16 << 10
-"""Bytes that it reads at most."""
+"""The maximum number of bytes that it reads."""
 
 
 class GrpcStatus(IntEnum):
-    """How a call ended in gRPC's own sense."""
+    """The result of a call, by gRPC's own codes."""
 
     OK = 0
     CANCELLED = 1
@@ -56,8 +56,8 @@ class Packed:
         return len(self._data)
 
     def inflated(self, size_max: int) -> Iterator[bytes]:
-        """What it becomes, in parts of STEP_SIZE at most; one may be empty. Raises GrpcRefused."""
-        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)      # either, told apart by the first bytes
+        """The inflated message, in parts of at most STEP_SIZE; one may be empty. Raises GrpcRefused."""
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)      # zlib or gzip, detected by the first bytes
         size = position = 0
         piece = b""
         while not inflater.eof:
@@ -81,21 +81,21 @@ Message = bytes | Packed
 
 
 class MessageReader:
-    """The messages of one request. `encoding` is what its header grpc-encoding says."""
+    """Splits the data of one request into messages. `encoding` is the value of its header grpc-encoding."""
 
     def __init__(self, size_max: int, encoding: str = "identity") -> None:
         self._size_max = size_max
         self._encoding = encoding
-        self._data: bytes | bytearray = b""     # the latter grows, however small what comes
+        self._data: bytes | bytearray = b""     # a bytearray while a message arrives in many small portions
         self._wanted = _PREFIX_SIZE
 
     @property
     def held(self) -> int:
-        """Bytes that came and are not returned yet."""
+        """Bytes that were received and not yet returned in a message."""
         return len(self._data)
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are whole now. Raises GrpcRefused."""
+        """The messages completed by `data`. Raises GrpcRefused."""
         if self._data:
             self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
             self._data += data
@@ -134,7 +134,7 @@ def framed(message: bytes) -> bytes:
 
 
 def timeout_s(text: str) -> float | None:
-    """Of the header grpc-timeout. None for what is none."""
+    """The seconds in a header grpc-timeout; None if it is malformed."""
     digits, unit = text[:-1], _UNITS_S.get(text[-1:])
     if unit is None or not 1 <= len(digits) <= _TIMEOUT_DIGITS_MAX or not (digits.isascii() and digits.isdecimal()):
         return None

@@ -1,6 +1,6 @@
-"""The headers of a request, checked, and those of our answers. The compression is the library's, of hpack.
+"""Decode and check the headers of a request, and encode those of our answers. The library hpack decompresses.
 
-We compress nothing that would have to be remembered, so that an answer's headers are the same bytes each time.
+Our answers use no compression that has to be remembered, so their headers are the same bytes each time.
 
 Source: RFC 9113, section 8; RFC 7541; PROTOCOL-HTTP2 of gRPC.
 """
@@ -17,30 +17,34 @@ from regulus.errors import Http2Error
 from regulus.wire.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, PROTOCOL_ERROR
 
 LIST_SIZE_FACTOR = 4
-"""A list that is above its limit is refused, and one that is so many times above it ends the connection: its compressed
-form must be read all the same, for what it changes counts for later ones."""
+"""A header list above its limit is refused; one that is this many times above the limit ends the connection.
+
+Even a refused list has to be decompressed, because later lists depend on it.
+"""
 
 _PSEUDO = frozenset((b":method", b":path", b":scheme", b":authority"))
 _FORBIDDEN = re.compile(rb"[\0\r\n]")
 _OF_CONNECTIONS = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 _PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
-"""What the text of a status may have beside letters and digits; the rest is written by its bytes."""
+"""Characters in the text of a status that need no escape besides letters and digits; others are written as
+percent-encoded bytes."""
 _MESSAGE_SIZE_MAX = 2_048
-"""Bytes of a status' text, each of which takes three at most: clients read no more than 8 KiB of headers."""
+"""The maximum number of bytes of a status text, each of which takes at most three: clients read no more than 8 KiB of
+headers."""
 
 _REASON_SIZE_MAX = 100
-"""Characters of what the library says; it repeats what it read."""
+"""The maximum number of characters of the library's error text, which repeats what it read."""
 
 _STATUS_200 = b"\x88"                                   # entry 8 of the static table
 _CONTENT_TYPE = b"\x0f\x10\x10application/grpc"         # a name of the static table, and a text that is not remembered
 RESPONSE = _STATUS_200 + _CONTENT_TYPE
-"""What comes before the messages of an answer."""
+"""The headers before the messages of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """`metadata` has all but the four pseudo headers, in their order, bytes that are no text left out. `is_too_large`:
-    the list of `size` bytes is beyond its limit, and then only the path counts."""
+    """The headers of a request. `metadata` has all but the four pseudo headers, in their order, without those that are
+    not text. `is_too_large`: the list of `size` bytes exceeds its limit, and only the path is set."""
 
     method: bytes
     path: str
@@ -52,14 +56,15 @@ class RequestHeaders:
 
 
 class HeaderDecoder:
-    """Of one connection. `list_size_max` as RFC 9113 counts it: names, values, and 32 bytes for each."""
+    """Decodes the headers of one connection. `list_size_max` is counted as in RFC 9113: names, values, and 32 bytes for
+    each."""
 
     def __init__(self, list_size_max: int) -> None:
         self._list_size_max = list_size_max
         self._decoder = Decoder(max_header_list_size=list_size_max * LIST_SIZE_FACTOR)
 
     def request(self, block: bytes, stream_id: int) -> RequestHeaders:
-        """Raises Http2Error."""
+        """The headers of a request. Raises Http2Error."""
         fields = self._fields(block)
         pseudo: dict[bytes, bytes] = {}
         metadata: list[tuple[str, str]] = []
@@ -88,7 +93,7 @@ class HeaderDecoder:
                               size > self._list_size_max, length)
 
     def trailers(self, block: bytes, stream_id: int) -> None:
-        """What comes behind the messages of a request says nothing to us. Raises Http2Error."""
+        """Decode the trailers of a request, which are ignored. Raises Http2Error."""
         if any(name[:1] == b":" for name, _ in self._fields(block)):
             raise Http2Error(PROTOCOL_ERROR, "pseudo headers behind the messages", stream_id)
 
@@ -104,14 +109,14 @@ class HeaderDecoder:
 
 
 def _length(value: bytes, before: int | None, stream_id: int) -> int:
-    """Raises Http2Error for what is no length, or another one than that before."""
+    """The content length. Raises Http2Error if it is invalid, or differs from an earlier one."""
     if not (value.isdigit() and len(value) < 19) or before not in (None, int(value)):
         raise Http2Error(PROTOCOL_ERROR, f"content-length {value[:32]!r}", stream_id)
     return int(value)
 
 
 def trailers(status: int, text: str = "") -> bytes:
-    """What comes behind the messages of an answer."""
+    """The headers after the messages of an answer."""
     block = _literal(b"grpc-status", b"%d" % status)
     if text:
         block += _literal(b"grpc-message", quote(_cut(text), safe=_PLAIN).encode())
@@ -119,17 +124,17 @@ def trailers(status: int, text: str = "") -> bytes:
 
 
 def _cut(text: str) -> bytes:
-    """In UTF-8, whole characters; what is none becomes a question mark."""
+    """The text in UTF-8, cut after a whole character; what UTF-8 cannot encode becomes a question mark."""
     return text.encode(errors="replace")[:_MESSAGE_SIZE_MAX].decode(errors="ignore").encode()
 
 
 def refusal(http_status: int) -> bytes:
-    """The whole answer to what is no gRPC."""
+    """The whole answer to a request that is not gRPC."""
     return _literal(b":status", b"%d" % http_status)
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """A header that neither end remembers."""
+    """A header that neither end adds to its table."""
     return b"\x00" + _text(name) + _text(value)
 
 

@@ -46,7 +46,7 @@ def test_what_is_read_slowly_may_name_less(rig, more):
     """What fastjson writes and JSON has not, or what is none at all: it takes ten times as long."""
     response = rig.ask(RequestCode.HEART_BEAT, body=more)
     assert response.code == ResponseCode.SYSTEM_ERROR
-    assert "is no plain JSON and has more than 8192 objects and values" in response.remark
+    assert "is not plain JSON and has more than 8192 objects and values" in response.remark
 
 
 @pytest.mark.parametrize("body", [

@@ -61,7 +61,7 @@ async def test_a_lost_connection_fails_its_requests_and_is_opened_anew(server, c
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:0", "a" * 70 + ".example:1", "a\0b:1"])
 async def test_what_is_no_address_cannot_be_connected_to(connections, address):
-    with pytest.raises(ConnectFailed, match="is no address"):
+    with pytest.raises(ConnectFailed, match="is not an address"):
         await connections.request(address, request(), 5000)
 
 

@@ -62,7 +62,7 @@ def test_a_body_that_cannot_be_unpacked_is_told_and_kept_as_it_was_stored_and_th
     messages, unreadable = prepare([plain, bad], (), "%RETRY%G", 0, 9)
     assert [(each.topic, each.body) for each in messages] == [("T", b"good"), ("T", b"no stream")]
     assert unreadable.keys() == {7}
-    assert "body is no zlib stream" in unreadable[7]
+    assert "body is not a zlib stream" in unreadable[7]
 
 
 def test_what_lies_before_a_bad_record_is_read():

@@ -58,7 +58,7 @@ def test_a_compressed_body_of_4_9_has_no_attributes() -> None:
 
 @pytest.mark.parametrize(("body", "cause"), [
     (b"x", "cut short"),
-    (b"xyz", "no zlib stream"),
+    (b"xyz", "not a zlib stream"),
     (packed(), "cut short"),
     (packed(sized(b"{}")), "cut short"),
     (packed(struct.pack(">i", -1)), "text of -1 bytes"),
@@ -66,11 +66,11 @@ def test_a_compressed_body_of_4_9_has_no_attributes() -> None:
     (packed(sized(b"{}"), struct.pack(">i", 1000), sized(b"[]")), "has 1 parts"),
     (packed(sized(b"{}"), struct.pack(">i", 1), sized(b"T 4 8 6")), "has 4 parts"),
     (packed(sized(b"{}"), struct.pack(">i", 1), sized(b"T x 8 6 SINGLE_TAG")), "readQueueNums"),
-    (packed(sized(b"{}"), struct.pack(">i", 1), sized(b"\xff 4 8 6 SINGLE_TAG")), "no UTF-8"),
-    (packed(sized(b"{}"), struct.pack(">i", 0), sized(b"{}")), "no list"),
-    (packed(sized(b"7"), struct.pack(">i", 0), sized(b"[]")), "DataVersion is no JSON object"),
+    (packed(sized(b"{}"), struct.pack(">i", 1), sized(b"\xff 4 8 6 SINGLE_TAG")), "not UTF-8"),
+    (packed(sized(b"{}"), struct.pack(">i", 0), sized(b"{}")), "not a list"),
+    (packed(sized(b"7"), struct.pack(">i", 0), sized(b"[]")), "DataVersion is not a JSON object"),
     (BODY.encode_compressed()[:-3], "cut short"),
-    (b"[]", "no JSON object"),
+    (b"[]", "not a JSON object"),
     (b"{", "JSON lacks"),
 ])
 def test_what_is_wrong_is_named(body: bytes, cause: str) -> None:

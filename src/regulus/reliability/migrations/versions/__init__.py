@@ -1,1 +1,1 @@
-"""One module a version, oldest first; each says how a database of the version before gets there."""
+"""One module for each version, oldest first; each upgrades a database of the version before."""

@@ -1,4 +1,4 @@
-"""When an alarm may be sent, so that several senders do not send it at once, and one that failed waits."""
+"""The time at which an alarm may be sent, so that several senders do not send it at once, and a failed one waits."""
 
 import sqlalchemy as sa
 from alembic import op

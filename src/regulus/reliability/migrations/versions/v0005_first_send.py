@@ -1,4 +1,4 @@
-"""When a stub was sent first, so that what is put off again and again comes to an end."""
+"""The time at which a stub was first sent, so that repeated postponing comes to an end."""
 
 import sqlalchemy as sa
 from alembic import op

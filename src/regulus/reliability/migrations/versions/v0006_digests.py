@@ -1,4 +1,4 @@
-"""What a row of the inbox was written for, so that another message of the same id is told from a copy."""
+"""The digest of the message of an inbox row, which distinguishes a copy from a different message with the same id."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""In MySQL and MariaDB ids, groups, topics and the keys of alarms that differ in their letters alone are different."""
+"""In MySQL and MariaDB, make ids, groups, topics and the keys of alarms case-sensitive."""
 
 from alembic import op
 
@@ -16,4 +16,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Names may be there by now that the former collation takes for one."""
+    """Fails if there are names by now that the former collation treats as equal."""

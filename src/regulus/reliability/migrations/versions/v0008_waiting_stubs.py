@@ -1,5 +1,5 @@
-"""The index of new stubs serves MySQL and MariaDB for those that are due again, too: by their count, and past none that
-a human has."""
+"""Extends the index of new stubs for MySQL and MariaDB to stubs that are due again: by their count, without those left
+to a human."""
 
 import sqlalchemy as sa
 

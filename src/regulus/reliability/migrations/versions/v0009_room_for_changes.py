@@ -1,4 +1,5 @@
-"""In PostgreSQL pages of new stubs keep room for the changes of their rows, which are logged as such then."""
+"""In PostgreSQL, leave room in the pages of new stubs for changes of their rows, so that only the changes are
+logged."""
 
 from alembic import op
 
