@@ -5,7 +5,7 @@ The log has all of it: halves and the messages that ended them, and timers.
 
 from collections.abc import Iterator
 
-from regulus.broker.timers import Timers
+from regulus.broker.timers.timers import Timers
 from regulus.errors import RecordError, StoreDamaged
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
