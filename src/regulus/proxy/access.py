@@ -10,7 +10,7 @@ Source: AuthenticationFactory, DefaultAuthenticationContextBuilder, DefaultAutho
 
 import hmac
 from collections.abc import Callable
-from typing import Any
+from typing import assert_never
 
 from regulus.access.decision import Action, Denied, Need, Rules
 from regulus.access.needs import PUB, SUB, ending_needs, group_need, topic_need
@@ -18,11 +18,20 @@ from regulus.errors import CallRefused
 from regulus.model.happenings import Happenings
 from regulus.proxy.caller import Caller
 from regulus.proxy.names import full_name
+from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 
 DENIED = "denied by access control"
 AUTHORIZATION_SIZE_MAX = 1_024
 _EITHER = (Action.PUB, Action.SUB)
+
+ClientRequest = (
+    messages.AckMessageRequest | messages.ChangeInvisibleDurationRequest | messages.EndTransactionRequest
+    | messages.ForwardMessageToDeadLetterQueueRequest | messages.HeartbeatRequest
+    | messages.NotifyClientTerminationRequest | messages.QueryAssignmentRequest | messages.QueryRouteRequest
+    | messages.RecallMessageRequest | messages.ReceiveMessageRequest | messages.SendMessageRequest
+    | messages.SyncLiteSubscriptionRequest | messages.TelemetryCommand)
+"""What a client sends; `needs` has a row for each of them, or the type check fails."""
 
 
 class CallAccess:
@@ -48,9 +57,9 @@ class CallAccess:
         """Those that hold now: another object after each change."""
         return self._rules()
 
-    def check(self, method: str, request: Any, caller: Caller) -> str:
+    def check(self, method: str, request: ClientRequest, caller: Caller) -> str:
         """The user who signed; empty for nobody, who may call from a white address. Raises CallRefused UNAUTHORIZED."""
-        return self._permitted(method, caller, needs(method, request, caller.namespace))
+        return self._permitted(method, caller, needs(request, caller.namespace))
 
     def check_signature(self, method: str, caller: Caller) -> None:
         """Before the request is read: whether it is of somebody who may call anything. Raises CallRefused
@@ -89,42 +98,47 @@ def signer(caller: Caller, rules: Rules) -> str | None:
     return user if given.isascii() and hmac.compare_digest(expected, given) else None
 
 
-def needs(method: str, request: Any, namespace: str = "") -> tuple[Need, ...]:
-    """What a call needs; nothing for what only concerns its client."""
-    def topic(actions: tuple[Action, ...], resource: Any) -> Need:
-        return topic_need(full_name(resource, namespace), actions)
-
-    def group(resource: Any) -> Need:
-        return group_need(full_name(resource, namespace), SUB)
-
-    match method:
-        case "SendMessage":
-            return tuple({topic(PUB, message.topic): None for message in request.messages})
-        case "RecallMessage":
-            return (topic(PUB, request.topic),)
-        case "EndTransaction":
-            return ending_needs(full_name(request.topic, namespace))
-        case "QueryRoute":
-            return (topic(_EITHER, request.topic),)
-        case "QueryAssignment" | "AckMessage" | "ForwardMessageToDeadLetterQueue" | "ChangeInvisibleDuration":
-            return (group(request.group), topic(SUB, request.topic))
-        case "ReceiveMessage":
-            return (group(request.group), topic(SUB, request.message_queue.topic))
-        case "Heartbeat":
+def needs(request: ClientRequest, namespace: str = "") -> tuple[Need, ...]:
+    """What a call needs; nothing for what only concerns its client. The most frequent requests stand first."""
+    match request:
+        case messages.SendMessageRequest():
+            return tuple({_topic(PUB, message.topic, namespace): None for message in request.messages})
+        case messages.ReceiveMessageRequest():
+            return (_group(request.group, namespace), _topic(SUB, request.message_queue.topic, namespace))
+        case (messages.AckMessageRequest() | messages.ChangeInvisibleDurationRequest()
+              | messages.QueryAssignmentRequest() | messages.ForwardMessageToDeadLetterQueueRequest()):
+            return (_group(request.group, namespace), _topic(SUB, request.topic, namespace))
+        case messages.HeartbeatRequest():
             is_producer = request.client_type == ClientType.PRODUCER and not request.HasField("group")
-            return () if is_producer else (group(request.group),)
-        case "NotifyClientTermination":
-            return (group(request.group),) if request.HasField("group") else ()
-        case "Telemetry":
-            return _needs_of_settings(request, topic, group)
-    return ()
+            return () if is_producer else (_group(request.group, namespace),)
+        case messages.QueryRouteRequest():
+            return (_topic(_EITHER, request.topic, namespace),)
+        case messages.EndTransactionRequest():
+            return ending_needs(full_name(request.topic, namespace))
+        case messages.TelemetryCommand():
+            return _needs_of_settings(request, namespace)
+        case messages.NotifyClientTerminationRequest():
+            return (_group(request.group, namespace),) if request.HasField("group") else ()
+        case messages.RecallMessageRequest():
+            return (_topic(PUB, request.topic, namespace),)
+        case messages.SyncLiteSubscriptionRequest():
+            return ()
+    assert_never(request)
 
 
-def _needs_of_settings(command: Any, topic: Callable[[tuple[Action, ...], Any], Need],
-                       group: Callable[[Any], Need]) -> tuple[Need, ...]:
+def _topic(actions: tuple[Action, ...], resource: messages.Resource, namespace: str) -> Need:
+    return topic_need(full_name(resource, namespace), actions)
+
+
+def _group(resource: messages.Resource, namespace: str) -> Need:
+    return group_need(full_name(resource, namespace), SUB)
+
+
+def _needs_of_settings(command: messages.TelemetryCommand, namespace: str) -> tuple[Need, ...]:
     if command.WhichOneof("command") != "settings":
         return ()
     told = command.settings
     if told.WhichOneof("pub_sub") == "publishing":
-        return tuple(topic(PUB, each) for each in told.publishing.topics)
-    return (group(told.subscription.group), *[topic(SUB, entry.topic) for entry in told.subscription.subscriptions])
+        return tuple(_topic(PUB, each, namespace) for each in told.publishing.topics)
+    return (_group(told.subscription.group, namespace),
+            *[_topic(SUB, entry.topic, namespace) for entry in told.subscription.subscriptions])
