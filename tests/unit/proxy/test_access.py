@@ -127,6 +127,11 @@ def test_what_a_call_needs(request_: Any, expected: set[Need]) -> None:
     assert set(needs(request_)) == expected
 
 
+def test_what_has_no_row_is_refused_and_not_let_in() -> None:
+    with pytest.raises(KeyError):
+        needs(messages.PullMessageRequest(group=G))
+
+
 def test_a_retry_topic_is_its_group_and_a_namespace_counts() -> None:
     assert needs(send("%RETRY%g")) == (GROUP,)
     assert needs(send("t"), "ns") == (topic("ns%t", Action.PUB),)
