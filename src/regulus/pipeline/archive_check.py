@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from regulus.errors import ArchiveFailed, DataLoss
+from regulus.model.timestamps import milliseconds_of
 from regulus.pipeline.archive_task import RangeFacts
 from regulus.record.consume_queue_unit import FILLER, unpack_all
 from regulus.spark.archive_manifest import Manifest, TopicQueue
@@ -70,7 +71,7 @@ def check_same_log(archive: Path, last: Manifest, log: CommitLogFiles) -> None:
     if row is None or row["physical_offset"] < log.start:
         return
     found = log.mark(row["physical_offset"])
-    stored = int(row["store_time"].timestamp() * 1000)
+    stored = milliseconds_of(row["store_time"])
     if found is None or found.store_time != stored or row["message_id"] not in (None, "", found.id):
         stored_at = row["store_time"].isoformat(timespec="milliseconds")
         raise DataLoss(f"at byte {row['physical_offset']} of the log of {last.range.broker_name} the archive has "

@@ -5,10 +5,8 @@ where its own setting spark.sql.python.filterPushdown.enabled is on, and refuses
 option, `pushFilters`.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -24,6 +22,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from regulus.model.timestamps import milliseconds_of
 from regulus.spark.offsets import EARLIEST, LATEST
 from regulus.spark.options import NoMatch, ReadOptions
 from regulus.spark.read_plan import ReadRange
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OFFSET_MAX = 1 << 62
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,7 @@ def _at_least(result: Narrowing, attribute: tuple[str, ...], value: Any, is_abov
     if attribute == ("queue_offset",):
         return replace(result, offset_low=max(result.offset_low, value + is_above))
     if attribute == ("store_time",):
-        low = math.floor((value - _EPOCH).total_seconds() * 1000)
+        low = milliseconds_of(value)
         return replace(result, time_low=low if result.time_low is None else max(low, result.time_low))
     return result
 
@@ -154,7 +152,7 @@ def _below(result: Narrowing, attribute: tuple[str, ...], value: Any, is_include
     if attribute == ("queue_offset",):
         return replace(result, offset_high=min(result.offset_high, value + is_included))
     if attribute == ("store_time",):
-        high = math.floor((value - _EPOCH).total_seconds() * 1000) + 1
+        high = milliseconds_of(value) + 1
         return replace(result, time_high=high if result.time_high is None else min(high, result.time_high))
     return result
 

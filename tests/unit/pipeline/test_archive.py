@@ -390,6 +390,17 @@ def test_a_flushed_offset_within_a_record_waits_for_the_rest(store, tmp_path):
     assert files_of(tmp_path / "archive") == {}
 
 
+@pytest.mark.parametrize("stored_ms", [1_081_606_291_034, 2_167_631_926_700])
+def test_a_log_is_the_same_whatever_the_ms_of_its_last_message(tmp_path, stored_ms):
+    """Seconds in floating point have these times a little below."""
+    opened = open_store(tmp_path / "store")
+    opened.append(a_message(), stored_ms)
+    dispatch(opened)
+    opened.close()
+    archive_store(tmp_path / "store", tmp_path / "archive")
+    assert archive_store(tmp_path / "store", tmp_path / "archive").rows == 0
+
+
 @pytest.mark.parametrize("size", [100, 137])
 def test_a_log_that_lost_its_end_and_went_on_is_refused(tmp_path, size):
     """It may end behind the archive again, with other messages in the same places, or between them."""
