@@ -186,19 +186,24 @@ def remove(archive: Path, parts: Iterable[Range], step: Step) -> list[str]:
     return removed
 
 
+def fault_of(archive: Path, file: ArchivedFile | RejectFile) -> str:
+    """What is wrong with a file that a manifest names; empty for nothing."""
+    path = archive / file.path
+    if not path.exists():
+        return f"{file.path} is missing"
+    if path.stat().st_size != file.size or _sha256(path) != file.sha256:
+        return f"{file.path} has other bytes than its manifest says"
+    return ""
+
+
 def verify(archive: Path, manifests: Iterable[Manifest]) -> list[str]:
     """Which files differ from their manifests, one line for each fault."""
-    faults = []
+    faults: list[str] = []
     for manifest in manifests:
         files: list[ArchivedFile | RejectFile] = [*manifest.files]
         if manifest.rejects is not None:
             files.append(manifest.rejects)
-        for file in files:
-            path = archive / file.path
-            if not path.exists():
-                faults.append(f"{file.path} is missing")
-            elif path.stat().st_size != file.size or _sha256(path) != file.sha256:
-                faults.append(f"{file.path} has other bytes than its manifest says")
+        faults += (fault for file in files if (fault := fault_of(archive, file)))
     return faults
 
 

@@ -65,15 +65,13 @@ class _Store:
             gone = {queue_id for queue_id in ends.queue_ids(topic) if ends.missing(self._files.queue(topic, queue_id))}
             for queue in self._queues(topic, gone):
                 low, high = queue.bounds(self._files.log)
-                missing = ends.missing(queue)
+                missing = _missing(ends, queue)
                 yield {**self._place(queue), "min_offset": low, "max_offset": high, "message_count": high - low,
                        "first_store_time": self._store_time(queue, low, high),
                        "last_store_time": self._store_time(queue, high - 1, high),
                        "bytes": int(np.sum(units_of(queue, low, high)["size"], dtype=np.int64)),
                        "topic_made_time": _time(epochs.get(topic, 0)),
-                       "missing_behind": missing.next - missing.first if missing is not None else 0,
-                       "missing_cause": missing.cause if missing is not None else None,
-                       "is_lost": missing is not None and missing.is_loss}
+                       **missing}
 
     def offsets(self) -> Iterator[Row]:
         chosen = set(self._chosen())
@@ -156,7 +154,8 @@ class _Brokers:
                                "first_store_time": _time(first),
                                "last_store_time": _time(offset.last_update_timestamp),
                                "topic_made_time": _time(made.get(queue.broker_name, 0)),
-                               "missing_behind": None, "missing_cause": None, "is_lost": None}
+                               "missing_before": None, "missing_behind": None, "missing_cause": None,
+                               "is_lost": None}
 
     def offsets(self) -> Iterator[Row]:
         with self._admin() as admin:
@@ -214,6 +213,15 @@ class _Brokers:
     def _check_brokers(self, admin: Admin) -> None:
         if self._options.expected_brokers is not None:
             check_brokers(self._options.expected_brokers, admin.cluster_info())
+
+
+def _missing(ends: StoreEnds, queue: ConsumeQueueFiles) -> Row:
+    """What is missing before the queue's first message and behind its last; where some is lost, that alone."""
+    found = {"missing_before": ends.missing_before(queue), "missing_behind": ends.missing(queue)}
+    is_lost = any(each is not None and each.is_loss for each in found.values())
+    told = {name: each for name, each in found.items() if each is not None and each.is_loss == is_lost}
+    return {**{name: told[name].next - told[name].first if name in told else 0 for name in found},
+            "missing_cause": "; ".join(each.cause for each in told.values()) or None, "is_lost": is_lost}
 
 
 def _topic_row(config: TopicConfig, broker_name: str) -> Row:

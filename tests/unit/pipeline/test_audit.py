@@ -143,6 +143,17 @@ def test_what_is_lost_at_the_end_of_a_queue_fails_the_audit(spark, closed_store,
     found.close()
 
 
+def test_what_is_lost_before_a_queue_fails_the_audit(spark, closed_store):
+    from regulus.pipeline.audit import AuditRequest, audit
+    from regulus.pipeline.log_source import LogSource
+
+    broken.damage_begin(closed_store, "files gone", 10)
+    found = audit(spark, AuditRequest(source=LogSource({"storePath": str(closed_store)}), topics=(broken.TOPIC,)),
+                  later())
+    assert (found.passed, found.missing, counts(found)["queue_ends_lost"]) == (False, 10, 1)
+    found.close()
+
+
 def test_a_store_that_was_copied_from_a_running_broker_passes_the_audit_and_is_told_of(spark, closed_store):
     from regulus.pipeline.audit import AuditRequest, audit
     from regulus.pipeline.log_source import LogSource
