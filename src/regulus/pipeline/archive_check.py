@@ -64,11 +64,12 @@ class QueueEnds:
         return self._unreadable_at >= self._seen_at.get(queue, 0)
 
 
-def check_same_log(archive: Path, last: Manifest, log: CommitLogFiles) -> None:
-    """The last row of a range is in the log still: the log did not lose its end, to grow again with other messages.
-    Nothing is known of a range without rows, and of one that the log has no more. Raises DataLoss."""
-    row = _last_row(archive, last)
-    if row is None or row["physical_offset"] < log.start:
+def check_same_log(archive: Path, manifests: Sequence[Manifest], log: CommitLogFiles) -> None:
+    """The last archived row of a broker is in the log still: the log did not lose its end, to grow again with other
+    messages. Nothing is known where the log has no row any more. Raises DataLoss."""
+    last = next((manifest for manifest in reversed(manifests) if manifest.rows), None)
+    row = None if last is None else _last_row(archive, last)
+    if last is None or row is None or row["physical_offset"] < log.start:
         return
     found = log.mark(row["physical_offset"])
     stored = milliseconds_of(row["store_time"])

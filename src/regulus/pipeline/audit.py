@@ -176,11 +176,13 @@ def _read(spark: SparkSession, request: AuditRequest) -> DataFrame:
 
 def _bounds(before: DataFrame, after: DataFrame | None) -> DataFrame:
     """The ends as they were before the messages were read, the beginnings as they were after: retention goes on, and
-    so do the producers."""
+    so do the producers. Of a queue that is not there any more, as its broker went meanwhile, all is asked for that it
+    had."""
     queue = ["topic", "broker_name", "queue_id"]
     assert after is not None
-    joined = before.select(*queue, "max_offset").join(after.select(*queue, "min_offset"), queue)
-    return as_it_is_now(joined.select(*queue, "min_offset", "max_offset"))
+    begins = after.select(*queue, F.col("min_offset").alias("begin"))
+    joined = before.select(*queue, "min_offset", "max_offset").join(begins, queue, "left")
+    return as_it_is_now(joined.select(*queue, F.coalesce("begin", "min_offset").alias("min_offset"), "max_offset"))
 
 
 def _deliveries(spark: SparkSession, request: AuditRequest) -> DataFrame | None:

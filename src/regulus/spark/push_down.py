@@ -131,12 +131,17 @@ def _equal(result: Narrowing, attribute: tuple[str, ...], values: list[Any]) -> 
             return replace(result, topics=_both(result.topics, found))
         case ("queue_id",):
             return replace(result, queue_ids=_both(result.queue_ids, found))
-        case ("tags",) if found:
+        case ("tags",) if found and all(map(_is_one_tag, found)):
             return replace(result, tags=_both(result.tags, found))
         case ("queue_offset",) | ("store_time",) if found:
             result = _at_least(result, attribute, min(found), False)
             return _below(result, attribute, max(found), True)
     return result
+
+
+def _is_one_tag(text: str) -> bool:
+    """Whether a broker takes it for itself: an expression divides it at ||, and leaves out spaces around it."""
+    return text not in ("", "*") and text == text.strip() and "||" not in text
 
 
 def _at_least(result: Narrowing, attribute: tuple[str, ...], value: Any, is_above: bool) -> Narrowing:

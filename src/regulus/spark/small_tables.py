@@ -14,7 +14,7 @@ import numpy as np
 
 from regulus.client.config import ClientConfig
 from regulus.client.sync import Admin
-from regulus.errors import BrokerRefused, HeaderError, NoRoute, StoreDamaged
+from regulus.errors import BrokerRefused, DataLoss, HeaderError, NoRoute, RecordError, StoreDamaged
 from regulus.model.message_queue import MessageQueue
 from regulus.model.timestamps import dated
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -69,7 +69,8 @@ class _Store:
                 yield {**self._place(queue), "min_offset": low, "max_offset": high, "message_count": high - low,
                        "first_store_time": self._store_time(queue, low, high),
                        "last_store_time": self._store_time(queue, high - 1, high),
-                       "bytes": int(np.sum(units_of(queue, low, high)["size"], dtype=np.int64)),
+                       "bytes": sum(int(np.sum(units_of(queue, *span)["size"], dtype=np.int64))
+                                    for span in queue.spans(low, high)),
                        "topic_made_time": _time(epochs.get(topic, 0)),
                        **missing}
 
@@ -113,10 +114,13 @@ class _Store:
         return {"topic": queue.topic, "broker_name": self._options.broker_name, "queue_id": queue.queue_id}
 
     def _store_time(self, queue: ConsumeQueueFiles, offset: int, end: int) -> datetime | None:
-        """When the message at `offset` was stored; None where it is gone or was never there."""
+        """When the message at `offset` was stored; None where it is gone or damaged, or was never there."""
         if not 0 <= offset < end:
             return None
-        return _time(self._files.log.store_timestamp(queue.unit(offset).physical_offset))
+        try:
+            return _time(self._files.log.store_timestamp(queue.unit(offset).physical_offset))
+        except (RecordError, DataLoss):
+            return None
 
     def _document(self, name: str, body: type[Document]) -> Document:
         path = self._files.path / "config" / f"{name}.json"

@@ -45,6 +45,13 @@ def test_a_time_that_floating_point_has_a_little_below_is_read(ms, condition):
     assert narrowing([condition(("store_time",), stored)]).time_high == ms + 1
 
 
+@pytest.mark.parametrize("tag", ["a || b", " a", "a\t", "", "*"])
+def test_a_tag_that_a_broker_would_take_for_others_narrows_nothing(tag):
+    assert narrowing([EqualTo(("tags",), tag)]).tags is None
+    assert narrowing([In(("tags",), ("x", tag))]).tags is None
+    assert narrowing([In(("tags",), ("x", "y|z"))]).tags == {"x", "y|z"}
+
+
 def test_options_take_what_may_match():
     narrowed = narrowed_options(options(startingTimestamp=FIVE, tags="x || y"), Narrowing(
         topics=frozenset("bz"), tags=frozenset("yz"), time_low=9, time_high=12))
