@@ -5,6 +5,7 @@ from tests.mutants import Mutant
 _ENDS = "regulus/spark/store_ends.py"
 _ENDS_TESTS = "tests/unit/spark/test_store_ends.py::"
 _BEFORE = (_ENDS_TESTS + "test_what_a_closed_store_lost_before_a_queue_is_told_and_counted",)
+_FILES_TESTS = "tests/unit/pipeline/test_archive_files.py::"
 _COMPACT_TESTS = "tests/unit/pipeline/test_archive_compact.py::"
 _ROTTEN = (_COMPACT_TESTS + "test_bytes_that_rotted_get_no_checksum_that_agrees_with_them",)
 
@@ -51,4 +52,27 @@ MUTANTS = [
     Mutant(name="the audit does not count what is lost before a queue", path="regulus/pipeline/audit.py",
            old='"missing_before + missing_behind AS missing"', new='"missing_behind AS missing"',
            tests=("tests/unit/pipeline/test_audit.py::test_what_is_lost_before_a_queue_fails_the_audit",)),
+    Mutant(name="files whose manifests are lost are what a killed run left", path="regulus/pipeline/archive_files.py",
+           old="    _check_leftovers(archive, unnamed)\n", new="",
+           tests=(_FILES_TESTS + "test_files_whose_manifests_are_lost_are_kept",)),
+    Mutant(name="what a killed expiry left is a lost manifest's", path="regulus/pipeline/archive_files.py",
+           old="or (parts and end <= parts[0].start):", new="or False:",
+           tests=(_FILES_TESTS + "test_what_a_killed_job_left_is_swept_wherever_it_was_killed",)),
+    Mutant(name="a replay takes what it sent for the past", path="regulus/pipeline/replay.py",
+           old="        return self.into is None or self.into in self.topics", new="        return False",
+           tests=("tests/unit/pipeline/test_replay.py::test_a_replay_does_not_replay_what_it_sent",)),
+    Mutant(name="a queue whose broker goes while the audit reads is not asked for", path="regulus/pipeline/audit.py",
+           old='.join(begins, queue, "left")', new=".join(begins, queue)",
+           tests=("tests/unit/pipeline/test_audit.py::"
+                  "test_a_queue_whose_broker_goes_while_the_audit_reads_is_missed",)),
+    Mutant(name="the last range alone tells whose log it is", path="regulus/pipeline/archive_check.py",
+           old="for manifest in reversed(manifests) if manifest.rows), None)", new="for manifest in manifests[-1:]), None)",
+           tests=("tests/unit/pipeline/test_archive.py::"
+                  "test_another_store_is_refused_where_the_last_range_has_no_row",)),
+    Mutant(name="a tag that brokers divide narrows a read", path="regulus/spark/push_down.py",
+           old="if found and all(map(_is_one_tag, found)):", new="if found:",
+           tests=("tests/unit/spark/test_push_down.py",)),
+    Mutant(name="a damaged record ends the table of queues", path="regulus/spark/small_tables.py",
+           old="        except (RecordError, DataLoss):", new="        except DataLoss:",
+           tests=("tests/unit/spark/test_small_tables.py",)),
 ]

@@ -205,8 +205,8 @@ def decode(data: bytes, place: str) -> Manifest:
             files=tuple(_file(file) for file in document["files"]),
             rejects=rejects and RejectFile(path=rejects["path"], size=rejects["bytes"], sha256=rejects["sha256"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreDamaged(f"{place} is no manifest ({type(error).__name__}: {error}): bring it back from a backup, or, "
-                           "if its range is the last of its broker, remove it and archive that again while the log "
+        raise StoreDamaged(f"{place} is no manifest ({type(error).__name__}: {error}): bring it back from a backup, "
+                           "or, if its range is the last of its broker, remove it and archive that again while the log "
                            "has it") from error
 
 
