@@ -5,6 +5,8 @@ from tests.mutants import Mutant
 _ENDS = "regulus/spark/store_ends.py"
 _ENDS_TESTS = "tests/unit/spark/test_store_ends.py::"
 _BEFORE = (_ENDS_TESTS + "test_what_a_closed_store_lost_before_a_queue_is_told_and_counted",)
+_AUDIT_TESTS = "tests/unit/pipeline/test_audit.py::"
+_ARCHIVE_TESTS = "tests/unit/pipeline/test_archive.py::"
 _FILES_TESTS = "tests/unit/pipeline/test_archive_files.py::"
 _COMPACT_TESTS = "tests/unit/pipeline/test_archive_compact.py::"
 _ROTTEN = (_COMPACT_TESTS + "test_bytes_that_rotted_get_no_checksum_that_agrees_with_them",)
@@ -63,12 +65,11 @@ MUTANTS = [
            tests=("tests/unit/pipeline/test_replay.py::test_a_replay_does_not_replay_what_it_sent",)),
     Mutant(name="a queue whose broker goes while the audit reads is not asked for", path="regulus/pipeline/audit.py",
            old='.join(begins, queue, "left")', new=".join(begins, queue)",
-           tests=("tests/unit/pipeline/test_audit.py::"
-                  "test_a_queue_whose_broker_goes_while_the_audit_reads_is_missed",)),
+           tests=(_AUDIT_TESTS + "test_a_queue_whose_broker_goes_while_the_audit_reads_is_missed",)),
     Mutant(name="the last range alone tells whose log it is", path="regulus/pipeline/archive_check.py",
-           old="for manifest in reversed(manifests) if manifest.rows), None)", new="for manifest in manifests[-1:]), None)",
-           tests=("tests/unit/pipeline/test_archive.py::"
-                  "test_another_store_is_refused_where_the_last_range_has_no_row",)),
+           old="for manifest in reversed(manifests) if manifest.rows), None)",
+           new="for manifest in manifests[-1:]), None)",
+           tests=(_ARCHIVE_TESTS + "test_another_store_is_refused_where_the_last_range_has_no_row",)),
     Mutant(name="a tag that brokers divide narrows a read", path="regulus/spark/push_down.py",
            old="if found and all(map(_is_one_tag, found)):", new="if found:",
            tests=("tests/unit/spark/test_push_down.py",)),

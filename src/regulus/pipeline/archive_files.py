@@ -176,8 +176,8 @@ def _check_leftovers(archive: Path, unnamed: Iterable[str]) -> None:
         is_behind = not parts or start >= parts[-1].end
         if not is_behind or at_commit.setdefault(broker, (start, end)) != (start, end):
             raise ArchiveFailed(f"{archive / name} is in the archive, and no manifest names it, as one did: bring "
-                                f"back the folder {MANIFESTS} from a backup, or move away the files that nobody needs, which "
-                                "would count as what a killed run left, and be removed")
+                                f"back the folder {MANIFESTS} from a backup, or move away the files that nobody "
+                                "needs, which would count as what a killed run left, and be removed")
 
 
 def names_of(manifest: Manifest) -> set[str]:
