@@ -2,22 +2,22 @@
 
 from tests.mutants import Mutant
 
-_ENDS = "regulus/spark/store_ends.py"
-_ENDS_TESTS = "tests/unit/spark/test_store_ends.py::"
+_ENDS = "regulus/spark/store/ends.py"
+_ENDS_TESTS = "tests/unit/spark/store/test_ends.py::"
 _BEFORE = (_ENDS_TESTS + "test_what_a_closed_store_lost_before_a_queue_is_told_and_counted",)
-_AUDIT_TESTS = "tests/unit/pipeline/test_audit.py::"
-_ARCHIVE_TESTS = "tests/unit/pipeline/test_archive.py::"
-_FILES_TESTS = "tests/unit/pipeline/test_archive_files.py::"
-_COMPACT_TESTS = "tests/unit/pipeline/test_archive_compact.py::"
+_AUDIT_TESTS = "tests/unit/pipeline/jobs/test_audit.py::"
+_ARCHIVE_TESTS = "tests/unit/pipeline/archive/test_run.py::"
+_FILES_TESTS = "tests/unit/pipeline/archive/test_files.py::"
+_COMPACT_TESTS = "tests/unit/pipeline/archive/test_compact.py::"
 _ROTTEN = (_COMPACT_TESTS + "test_bytes_that_rotted_get_no_checksum_that_agrees_with_them",)
 
 MUTANTS = [
     Mutant(name="a moment is taken by way of seconds in floating point", path="regulus/model/timestamps.py",
            old="    return (moment - _EPOCH) // _MS", new="    return int((moment - _EPOCH).total_seconds() * 1000)",
-           tests=("tests/unit/model/test_timestamps.py", "tests/unit/spark/test_push_down.py")),
-    Mutant(name="compaction puts rotten rows together", path="regulus/pipeline/archive_compact.py",
+           tests=("tests/unit/model/test_timestamps.py", "tests/unit/spark/readers/test_push_down.py")),
+    Mutant(name="compaction puts rotten rows together", path="regulus/pipeline/archive/compact.py",
            old="        _check_file(archive, file)\n", new="", tests=_ROTTEN),
-    Mutant(name="compaction puts rotten rejects together", path="regulus/pipeline/archive_compact.py",
+    Mutant(name="compaction puts rotten rejects together", path="regulus/pipeline/archive/compact.py",
            old="            _check_file(Path(task.archive), source)\n", new="", tests=_ROTTEN),
     Mutant(name="what a queue lacks at its beginning is passed over", path=_ENDS,
            old="        if record is not None and record.physical_offset < place:", new="        if False:",
@@ -51,28 +51,29 @@ MUTANTS = [
            old="    lost = state.gap_before(queue) if start == state.low else None",
            new="    lost = state.gap_before(queue)",
            tests=(_ENDS_TESTS + "test_what_is_read_from_behind_the_beginning_misses_nothing_before_it",)),
-    Mutant(name="the audit does not count what is lost before a queue", path="regulus/pipeline/audit.py",
+    Mutant(name="the audit does not count what is lost before a queue", path="regulus/pipeline/jobs/audit.py",
            old='"missing_before + missing_behind AS missing"', new='"missing_behind AS missing"',
-           tests=("tests/unit/pipeline/test_audit.py::test_what_is_lost_before_a_queue_fails_the_audit",)),
-    Mutant(name="files whose manifests are lost are what a killed run left", path="regulus/pipeline/archive_files.py",
+           tests=("tests/unit/pipeline/jobs/test_audit.py::test_what_is_lost_before_a_queue_fails_the_audit",)),
+    Mutant(name="files whose manifests are lost are what a killed run left", path="regulus/pipeline/archive/files.py",
            old="    _check_leftovers(archive, unnamed)\n", new="",
            tests=(_FILES_TESTS + "test_files_whose_manifests_are_lost_are_kept",)),
-    Mutant(name="what a killed expiry left is a lost manifest's", path="regulus/pipeline/archive_files.py",
+    Mutant(name="what a killed expiry left is a lost manifest's", path="regulus/pipeline/archive/files.py",
            old="or (parts and end <= parts[0].start):", new="or False:",
            tests=(_FILES_TESTS + "test_what_a_killed_job_left_is_swept_wherever_it_was_killed",)),
-    Mutant(name="a replay takes what it sent for the past", path="regulus/pipeline/replay.py",
+    Mutant(name="a replay takes what it sent for the past", path="regulus/pipeline/jobs/replay.py",
            old="        return self.into is None or self.into in self.topics", new="        return False",
-           tests=("tests/unit/pipeline/test_replay.py::test_a_replay_does_not_replay_what_it_sent",)),
-    Mutant(name="a queue whose broker goes while the audit reads is not asked for", path="regulus/pipeline/audit.py",
+           tests=("tests/unit/pipeline/jobs/test_replay.py::test_a_replay_does_not_replay_what_it_sent",)),
+    Mutant(name="a queue whose broker goes while the audit reads is not asked for",
+           path="regulus/pipeline/jobs/audit.py",
            old='.join(begins, queue, "left")', new=".join(begins, queue)",
            tests=(_AUDIT_TESTS + "test_a_queue_whose_broker_goes_while_the_audit_reads_is_missed",)),
-    Mutant(name="the last range alone tells whose log it is", path="regulus/pipeline/archive_check.py",
+    Mutant(name="the last range alone tells whose log it is", path="regulus/pipeline/archive/check.py",
            old="for manifest in reversed(manifests) if manifest.rows), None)",
            new="for manifest in manifests[-1:]), None)",
            tests=(_ARCHIVE_TESTS + "test_another_store_is_refused_where_the_last_range_has_no_row",)),
-    Mutant(name="a tag that brokers divide narrows a read", path="regulus/spark/push_down.py",
+    Mutant(name="a tag that brokers divide narrows a read", path="regulus/spark/readers/push_down.py",
            old="if found and all(map(_is_one_tag, found)):", new="if found:",
-           tests=("tests/unit/spark/test_push_down.py",)),
+           tests=("tests/unit/spark/readers/test_push_down.py",)),
     Mutant(name="a damaged record ends the table of queues", path="regulus/spark/small_tables.py",
            old="        except (RecordError, DataLoss):", new="        except DataLoss:",
            tests=("tests/unit/spark/test_small_tables.py",)),
