@@ -243,7 +243,8 @@ MUTANTS = [
            new='.isin(*targets, ""), NO_TOPIC)',
            tests=(_REDRIVE_TESTS + "test_a_dead_letter_of_no_known_topic_holds_up_no_other",)),
     Mutant(name="what came while the audit read is missing", path="regulus/pipeline/jobs/audit.py",
-           old='before.select(*queue, "max_offset").join', new='after.select(*queue, "max_offset").join',
+           old='before.select(*queue, "min_offset", "max_offset").join',
+           new='after.select(*queue, "min_offset", "max_offset").join',
            tests=(_AUDIT_TESTS + "test_what_comes_or_goes_while_the_audit_reads_is_not_asked_for",)),
     # --- the archive -------------------------------------------------------------------------------------------------
     Mutant(name="an archive's files go before their manifest", path=_FILES, old='        step("unlink manifest")\n',
@@ -280,7 +281,7 @@ MUTANTS = [
            new="\n            if 'job' in locals():\n                archive_files.sweep(archive)",
            tests=("tests/unit/pipeline/archive/test_gate.py",)),
     Mutant(name="an archive goes on with a log that lost its end", path="regulus/pipeline/archive/run.py",
-           old="        archive_check.check_same_log(self._archive, self._manifests[-1], self._log)\n", new="",
+           old="        archive_check.check_same_log(self._archive, self._manifests, self._log)\n", new="",
            tests=("tests/unit/pipeline/archive/test_run.py",)),
     Mutant(name="any name in a log becomes a folder", path="regulus/pipeline/index/task.py",
            old="    return is_storable(topic, 0) and (", new="    return (",

@@ -193,6 +193,10 @@ class ConsumeQueueFiles:
                 if (unit := self.unit(offset)) != FILLER and unit.size > 0:
                     yield offset, unit
 
+    def begins_with_filler(self) -> bool:
+        """Whether its broker began it with a message that had others before it, which were gone."""
+        return bool(self._files.pieces) and self.unit(self._files.start // UNIT_SIZE) == FILLER
+
     def count_behind(self, physical_offset: int) -> int:
         """How many units are of records that start there or behind."""
         low, high = self._files.start // UNIT_SIZE, self._files.end // UNIT_SIZE
