@@ -17,7 +17,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def milliseconds_of(moment: datetime) -> int:
-    """The ms that a moment with a time zone lies in. Not by way of seconds in floating point, which are below the ms of
+    """The ms that contains a moment with a time zone. Integers only: seconds in floating point are one ms too early for
     one time in 160."""
     return (moment - _EPOCH) // _MS
 

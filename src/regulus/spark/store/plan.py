@@ -13,6 +13,7 @@ from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState, Sizes, batch_bounds
 from regulus.spark.read_plan import (
     Gap,
+    Missing,
     ReadRange,
     Sample,
     UnitRange,
@@ -23,7 +24,7 @@ from regulus.spark.read_plan import (
     task_bytes_max,
 )
 from regulus.spark.selection import queue_text
-from regulus.spark.store.ends import Left, Missing, StoreEnds, left
+from regulus.spark.store.ends import Left, StoreEnds, left
 from regulus.spark.store.files import ConsumeQueueFiles, StoreFiles
 
 _SAMPLES_MAX = 256
