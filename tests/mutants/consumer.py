@@ -201,7 +201,7 @@ MUTANTS = [
            old="        self._drop(owned)\n        fresh", new="        self._stop_pulling(owned)\n        fresh",
            tests=_CONSUMPTION_TESTS),
     Mutant(name="a reset of a queue that is handed over is lost", path=_CONSUMPTION,
-           old="owned.reset(offset)     # stored by its release", new="pass", tests=_CONSUMPTION_TESTS),
+           old="owned.reset(offset)     # its release stores the offset", new="pass", tests=_CONSUMPTION_TESTS),
     Mutant(name="locks are not renewed", path=_CONSUMPTION,
            old="elif owned.lock_renewed(asked_ms, asked_ms + TRUSTED_MS):", new="elif True:",
            tests=_CONSUMPTION_TESTS),
@@ -449,7 +449,7 @@ MUTANTS = [
            old="        is_as_it_was = None\n"
                "        if before is not None and before.last_done is not None:\n"
                "            is_as_it_was = await self._starts.has(queue, before.last_done)\n"
-               "            if is_as_it_was is False:       # and what it was told is told to no other pull\n"
+               "            if is_as_it_was is False:       # forget it: no later pull reports the reset again\n"
                "                self._lost.pop(queue, None)\n"
                "        start = await self._starts.of(queue)\n",
            new="        start = await self._starts.of(queue)\n"

@@ -74,7 +74,7 @@ MUTANTS = [
            old="found.is_kept and ", new="", tests=("tests/unit/cli/demo/test_verdict.py",)),
     Mutant(name="a listener that raises is told of its return, too",
            path="regulus/client/consuming/listener_workers.py",
-           old='        work.odd_answer = ""    # it failed, and has answered nothing\n', new="",
+           old='        work.odd_answer = ""    # the call failed, so there is no answer to describe\n', new="",
            tests=("tests/unit/client/consuming/test_listener_calls.py",)),
     Mutant(name="members that subscribe differently are told at each heartbeat", path=_CLIENTS,
            old="        if self._wishes.get(channel) == wishes:\n            return False\n", new="",

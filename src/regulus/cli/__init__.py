@@ -1,1 +1,1 @@
-"""The command line: the only reader of arguments, environment and configuration files."""
+"""The command line. No other package reads arguments, the environment or configuration files."""

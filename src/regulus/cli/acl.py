@@ -1,4 +1,4 @@
-"""`regulus acl`: who may do what, and by which rule."""
+"""`regulus acl`: shows what a user may do, and which rule decides."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _LOCAL = "127.0.0.1"
 
 @click.group()
 def acl() -> None:
-    """See which rule lets a user in, or does not."""
+    """See which rule allows or denies an action."""
 
 
 @acl.command()
@@ -37,7 +37,7 @@ def acl() -> None:
 @with_output
 def explain(user: str, name: str, action: str, is_group: bool, source: str, home: Path | None, store: Path | None,
             json_output: bool) -> None:
-    """Say whether USER may do ACTION with TOPIC, and which rule decides. Asks no broker. Status 1: it may not."""
+    """Say whether USER may do ACTION with TOPIC, and which rule decides. Contacts no broker. Status 1: denied."""
     rules = _rules(home, store)
     verdict = rules.permit(user, source, (_need(name, _ACTIONS[action.upper()], is_group=is_group),))
     facts = {"user": user, "verdict": "allowed" if isinstance(verdict, Allowed) else "denied", "rule": verdict.rule}
@@ -50,7 +50,8 @@ def explain(user: str, name: str, action: str, is_group: bool, source: str, home
 
 
 def _rules(home: Path | None, store: Path | None) -> Rules:
-    """The store counts where both are named, as the home may come from the environment. Raises ConfigError."""
+    """The rules of a store or a home. If both are given the store counts, because the home may come from the
+    environment. Raises ConfigError."""
     if store is not None:
         return _user_rules(store)
     if home is None:

@@ -1,4 +1,4 @@
-"""`regulus archive`: keep a broker's log as Parquet files, put small ranges together, say what is there."""
+"""`regulus archive`: keeps a broker's log as Parquet files, merges small ranges, and shows what is archived."""
 
 import os
 import time
@@ -58,7 +58,7 @@ def archive() -> None:
 @click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", show_envvar=True,
               help="Sign requests as this user, an admin.")
 @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", show_envvar=True,
-              help="The user's secret; in the variable, nobody sees it among the processes.")
+              help="The user's secret; in the variable it does not appear in the list of processes.")
 @tls_option
 @click.option("--delay-levels", default=DEFAULT_LADDER, show_default=True,
               help="messageDelayLevel of a stopped broker.")
@@ -73,7 +73,7 @@ def archive() -> None:
 def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str, access_key: str, secret_key: str,
         tls_path: Path | None, delay_levels: str, accept_gaps: bool, beside_the_gate: bool, range_size: str,
         cores: int, iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
-    """Archive what the log has and the archive does not."""
+    """Archive the part of the log that the archive does not have yet."""
     require_extra("spark", "an archive")
     from regulus.pipeline.archive.config import ArchiveConfig
     from regulus.pipeline.archive.gate import BrokerGate
@@ -105,7 +105,7 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
 @_PROPERTY
 def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_size: str, cores: int,
             iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
-    """Put small ranges of past days together, and let old ones expire."""
+    """Merge small ranges of past days, and let old ones expire."""
     require_extra("spark", "an archive")
     from regulus.pipeline.archive.compact import CompactConfig
     from regulus.pipeline.archive.compact import compact as compact_archive
@@ -126,7 +126,7 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
 @click.option("--verify", "is_verified", is_flag=True, help="Read each file and compare its SHA-256.")
 @with_output
 def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
-    """Say how much of each broker's log is archived."""
+    """Show how much of each broker's log is archived."""
     require_extra("spark", "an archive")
     from regulus.pipeline.archive.files import identity_of, verify
     from regulus.pipeline.archive.status import broker_states
@@ -150,7 +150,7 @@ def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
 
 @contextmanager
 def tasks_of(cores: int, progress: Progress) -> Iterator[Tasks]:
-    """Where a job's tasks run, and what shows how far they are."""
+    """The tasks of a job, in Spark or in this process; `progress` shows how far they are."""
     if not cores:
         yield LocalTasks()
         return
@@ -159,7 +159,7 @@ def tasks_of(cores: int, progress: Progress) -> Iterator[Tasks]:
 
 
 def size_of(text: str) -> int:
-    """Raises OptionError."""
+    """The bytes that a text such as `256m` means. Raises OptionError."""
     from regulus.spark.option_values import size
 
     return size({"range-size": text}, "range-size", 0)
@@ -181,5 +181,5 @@ def _catalog(table: str | None, name: str, properties: tuple[str, ...],
 
 
 def _steps_of(progress: Progress) -> "Step":
-    """Shows what a job's steps are about: there are some for each file, and those of one kind are one."""
+    """Shows the steps of a job. Steps of the same kind, one for each file, are shown as one."""
     return lambda step: progress.step(_STEPS.get(step.split()[0], step))

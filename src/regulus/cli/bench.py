@@ -1,4 +1,4 @@
-"""`regulus bench`: how many messages a second this machine and that broker manage."""
+"""`regulus bench`: measures how many messages a second this machine sends and consumes."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from regulus.model.message import Message, MessageExt
 from regulus.transport import event_loop
 
 _TOPIC = "regulus_bench"
-"""Not RocketMQ's own, which has 1,024 queues, a directory each."""
+"""Not RocketMQ's own benchmark topic, which has 1,024 queues with a directory each."""
 _GROUP = "benchmark"
 
 
@@ -77,7 +77,7 @@ def consumer(server: Server, topic: str, group: str, count: int, idle: float) ->
 
 
 async def _consume(server: Server, topic: str, group: str, count: int, idle: float) -> tuple[int, float]:
-    """How many came, and the seconds between the first and the last."""
+    """Returns the number of messages, and the seconds between the first and the last."""
     consumed = 0
     first = last = 0.0
     done = asyncio.Event()

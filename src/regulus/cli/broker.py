@@ -1,4 +1,4 @@
-"""`regulus broker`: a broker that registers with name servers elsewhere."""
+"""`regulus broker`: runs a broker that registers with separate name servers."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`regulus cluster`: look at brokers."""
+"""`regulus cluster`: shows brokers and their state."""
 
 from collections.abc import Mapping
 
@@ -21,9 +21,10 @@ def cluster() -> None:
 @with_output
 @with_admin
 async def list_brokers(admin: Admin, json_output: bool) -> None:
-    """List all brokers with their rates. One that cannot be asked has dashes, and the command fails with its reason.
+    """List all brokers with their rates. A broker that does not answer has dashes, and the command fails with the
+    reason.
 
-    Of a slave, `behind` is how many bytes of its master's log it does not have yet."""
+    For a slave, `behind` is the number of bytes of its master's log that it does not have yet."""
     info = await admin.cluster_info()
     names = ("cluster", "broker", "id", "address", "role", "behind", "version", "in_tps", "out_tps", "disk",
              "health")
@@ -40,7 +41,7 @@ async def list_brokers(admin: Admin, json_output: bool) -> None:
 
 
 async def _group(admin: Admin, addresses: Mapping[int, str]) -> tuple[list[tuple[object, ...]], ClientError | None]:
-    """The rows of the brokers of one name, and why one of them could not be asked."""
+    """The rows of the brokers of one name, and the error of one that did not answer."""
     rows: list[tuple[object, ...]] = []
     silent: ClientError | None = None
     master_end: int | None = None
@@ -60,18 +61,18 @@ async def _group(admin: Admin, addresses: Mapping[int, str]) -> tuple[list[tuple
 
 
 def _role(facts: Mapping[str, str], number: int) -> str:
-    """RocketMQ's brokers do not tell theirs."""
+    """The broker's role; RocketMQ's brokers do not report it, so it follows from the id."""
     return facts.get("brokerRole") or ("SLAVE" if number != MASTER_ID else "MASTER")
 
 
 def _health(facts: Mapping[str, str]) -> str:
-    """RocketMQ's brokers do not tell theirs; what is wrong is in `cluster status`."""
+    """A broker's health in one word; `cluster status` has the details. RocketMQ's brokers do not report it."""
     told = facts.get("health", "-")
     return told if told in ("-", HEALTHY) else "ill"
 
 
 def _behind(master_end: int | None, end: int | None) -> str:
-    """The master was asked first: what it got since does not count."""
+    """Bytes that a slave is behind. The master was asked first, so a slave that has got more by now counts as 0."""
     return "-" if master_end is None or end is None else str(max(0, master_end - end))
 
 
@@ -80,7 +81,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _rates(facts: Mapping[str, str]) -> tuple[str, str, str, str]:
-    """Version, messages in and out a second over the last 10 s, how full the disk is."""
+    """Version, messages in and out a second over the last 10 s, and the used share of the disk."""
     # 4.9 spells the second one with a single r.
     rates = [facts.get("putTps", ""), facts.get("getTransferredTps") or facts.get("getTransferedTps", "")]
     first = [rate.split(" ")[0] or "-" for rate in rates]
@@ -93,7 +94,7 @@ def _rates(facts: Mapping[str, str]) -> tuple[str, str, str, str]:
 @with_output
 @with_admin
 async def status(admin: Admin, broker_address: str, show_config: bool, json_output: bool) -> None:
-    """Show all that the broker at HOST:PORT says about itself."""
+    """Show everything that the broker at HOST:PORT reports about itself."""
     facts = await (admin.broker_config(broker_address) if show_config else admin.broker_runtime_info(broker_address))
     if json_output:
         print_json(facts)

@@ -1,8 +1,9 @@
-"""Configuration files: RocketMQ's own `.conf` (Java properties) and TOML, into typed config dataclasses.
+"""Reads configuration files, RocketMQ's own `.conf` (Java properties) and TOML, into typed config dataclasses.
 
-A key of RocketMQ's own threads, caches and intervals is accepted, and named in one warning, as is one that another
-command takes: one file may serve all of them. One that promises what is not served is refused with what to do instead,
-and any other unknown key with the nearest known one: either would otherwise be a setting that silently does not hold.
+Keys of RocketMQ's own threads, caches and intervals are accepted and named in one warning, and so are keys that another
+command takes, because one file may serve all of them. A key that asks for something that Regulus does not do is
+refused, with advice; any other unknown key is refused with the nearest known one. Otherwise a setting would silently
+have no effect.
 """
 
 import tomllib
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 _NO_OTHERS: Mapping[str, "Collection[type[DataclassInstance]]"] = {}
 _ALIKE = 0.8
-"""A misspelling is more like its key than that; below, a key of another meaning would be suggested."""
+"""The lowest similarity at which a key is suggested; below it, a key with another meaning would be suggested."""
 _TOML_SUFFIXES = frozenset({".toml"})
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfigs:
-    """`configs` in the order of their defaults; `ignored`: RocketMQ's keys that change nothing here; `elsewhere`: keys
-    by the command that takes them."""
+    """`configs` are in the order of their defaults. `ignored`: RocketMQ's keys that have no effect here. `elsewhere`:
+    keys by the command that takes them."""
 
     configs: tuple[Any, ...]
     ignored: tuple[str, ...]
@@ -37,7 +38,7 @@ class LoadedConfigs:
 
     @property
     def warning(self) -> str | None:
-        """One line that names what was ignored."""
+        """One line that names the ignored keys; None without any."""
         told = [f"these keys of RocketMQ have no effect here: {', '.join(self.ignored)}"] if self.ignored else []
         told += [f"these keys are for {command} and have no effect on this command: {', '.join(sorted(keys))}"
                  for command, keys in sorted(self.elsewhere.items())]
@@ -45,8 +46,8 @@ class LoadedConfigs:
 
 
 def read_values(path: Path) -> dict[str, str]:
-    """Keys in RocketMQ's spelling and their texts, in UTF-8, a byte order mark before it or not; comments of a `.conf`
-    are in any encoding. Raises ConfigError that names the file."""
+    """The keys of a file in RocketMQ's spelling, with their values as text. The file is UTF-8, with or without a byte
+    order mark; comments of a `.conf` may have any encoding. Raises ConfigError that names the file."""
     is_toml = path.suffix in _TOML_SUFFIXES
     try:
         text = path.read_text(encoding="utf-8-sig", errors="strict" if is_toml else "surrogateescape")
@@ -79,8 +80,8 @@ def load(path: Path, *defaults: "DataclassInstance") -> LoadedConfigs:
 
 def apply(values: dict[str, str], *defaults: "DataclassInstance",
           others: Mapping[str, "Collection[type[DataclassInstance]]"] = _NO_OTHERS) -> LoadedConfigs:
-    """The defaults with `values` set. A key that several configs have is set in each of them. `others`: commands with
-    the configs that they take."""
+    """The defaults with `values` set. A key that several configs have is set in each of them. `others`: the configs of
+    other commands. Raises ConfigError."""
     known = [{item.name for item in fields(config) if item.init} for config in defaults]
     names = set[str]().union(*known)
     ignored = []
@@ -123,7 +124,7 @@ def _toml_values(path: Path, text: str) -> dict[str, str]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not TOML: {error}") from error
     values: dict[str, str] = {}
     for name, value in document.items():
         entries = value if isinstance(value, dict) else {name: value}

@@ -1,4 +1,4 @@
-"""What the client commands have in common: where the name server is, and how times are written."""
+"""Options and types that the client commands share: the name server and credentials, addresses and times."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ _SECRET_LENGTH_MAX = 1024
 
 
 class Server:
-    """Where to connect, and as whom."""
+    """The servers to connect to, with credentials and TLS settings."""
 
     def __init__(self, name_server: str, access_key: str, secret_key: str, tls: TlsConfig) -> None:
         self.name_server = name_server
@@ -45,7 +45,8 @@ tls_option = click.option("--tls-config", "tls_path", envvar="REGULUS_TLS_CONFIG
 
 
 def tls_of(path: Path | None) -> TlsConfig:
-    """The file is RocketMQ's tls.properties. Raises ConfigError that names file and key."""
+    """The TLS settings of a file in the format of RocketMQ's tls.properties. Raises ConfigError that names file and
+    key."""
     if path is None:
         return PLAIN
     config: TlsConfig = load(path, TlsConfig()).configs[0]
@@ -77,7 +78,7 @@ def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[...,
 
 
 def _first_line(path: Path) -> str:
-    """Raises ConfigError."""
+    """The first line of a file, which is a secret. Raises ConfigError."""
     try:
         with path.open(encoding="utf-8") as file:
             return file.readline(_SECRET_LENGTH_MAX).strip()
@@ -98,7 +99,7 @@ def with_admin(command: Callable[Concatenate[Admin, P], Awaitable[None]]) -> Cal
 
 
 class Address(click.ParamType[str]):
-    """Where a server is, as host:port."""
+    """The address of a server, host:port."""
 
     name = "address"
 
@@ -112,7 +113,7 @@ class Address(click.ParamType[str]):
 
 _NUMBER = re.compile(r"-?[0-9]{1,30}")
 _LAST_MS = 253_402_214_400_000
-"""The last day that a date can be, in whatever zone."""
+"""The begin of the last day that a date can have in every time zone."""
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -137,7 +138,7 @@ class Moment(click.ParamType[int]):
 
 
 class ComingMoment(Moment):
-    """A time that is still to come, as a rule: an age, which would be none, is refused."""
+    """A time that is normally in the future. An age is refused, because it would be a time in the past."""
 
     forms = "2027-01-31T09:00 or ms since 1970, or how long to wait with --delay"
 
@@ -150,7 +151,7 @@ class ComingMoment(Moment):
 
 
 def _milliseconds(text: str) -> int:
-    """Raises ValueError, OverflowError."""
+    """The ms since 1970 that a text means. Raises ValueError, OverflowError."""
     if _NUMBER.fullmatch(text):
         return int(text)
     if text[-1:] in _UNIT_MS and _NUMBER.fullmatch(text[:-1]):

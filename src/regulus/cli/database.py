@@ -1,4 +1,4 @@
-"""The databases of the reliability layer, as its commands are given them."""
+"""Opens the databases of the reliability layer for its commands."""
 
 import getpass
 from collections.abc import Callable, Iterator
@@ -25,19 +25,19 @@ _PREPARE_THRESHOLD = "prepare_threshold"
 
 
 def with_database(command: Callable[Concatenate["Connection", P], Any]) -> Callable[..., None]:
-    """Give a command `--database`; it gets a connection in a transaction, first, which its end commits. The tables are
-    there."""
+    """Give a command `--database`. It gets, as its first argument, a connection in a transaction that its end commits.
+    The tables must exist."""
     return _given(command, has_tables=True)
 
 
 def with_any_database(command: Callable[Concatenate["Connection", P], Any]) -> Callable[..., None]:
-    """The same for a command that makes the tables."""
+    """Like `with_database`, for a command that creates the tables."""
     return _given(command, has_tables=False)
 
 
 def _given(command: Callable[Concatenate["Connection", P], Any], *, has_tables: bool) -> Callable[..., None]:
     @click.option("--database", envvar=VARIABLE, show_envvar=True, required=True, metavar="URL",
-                  help="Of the stubs, as SQLAlchemy writes it: postgresql+psycopg://user:password@host/name, "
+                  help="Database of the stubs, as SQLAlchemy writes it: postgresql+psycopg://user:password@host/name, "
                        "sqlite:///shop.sqlite.")
     @wraps(command)
     def call(*args: Any, database: str, **kwargs: Any) -> None:
@@ -48,16 +48,19 @@ def _given(command: Callable[Concatenate["Connection", P], Any], *, has_tables: 
 
 @contextmanager
 def connected(address: str, *, has_tables: bool = True, option: str = "--database") -> "Iterator[Connection]":
-    """In a transaction, see `opened`."""
+    """A connection in a transaction to the database of `opened`."""
     with opened(address, has_tables=has_tables, option=option) as engine, engine.begin() as connection:
         yield connection
 
 
 @contextmanager
 def opened(address: str, *, has_tables: bool = True, option: str = "--database") -> "Iterator[Engine]":
-    """The database that `option` names. Raises MissingExtra; DatabaseUnanswered and DatabaseRefused, which show no
-    password, also for what this database says later; ReliabilityRefused when it `has_tables` of which one is missing or
-    older. What another database of the command says passes by."""
+    """The engine of the database that `option` names.
+
+    Raises MissingExtra; ReliabilityRefused when `has_tables` and a table is missing or older; DatabaseUnanswered and
+    DatabaseRefused, without the password, also for errors of this database inside the `with` block. Errors of another
+    database of the command are not changed.
+    """
     require_extra("sql", "the database")
     from sqlalchemy import event
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -94,12 +97,12 @@ def _check_tables(connection: "Connection") -> None:
 
     try:
         tables.check(connection, *tables.metadata.sorted_tables)
-    except ReliabilityRefused as error:     # a command may have two databases
+    except ReliabilityRefused as error:     # name the database, because a command may have two
         raise ReliabilityRefused(f"{shown(connection.engine)}: {error}") from error
 
 
 def operator_name() -> str:
-    """Whom an action is written down for."""
+    """The name of the user who is recorded for an action; empty if there is none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):     # no user of this number, as in a container; before Python 3.13 a KeyError
@@ -118,7 +121,7 @@ def _engine(address: str, option: str) -> "Engine":
                                "`pip install 'regulus-mq[sql]'` brings postgresql+psycopg:// and mysql+pymysql:// "
                                "(MySQL and MariaDB)") from error
     except ArgumentError as error:
-        raise click.UsageError(f"{option} is no address of a database; write "
+        raise click.UsageError(f"{option} is not the address of a database; write "
                                "postgresql+psycopg://user:password@host/name or sqlite:///shop.sqlite") from error
     place = engine.url.database
     if engine.dialect.name == "sqlite" and place and not place.startswith("file:") and not Path(place).exists():
@@ -128,7 +131,8 @@ def _engine(address: str, option: str) -> "Engine":
 
 
 def _typed(url: "URL", option: str) -> "tuple[URL, dict[str, int | None]]":
-    """The address without what psycopg does not take as a text, as all of an address is; and that, for the driver."""
+    """The address without `prepare_threshold`, and that setting as an argument for the driver: psycopg needs a number,
+    and all parts of an address are texts."""
     said = url.query.get(_PREPARE_THRESHOLD)
     if said is None or url.get_driver_name() != "psycopg":
         return url, {}

@@ -1,10 +1,10 @@
-"""Where the command line begins: Ctrl-C is made harmless before all else is imported, which takes a while."""
+"""The entry point of the command line: it makes Ctrl-C harmless before the imports, which take a while."""
 
 from __future__ import annotations
 
 from regulus.cli.interrupts import end_at_an_interrupt
 
-TYPE_CHECKING = False       # as type checkers take it; to import `typing` takes longer than all else here
+TYPE_CHECKING = False       # type checkers know this name; importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import NoReturn
 

@@ -1,4 +1,4 @@
-"""What the shell is told: 0 done, and why not otherwise."""
+"""The exit status of a command: 0 for success, and otherwise a number for the kind of failure."""
 
 from enum import IntEnum
 
@@ -33,9 +33,9 @@ class ExitCode(IntEnum):
     NOT_REACHABLE = 4
     REFUSED = 5
     INTERRUPTED = 130
-    """As shells count a process that SIGINT ended."""
+    """The status that shells give to a process that SIGINT ended."""
     NO_READER = 141
-    """As shells count a process that SIGPIPE ended: whoever read our output has gone."""
+    """The status that shells give to a process that SIGPIPE ended: the reader of our output has gone."""
 
 
 _NOT_FOUND = frozenset({
@@ -45,7 +45,7 @@ _NOT_REACHABLE = frozenset({ConnectFailed.code, ConnectionLost.code, RequestTime
 
 
 def exit_code(error: RegulusError) -> ExitCode:
-    """Of a command that ended with this error."""
+    """The status of a command that ended with this error."""
     match error:
         case TopicMissing() | TopicUnknown() | StubMissing():
             return ExitCode.NOT_FOUND

@@ -1,4 +1,4 @@
-"""`regulus group`: look at consumer groups and change them."""
+"""`regulus group`: shows consumer groups and changes them."""
 
 import json
 from contextlib import suppress
@@ -46,13 +46,13 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
 @click.option("--in-order/--any-order", default=None, help="Who pops, as RocketMQ 5 clients do, gets the messages of a "
               "queue one after another.  [of a new group: any order]")
 @click.option("--priority-factor", type=click.IntRange(0, 100),
-              help="So many pops in a hundred take messages by priority, where the topic has any; else all do.")
+              help="Percentage of pops that take messages by priority, if the topic has any.  [of a new group: 100]")
 @click.option("--cluster", help="Only on brokers of this cluster.")
 @with_admin
 async def create(admin: Admin, name: str, retry_max_times: int | None, in_order: bool | None,
                  priority_factor: int | None, cluster: str | None) -> None:
-    """Create group NAME, or change it if it exists: what is not named stays as it is on each broker. Brokers create
-    groups by themselves when they first consume."""
+    """Create group NAME, or change it if it exists: settings that are not given stay as they are on each broker.
+    Brokers create a group by themselves when it first consumes."""
     named: dict[str, Any] = {
         "attributes": {} if priority_factor is None else {"priority.factor": str(priority_factor)}}
     if retry_max_times is not None:
@@ -82,7 +82,7 @@ async def progress(admin: Admin, name: str, topic_name: str | None, json_output:
         if not found.online:
             await _check_known(admin, name)
         if topic_name is not None:
-            await admin.topic_route(topic_name)     # one that is not there is no topic without offsets
+            await admin.topic_route(topic_name)     # fails for a topic that does not exist, instead of an empty table
     rows = [(queue.topic, queue.broker_name, queue.queue_id, offset.broker_offset, offset.consumer_offset,
              offset.broker_offset - offset.consumer_offset, offset.last_timestamp)
             for queue, offset in sorted(found.offsets.items())]
@@ -93,7 +93,7 @@ async def progress(admin: Admin, name: str, topic_name: str | None, json_output:
                     "queues": [dict(zip(names, (*row[:-1], row[-1] or None), strict=True)) for row in rows]})
         return
     print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
-    members = f"{counted(found.members, 'member')} online" if found.online else "nobody online"
+    members = f"{counted(found.members, 'member')} online" if found.online else "no member online"
     click.echo(f"lag {found.lag}, {found.consume_tps:.1f} messages/s, {members}")
 
 
@@ -102,7 +102,7 @@ async def progress(admin: Admin, name: str, topic_name: str | None, json_output:
 @with_output
 @with_admin
 async def settings(admin: Admin, name: str, json_output: bool) -> None:
-    """Show what group NAME is set to on each broker."""
+    """Show the settings of group NAME on each broker."""
     rows = []
     for broker_name, address in (await admin.readable_brokers()).items():
         config = (await admin.group_configs(address)).get(name)
@@ -121,10 +121,10 @@ async def settings(admin: Admin, name: str, json_output: bool) -> None:
 @with_output
 @with_admin
 async def members(admin: Admin, name: str, json_output: bool) -> None:
-    """Show who consumes as group NAME, and what each subscribes to."""
+    """Show the members of group NAME, and their subscriptions."""
     connection = await admin.consumer_connection(name)
     if connection is None:
-        raise ClientError(f"nobody consumes as group {name} now", ResponseCode.CONSUMER_NOT_ONLINE)
+        raise ClientError(f"no consumer of group {name} is online", ResponseCode.CONSUMER_NOT_ONLINE)
     if json_output:
         print_json(json.loads(connection.encode()))
         return
@@ -139,11 +139,11 @@ async def members(admin: Admin, name: str, json_output: bool) -> None:
 @with_output
 @with_admin
 async def show(admin: Admin, name: str, json_output: bool) -> None:
-    """Show how the members of group NAME fare: queues, cached messages, blocked queues, tasks that died; of those that
-    pop, how many messages are in each state. A member that cannot be asked, as by gRPC, has dashes."""
+    """Show the state of the members of group NAME: queues, cached messages, blocked queues, tasks that died; for
+    members that pop, the number of messages in each state. A member that cannot be asked, as over gRPC, has dashes."""
     connection = await admin.consumer_connection(name)
     if connection is None:
-        raise ClientError(f"nobody consumes as group {name} now", ResponseCode.CONSUMER_NOT_ONLINE)
+        raise ClientError(f"no consumer of group {name} is online", ResponseCode.CONSUMER_NOT_ONLINE)
     rows = [_row_of(each.client_id, await _info_of(admin, name, each.client_id)) for each in connection.connection_set]
     print_rows(_SHOWN, rows, json_output=json_output)
 
@@ -159,7 +159,7 @@ async def _info_of(admin: Admin, name: str, client_id: str) -> ConsumerRunningIn
 
 
 def _row_of(client_id: str, info: ConsumerRunningInfo | None) -> tuple[object, ...]:
-    """Clients other than ours do not count blocked queues and restarts."""
+    """One row of `show`. Only our own clients count blocked queues and restarts."""
     if info is None:
         return client_id, *("-" for _ in _SHOWN[1:])
     counts = [int(count) if (count := info.properties.get(key)) is not None else "-"
@@ -177,7 +177,7 @@ def _row_of(client_id: str, info: ConsumerRunningInfo | None) -> tuple[object, .
 @with_admin
 async def reset(admin: Admin, name: str, topic_name: str, where: str | None, moment: int | None, offset: int | None,
                 queue_text: str | None) -> None:
-    """Let group NAME go on elsewhere in TOPIC, at once if it is online."""
+    """Let group NAME continue at another place in TOPIC, at once if it is online."""
     if sum(each is not None for each in (where, moment, offset)) != 1:
         raise click.UsageError("give one of --to, --time and --offset")
     if offset is not None:
@@ -196,7 +196,7 @@ async def reset(admin: Admin, name: str, topic_name: str, where: str | None, mom
 
 @group.command()
 @click.argument("name")
-@click.option("--keep-offsets", is_flag=True, help="A group of the same name goes on where this one was.")
+@click.option("--keep-offsets", is_flag=True, help="A group of the same name continues where this one was.")
 @click.confirmation_option("-y", "--yes", prompt="Delete the group with its retry and dead-letter messages?")
 @with_admin
 async def delete(admin: Admin, name: str, keep_offsets: bool) -> None:
@@ -207,7 +207,7 @@ async def delete(admin: Admin, name: str, keep_offsets: bool) -> None:
 
 
 async def _check_known(admin: Admin, name: str) -> None:
-    """Raises ClientError when no broker has the group: brokers answer for one that they never heard of, too."""
+    """Raises ClientError when no broker has the group. Needed because brokers answer for unknown groups, too."""
     for address in (await admin.readable_brokers()).values():
         if name in await admin.group_configs(address):
             return
@@ -218,7 +218,7 @@ async def _warn_out_of_range(admin: Admin, queue: MessageQueue, offset: int) -> 
     first, end = await admin.min_offset(queue), await admin.max_offset(queue)
     if not first <= offset <= end:
         click.echo(f"offset {offset} is out of range: {queue.broker_name}/{queue.queue_id} of {queue.topic} has "
-                   f"{first} to {end}, and members go on at the nearer end", err=True)
+                   f"{first} to {end}, and members continue at the nearer end", err=True)
 
 
 def parse_queue(topic: str, text: str | None) -> MessageQueue:

@@ -1,4 +1,4 @@
-"""`regulus index`: consume queues and index files from a commit log alone."""
+"""`regulus index`: builds consume queues and index files from a commit log alone."""
 
 from pathlib import Path
 
@@ -34,7 +34,8 @@ def index() -> None:
               help="Tasks at a time; 0 works in this process, without Spark.")
 def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: int, hash_slots: int,
             index_entries: int, no_index: bool, deleted_topics: bool, range_size: str, cores: int) -> None:
-    """Build them anew, as their broker had them, which must not run; then put them in the place of its own."""
+    """Build consume queues and index again from the log of a stopped broker, in its format; then replace its own with
+    them."""
     require_extra("spark", "rebuilding the index")
     from regulus.pipeline.index.rebuild import RebuildConfig, rebuild_index
 

@@ -1,19 +1,19 @@
-"""Whether Ctrl-C ends the process as the system does it, or raises KeyboardInterrupt.
+"""Switches between the two effects of Ctrl-C: the system ends the process, or Python raises KeyboardInterrupt.
 
-As long as nothing has begun there is nothing to tidy up. Python would raise wherever it is just then: a traceback out
-of an import, or nothing at all out of a callback.
+Before a command has begun there is nothing to clean up, so the system may end the process. Python would raise wherever
+it is at the moment, which shows a traceback of an import, or is lost in a callback.
 """
 
 import signal
 
 
 def end_at_an_interrupt() -> None:
-    """Whoever started us may have had interrupts ignored; that stays."""
+    """Let Ctrl-C end the process. If our parent process made us ignore interrupts, that stays."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def raise_at_an_interrupt() -> None:
-    """For a command that has begun, and tidies up behind itself."""
+    """Let Ctrl-C raise KeyboardInterrupt, for a command that has begun and cleans up after itself."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""`regulus job`: audits, searches, and repairs over the log as a table. See docs/pipeline/jobs.md."""
+"""`regulus job`: audits, searches and repairs over the log as a table. See docs/pipeline/jobs.md."""
 
 import sys
 import uuid
@@ -103,7 +103,7 @@ def audit(job: Job, topics: Sequence[str], group: str | None, effects: str | Non
 @with_job
 def retries(job: Job, groups: Sequence[str], effects: str | None, effects_key: str, effects_time: str | None,
             causes: Sequence[str], starting: int | None, ending: int | None) -> None:
-    """Retries and dead letters: who, how often, why, and how it ended."""
+    """Report retries and dead letters: which groups, how often, why, and how they ended."""
     from regulus.pipeline.jobs.retry_report import RetryRequest, retry_report
 
     request = RetryRequest(
@@ -129,7 +129,7 @@ def retries(job: Job, groups: Sequence[str], effects: str | None, effects_key: s
 @with_job
 def trace(job: Job, topic: str | None, message_id: str | None, slow_ms: int, spans: bool, starting: int | None,
           ending: int | None) -> None:
-    """What the clients' message trace says: slow groups, and who sends to whom."""
+    """Report the clients' message trace: slow groups, and which clients send to which groups."""
     from regulus.model.topics import TRACE_TOPIC
     from regulus.pipeline.jobs.trace_report import TraceRequest, trace_report
 
@@ -173,7 +173,7 @@ def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | N
         click.echo()
         print_facts((name, shown(value)) for name, value in row.asDict().items() if value not in (None, {}))
     if not rows:
-        raise ClientError("no such message is there", ResponseCode.NO_MESSAGE)
+        raise ClientError("no such message was found", ResponseCode.NO_MESSAGE)
     if not job.json_output:
         click.echo()
     cut = f", no more than --limit {job.limit}" if len(rows) == job.limit else ""
@@ -181,7 +181,7 @@ def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | N
 
 
 def _print_tables(job: Job, tables: "dict[str, DataFrame]") -> "dict[str, list[Row]]":
-    """What was printed."""
+    """Print tables, or one JSON document; returns their rows."""
     collected = {title: frame.collect() for title, frame in tables.items()}
     if job.json_output:
         job.document(**{title.replace(" ", "_"): [row.asDict() for row in rows] for title, rows in collected.items()})
@@ -207,7 +207,7 @@ def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
 
 def target(job: Job, is_real: bool, guarantee: str, rate: int | None, brokers: tuple[str, ...],
            sink_id: str | None = None, dedup_key: str | None = None) -> "Target | None":
-    """Where to send, which a dry run looks at; None where it is not said, in a dry run alone."""
+    """Where to send, which a dry run checks, too; None in a dry run without a name server."""
     from regulus.pipeline.jobs.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee
 
@@ -271,7 +271,7 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
 def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: str | None, speed: float | None,
            where: str | None, replay_id: str | None, is_real: bool, guarantee: str, rate: int | None,
            brokers: tuple[str, ...]) -> None:
-    """Messages of a time range once more into a topic, at a chosen speed."""
+    """Send messages of a time range once more into a topic, at a chosen speed."""
     from regulus.pipeline.jobs.replay import ReplayRequest
     from regulus.pipeline.jobs.replay import replay as run
 
@@ -280,7 +280,8 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
     start, end = moment(starting), moment(ending)
     assert start is not None
     assert end is not None
-    # The sink's id is this run's: to the broker another run's rows are others, whatever their numbers.
+    # Each run has a sink id of its own, so that brokers do not take rows of different runs with the same numbers for
+    # duplicates.
     sink_id = f"replay-{uuid.uuid4().hex}"
     request = ReplayRequest(
         source=job.source_to_send_from, name=name, goes_on=replay_id is not None, topics=tuple(topics), starting=start,
@@ -292,7 +293,7 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
                      behind_ms=found.behind_ms, brokers=found.brokers)
     job.results()
     if is_real and not job.json_output:
-        click.echo(f"its name is {name}: with --id {name} the same command goes on after a failure")
+        click.echo(f"its name is {name}: with --id {name} the same command continues after a failure")
     job.verdict(found.sentence() + _unless_real(is_real))
 
 
@@ -340,7 +341,7 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
 
     now = datetime.now(UTC)
     number = round(now.timestamp() * 1000)
-    # What the arguments alone show is told before Spark starts, which the effects need.
+    # The request checks the arguments, so it is made before Spark starts, which the effects need.
     request = ReconcileRequest(
         source=job.source_to_send_from, topic=topic, group=group, late_ms=late_ms, stubs=parse_outside_table(stubs),
         columns=StubColumns(key=stubs_key, created=stubs_time, body=stubs_body, tags=stubs_tags, mark=mark,
@@ -370,5 +371,5 @@ def _unless_real(is_real: bool) -> str:
 def _assignment(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise click.BadParameter(f"{text!r} is no COLUMN=SQL", param_hint="--set")
+        raise click.BadParameter(f"{text!r} is not COLUMN=SQL", param_hint="--set")
     return name.strip(), value

@@ -1,4 +1,4 @@
-"""`regulus job outbox`: the tables of the reliability layer against the log."""
+"""`regulus job outbox`: compares the tables of the reliability layer with the log."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -20,21 +20,21 @@ _DAY_MS = 86_400_000
 
 @click.command()
 @click.option("--database", envvar=VARIABLE, show_envvar=True, required=True, metavar="URL",
-              help="Of the stubs, as SQLAlchemy writes it: postgresql+psycopg://user:password@host/name, "
+              help="Database of the stubs, as SQLAlchemy writes it: postgresql+psycopg://user:password@host/name, "
                    "sqlite:////path/shop.sqlite.")
 @click.option("--effects", envvar=EFFECTS_VARIABLE, show_envvar=True, metavar="URL",
-              help="Of the consumer's own database, where it has one.")
+              help="The consumer's own database, if it has one.")
 @click.option("--topic", "topics", multiple=True, help="May be given several times; those of all stubs if not given.")
-@click.option("--group", "groups", multiple=True, help="Whose retries and dead letters are looked at, too, beside "
-              "those that have received something; may be given several times.")
+@click.option("--group", "groups", multiple=True, help="Also check retries and dead letters of this group; groups that "
+              "have received something are checked anyway. May be given several times.")
 @click.option("--confirmations", "confirmation_topic", metavar="TOPIC", help="The topic on which consumers with a "
               "database of their own confirm; regulus_confirmations if not given.")
 @click.option("--policy", "settings", multiple=True, metavar="NAME=NUMBER",
               help="A setting of the relays that is not the default: attempts_max=5. May be given several times.")
 @click.option("--late-ms", type=LIMIT, default=60_000, show_default=True,
-              help="From when on an effect came late, and what is due is stuck.")
+              help="After this time an effect is late, and a due stub is stuck.")
 @click.option("--kept-days", type=click.IntRange(1, 36_500), default=30, show_default=True,
-              help="Stubs are kept so long; a message that is older may have had one.")
+              help="Stubs are kept this long; an older message may have had one.")
 @click.option("--send", "is_real", is_flag=True,
               help="Make lost stubs due, so that a relay sends them; without this only say which.")
 @click.option("--cap", type=COUNT, help="At most this many stubs, the oldest first.")
@@ -44,7 +44,7 @@ _DAY_MS = 86_400_000
 def outbox(job: Job, database: str, effects: str | None, topics: Sequence[str], groups: Sequence[str],
            confirmation_topic: str | None, settings: Sequence[str], late_ms: int, kept_days: int, is_real: bool,
            cap: int | None, brokers: tuple[str, ...]) -> None:
-    """Stubs of an outbox against the log: lost, unmade, twice, late, stuck; a relay sends lost ones again.
+    """Compare the stubs of an outbox with the log: lost, unmade, twice, late, stuck; a relay sends lost ones again.
 
     --send needs --cap, and a relay that works on the table: the job itself sends nothing.
     """
@@ -81,14 +81,14 @@ def _print(job: Job, found: "OutboxReport") -> None:
 
 
 def _policy(settings: Sequence[str]) -> "ResendPolicy":
-    """Raises ConfigError for numbers that do not go together."""
+    """The policy of the relays with these settings. Raises ConfigError for numbers that do not go together."""
     from regulus.reliability.retry_policy import ResendPolicy
 
     known, given = {each.name for each in fields(ResendPolicy)}, {}
     for setting in settings:
         name, _, number = setting.partition("=")
         if name not in known or not number.isdecimal():
-            raise click.BadParameter(f"{setting!r} is no NAME=NUMBER of {', '.join(sorted(known))}",
+            raise click.BadParameter(f"{setting!r} is not NAME=NUMBER with a name of {', '.join(sorted(known))}",
                                      param_hint="--policy")
         given[name] = int(number)
     return ResendPolicy(**given)

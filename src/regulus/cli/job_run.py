@@ -1,4 +1,4 @@
-"""One run of a job on the command line: where its messages are, its Spark session, and how its results are printed."""
+"""One run of a job on the command line: its message source, its Spark session, and the output of its results."""
 
 import json
 import os
@@ -28,7 +28,7 @@ ROWS_SHOWN = 20
 
 
 class Job:
-    """One run: where its messages are, the session that it works in, and where its words go.
+    """One run of a job: its message source, its session, and its output.
 
     `at_end` stops the session. `progress` is shown until `results`.
     """
@@ -45,8 +45,8 @@ class Job:
 
     @property
     def spark(self) -> "SparkSession":
-        """Started when it is first needed, so that a wrong argument is refused at once: a command makes its request
-        before it asks for this. Raises MissingJava."""
+        """The session, which is started when it is first used. A command makes its request before that, so that a wrong
+        argument is refused at once. Raises MissingJava."""
         if self._session is None:
             self._session = self._at_end.enter_context(command_session(f"local[{self._cores}]", {
                 "spark.sql.shuffle.partitions": str(self._cores), "spark.driver.memory": "1g"}, self.progress))
@@ -54,19 +54,20 @@ class Job:
 
     @property
     def source(self) -> "LogSource":
-        """Of a job that only reads: an archive and its brokers are one log. Raises JobRefused when none is named."""
+        """The source of a job that only reads: an archive and its brokers count as one log. Raises JobRefused when no
+        source is given."""
         return self._source("storePath")
 
     @property
     def source_to_send_from(self) -> "LogSource":
-        """Of a job that sends: it reads the files, where some are named, and the brokers are where it sends.
+        """The source of a job that sends: it reads the files, if some are given, and sends to the brokers.
 
-        Raises JobRefused when no place is named.
+        Raises JobRefused when no source is given.
         """
         return self._source("storePath", "archivePath")
 
     def _source(self, *read_alone: str) -> "LogSource":
-        """Where one of `read_alone` is named, the brokers are not read."""
+        """The source; if one of `read_alone` is given, the brokers are not read."""
         from regulus.pipeline.jobs.log_source import LogSource
 
         options = dict(self._source_options)
@@ -85,7 +86,7 @@ class Job:
 
     @property
     def name_server(self) -> str:
-        """Raises JobRefused when none was given, for a job that sends needs one."""
+        """The name server of a job that sends. Raises JobRefused when none was given."""
         from regulus.errors import JobRefused
 
         if not self.has_name_server:
@@ -101,37 +102,37 @@ class Job:
         return self.progress.say
 
     def results(self) -> None:
-        """All is there that is printed now."""
+        """End the progress, because the results are printed now."""
         self.progress.end()
 
     def verdict(self, sentence: str, colour: str | None = None) -> None:
-        """The last line; beside a JSON document it is not part of the result."""
+        """Print the last line; with JSON output it goes to standard error, because it is not part of the document."""
         if self.json_output:
             self.say(sentence)
         else:
             click.secho(sentence, bold=True, fg=colour)
 
     def table(self, title: str, rows: "Iterable[Row]") -> None:
-        """Rows of one shape under a title; nothing when there are none."""
+        """Print rows as a table under a title; nothing without rows."""
         listed = [row.asDict() for row in rows]
         if listed:
             click.secho(f"\n{title}", bold=True)
             print_table(list(listed[0]), [[shown(value) for value in row.values()] for row in listed])
 
     def some(self, frame: "DataFrame") -> "list[Row]":
-        """As many rows of a table as were asked for."""
+        """The first rows of a table, at most `limit`."""
         return frame.limit(self.limit).collect()
 
     def document(self, **parts: object) -> None:
-        """Its rows were collected to be given here."""
+        """Print one JSON document of these parts."""
         self.results()
         click.echo(json.dumps(parts, ensure_ascii=False, indent=2, default=as_text))
 
 
 def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]:
-    """Give a command the options that say where messages are; it gets them as a Job, first.
+    """Give a command the options of the message source; it gets them as a Job, its first argument.
 
-    What Spark refuses is one sentence, too.
+    Errors of Spark become one sentence.
     """
     @click.option("--store", "store_path", type=SparkDirectory(),
                   help="Directory of a broker's store, running or not.")
@@ -140,7 +141,7 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
     @click.option("--archive", "archive_path", help="Directory or address of an archive.")
     @click.option("--broker-name", help="What to call the broker of --store; broker-a if not given.")
     @click.option("--credentials", metavar="env:NAME|file:/PATH", help="Where the keys for the brokers are.")
-    @click.option("--accept-gaps", is_flag=True, help="Go on without messages that are damaged or gone.")
+    @click.option("--accept-gaps", is_flag=True, help="Continue without messages that are damaged or missing.")
     @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
     @renamed("--limit", old="--rows", type=LIMIT, default=ROWS_SHOWN, show_default=True,
              help="How many rows of each kind to print.")
@@ -180,5 +181,5 @@ def shown(value: object) -> str:
 
 
 def as_text(value: object) -> object:
-    """What JSON has no type for."""
+    """The text of a value for which JSON has no type."""
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else shown(value)

@@ -1,4 +1,4 @@
-"""`regulus message kept`: sends that failed for good, in the file in which a producer keeps them."""
+"""`regulus message kept`: shows and sends the sends that failed for good, from the file of a producer."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -25,7 +25,7 @@ _GROUP = "regulus_cli"
 
 @click.group()
 def kept() -> None:
-    """Sends that failed for good, in the FILE in which a producer keeps them."""
+    """See and send the sends that failed for good, in the FILE where a producer keeps them."""
 
 
 def _of_file(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,8 +38,8 @@ def _of_file(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @kept.command("list")
 @_of_file
-@click.option("--given-up", is_flag=True, help="Those alone that are tried no more.")
-@click.option("--limit", type=LIMIT, default=100, show_default=True, help="The oldest of them, at most so many.")
+@click.option("--given-up", is_flag=True, help="Only sends that are not tried again.")
+@click.option("--limit", type=LIMIT, default=100, show_default=True, help="At most this many, the oldest first.")
 @with_output
 def list_sends(path: Path, given_up: bool, limit: int, json_output: bool) -> None:
     """List kept sends, oldest first."""
@@ -57,9 +57,9 @@ def list_sends(path: Path, given_up: bool, limit: int, json_output: bool) -> Non
 @click.argument("send_ids", metavar="[ID]...", nargs=-1, type=int)
 @with_server
 def resend(server: Server, path: Path, send_ids: tuple[int, ...]) -> None:
-    """Send what waits, now, and given-up sends as if they were new: those with an ID, or all.
+    """Send waiting sends now, and given-up sends as if they were new: those with an ID, or all.
 
-    Where a process has the file, that one sends them.
+    If another process has the claim on the file, that process sends them.
     """
     with closing(KeptFile(path)) as file:
         if file.begin_anew(now_ms(), send_ids or None) < len(send_ids):
@@ -73,12 +73,12 @@ def resend(server: Server, path: Path, send_ids: tuple[int, ...]) -> None:
 @_of_file
 @click.argument("send_ids", metavar="ID...", nargs=-1, type=int, required=True)
 def drop(path: Path, send_ids: tuple[int, ...]) -> None:
-    """Forget sends: their messages are lost, unless they are stored already."""
+    """Drop sends: their messages are lost, unless they are stored already."""
     with closing(KeptFile(path)) as file:
         dropped = file.remove(send_ids)
     click.echo(f"{counted(dropped, 'send')} dropped")
     if dropped < len(set(send_ids)):
-        raise ClientError(f"the other ids are none of {path}, or were sent meanwhile", ResponseCode.NO_MESSAGE)
+        raise ClientError(f"the other ids are not in {path}, or were sent meanwhile", ResponseCode.NO_MESSAGE)
 
 
 async def _send(server: Server, path: Path, before: KeptStatus) -> str:

@@ -1,4 +1,4 @@
-"""`regulus ledger`: the account of a business id, and of all that was committed."""
+"""`regulus ledger`: shows the account of a business id, and audits everything that was committed."""
 
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _EFFECTS = click.option("--effects", "effects_address", envvar=EFFECTS_VARIABLE,
 
 
 class _ByName(click.Group):
-    """A word that is no command is a business id: `regulus ledger order-7`."""
+    """A group in which a word that is not a command is a business id: `regulus ledger order-7`."""
 
     def resolve_command(self, ctx: click.Context,
                         args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -32,7 +32,7 @@ class _ByName(click.Group):
 
 @click.group(cls=_ByName)
 def ledger() -> None:
-    """What became of what was committed: `regulus ledger ID` for one, `regulus ledger audit` for all."""
+    """See what became of committed messages: `regulus ledger ID` for one, `regulus ledger audit` for all."""
 
 
 @ledger.command()
@@ -41,7 +41,7 @@ def ledger() -> None:
 @with_output
 @with_database
 def show(connection: "Connection", message_id: str, effects_address: str | None, json_output: bool) -> None:
-    """All that happened to the business id ID: commit, sends, deliveries, effect, and what was done by hand."""
+    """Show what happened to the business id ID: commit, sends, deliveries, effect, and actions by hand."""
     from regulus.reliability.ledger import account
 
     with connected(effects_address, option="--effects") if effects_address else nullcontext() as effects:
@@ -82,9 +82,9 @@ def _print_account(found: "Account") -> None:
 @with_database
 def audit_all(connection: "Connection", since: int, until: int | None, kept_days: int, effects_address: str | None,
               json_output: bool) -> None:
-    """Whether each commit has its one effect. Fails with 1 when one is lost, doubled, unmade or has no relay.
+    """Check that each commit has exactly one effect. Fails with 1 when one is lost, doubled, unmade or has no relay.
 
-    It ends where no open transaction can still add a stub, and says where. Begin the next audit there.
+    The audit ends where no open transaction can still add a stub, and says where. Begin the next audit there.
     """
     from regulus.reliability.ledger import audit
 
@@ -100,8 +100,8 @@ def audit_all(connection: "Connection", since: int, until: int | None, kept_days
     else:
         _print_audit(found)
     if found.is_held_back and found.next_since_ms is not None:
-        click.echo(f"regulus: a transaction has been open since {time_text(found.until_ms)}, and all before is in the "
-                   f"sums: begin the next audit there (--since {found.until_ms})", err=True)
+        click.echo(f"regulus: a transaction has been open since {time_text(found.until_ms)}; the sums include only "
+                   f"what is before that: begin the next audit there (--since {found.until_ms})", err=True)
     for what in found.unseen:
         click.echo(f"regulus: not seen: {what}", err=True)
     if found.unseen:

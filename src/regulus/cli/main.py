@@ -1,4 +1,4 @@
-"""`regulus`: the table of its commands. A command's module is imported when it runs, so that `up` starts fast."""
+"""`regulus`: the table of its commands. A command's module is imported only when it runs, so that `up` starts fast."""
 
 import os
 import sys
@@ -25,21 +25,21 @@ _COMMANDS = {
     "up": _Entry("regulus.cli.up", "up", "Run a broker and a name server in one process."),
     "broker": _Entry("regulus.cli.broker", "broker", "Run a broker."),
     "nameserver": _Entry("regulus.cli.nameserver", "nameserver", "Run a name server."),
-    "proxy": _Entry("regulus.cli.proxy", "proxy", "Run the front for RocketMQ 5 clients."),
+    "proxy": _Entry("regulus.cli.proxy", "proxy", "Run the proxy for RocketMQ 5 clients."),
     "demo": _Entry("regulus.cli.demo.command", "demo", "Real flights, a killed broker, and the verdict from Spark."),
     "topic": _Entry("regulus.cli.topic", "topic", "Look at topics and change them."),
     "group": _Entry("regulus.cli.group", "group", "Look at consumer groups and change them."),
     "message": _Entry("regulus.cli.message", "message", "Send messages and find them."),
-    "acl": _Entry("regulus.cli.acl", "acl", "See which rule lets a user in, or does not."),
+    "acl": _Entry("regulus.cli.acl", "acl", "See which rule allows or denies an action."),
     "cluster": _Entry("regulus.cli.cluster", "cluster", "Look at brokers."),
     "spark": _Entry("regulus.cli.spark", "spark", "Read messages as a Spark table."),
     "archive": _Entry("regulus.cli.archive", "archive", "Keep a broker's log as Parquet files."),
     "index": _Entry("regulus.cli.index", "index", "Build consume queues and index from a log."),
-    "store": _Entry("regulus.cli.store", "store", "Mend the store of a broker that is stopped."),
+    "store": _Entry("regulus.cli.store", "store", "Repair the store of a broker that is stopped."),
     "job": _Entry("regulus.cli.job", "job", "Audit, search and repair, over the log as a table."),
     "pipeline": _Entry("regulus.cli.pipeline", "pipeline", "Run pipelines over the log, and report."),
     "outbox": _Entry("regulus.cli.outbox", "outbox", "Look at committed messages and decide by hand."),
-    "ledger": _Entry("regulus.cli.ledger", "ledger", "What became of what was committed."),
+    "ledger": _Entry("regulus.cli.ledger", "ledger", "See what became of committed messages."),
     "bench": _Entry("regulus.cli.bench", "bench", "Measure how many messages a second go in and come out."),
 }
 
@@ -56,7 +56,7 @@ class _Refusal(click.ClickException):
 
 
 class _Help(click.HelpFormatter):
-    """click's own, which lets a terminal see what is a name and what is a sentence."""
+    """click's formatter, with headings and names in another style than sentences."""
 
     def write_heading(self, heading: str) -> None:
         super().write_heading(click.style(heading, bold=True))
@@ -66,11 +66,11 @@ class _Help(click.HelpFormatter):
 
 
 class _ReaderGone(Exception):
-    """Whoever read our output wants no more of it."""
+    """The reader of our output has gone."""
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and one line of help; imports the one that is asked for."""
+    """Knows its commands by name and one line of help, and imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -109,9 +109,9 @@ def regulus() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line. What is refused is one line on standard error; see ExitCode for the status."""
+    """Run the command line. A refusal is one line on standard error; see ExitCode for the status."""
     click.Context.formatter_class = _Help
-    colour = False if os.environ.get("NO_COLOR") else None      # None: where a terminal reads
+    colour = False if os.environ.get("NO_COLOR") else None      # None: only on a terminal
     try:
         status = regulus.main(arguments, prog_name="regulus", standalone_mode=False, color=colour) or ExitCode.DONE
         sys.stdout.flush()
@@ -130,7 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _status_of_abort(error: click.Abort) -> ExitCode:
-    """click says the same of Ctrl-C, also at a question, and of a question that got no yes, also for want of input."""
+    """The status after click.Abort, which click raises after Ctrl-C, and after a question that was not answered with
+    yes."""
     if isinstance(error.__context__, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     click.echo("regulus: aborted, nothing was done", err=True)
@@ -138,7 +139,7 @@ def _status_of_abort(error: click.Abort) -> ExitCode:
 
 
 def _leave_output_alone() -> None:
-    """What could not be written would be tried, and complained of, once more at the interpreter's end."""
+    """Discard output that cannot be written: the interpreter would try again at its end, and print an error."""
     try:
         sys.stdout.flush()
     except OSError:

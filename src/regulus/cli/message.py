@@ -1,4 +1,4 @@
-"""`regulus message`: send messages and find them."""
+"""`regulus message`: sends messages and finds them."""
 
 import logging
 import sys
@@ -40,7 +40,8 @@ message.add_command(kept)
 
 @asynccontextmanager
 async def _producer(server: Server) -> AsyncIterator[Producer]:
-    """Why heartbeats fail is not told: the command itself fails for the same reason, or does not need them."""
+    """A producer for one command. Failures of heartbeats are not logged: the command itself fails for the same reason,
+    or does not need them."""
     config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
     level = _HEARTBEATS.level
     _HEARTBEATS.setLevel(logging.ERROR)
@@ -60,7 +61,7 @@ async def _producer(server: Server) -> AsyncIterator[Producer]:
 @renamed("-k", "--key", "keys", old="--keys", multiple=True, help="A key to find the message by; may be repeated.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
-@click.option("--delay", type=Duration(), help="Deliver it so long after it was sent: 500ms, 90s, 5m, 36h, 3d.")
+@click.option("--delay", type=Duration(), help="Deliver it this long after it was sent: 500ms, 90s, 5m, 36h, 3d.")
 @click.option("--deliver-at", type=ComingMoment(), help="Deliver it at this time: 2027-01-31T09:00, or ms since 1970.")
 @click.option("--priority", type=click.IntRange(0, PRIORITY_MAX),
               help="The greater the sooner, in a topic of message.type=PRIORITY that is consumed by POP.")
@@ -71,7 +72,7 @@ async def _producer(server: Server) -> AsyncIterator[Producer]:
 def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: tuple[str, ...],
          properties: tuple[str, ...], delay_level: int, delay: int | None, deliver_at: int | None,
          priority: int | None, queue_text: str | None, count: int) -> None:
-    """Send BODY to TOPIC; without BODY, what comes on standard input."""
+    """Send BODY to TOPIC; without BODY, the body is read from standard input."""
     if body is not None and path is not None:
         raise click.UsageError("give BODY or --file, not both")
     if (delay is not None) + (deliver_at is not None) + (delay_level > 0) > 1:
@@ -114,7 +115,7 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
 @click.argument("recall_handle")
 @with_server
 def recall(server: Server, topic: str, recall_handle: str) -> None:
-    """Take back a message to TOPIC that waits for its time, by the RECALL_HANDLE that `send` shows."""
+    """Take back a delayed message to TOPIC, by the RECALL_HANDLE that `send` shows."""
 
     async def run() -> None:
         async with _producer(server) as producer:

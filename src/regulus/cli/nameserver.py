@@ -1,4 +1,4 @@
-"""`regulus nameserver`: a name server by itself."""
+"""`regulus nameserver`: runs a name server."""
 
 from pathlib import Path
 

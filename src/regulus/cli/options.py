@@ -18,19 +18,19 @@ INT_MAX = (1 << 31) - 1
 CORES_MAX = 1024
 COUNT = click.IntRange(1, INT_MAX)
 LIMIT = click.IntRange(0, INT_MAX)
-"""Of rows or tries: what Spark and RocketMQ keep in 32 bits."""
+"""A number of rows or tries, which Spark and RocketMQ keep in 32 bits."""
 OFFSET = click.IntRange(0, LONG_MAX)
-"""In a queue: what RocketMQ keeps in 64 bits."""
+"""An offset in a queue, which RocketMQ keeps in 64 bits."""
 PORT = click.IntRange(0, 65535)
 
 
 def names(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """The value of an option that takes several, with commas between them: a callback."""
+    """A callback for an option with several values, separated by commas."""
     return tuple(name for name in map(str.strip, (text or "").split(",")) if name)
 
 
 class LocalPath(click.Path):
-    """A path of this machine. An address is refused: as a path it would be a folder where the command is started."""
+    """A path on this machine. An address is refused, because it would be taken for a folder of that name."""
 
     def __init__(self, *, path_type: type[Any] | None = Path, **attributes: Any) -> None:
         super().__init__(path_type=path_type, **attributes)
@@ -42,7 +42,7 @@ class LocalPath(click.Path):
 
 
 class Duration(click.ParamType[int]):
-    """A time that something lasts, in ms: 500ms is 500."""
+    """A duration in ms: 500ms is 500."""
 
     name = "duration"
 
@@ -50,12 +50,12 @@ class Duration(click.ParamType[int]):
         try:
             (duration_ms,) = parse_ladder(str(value))
         except (ConfigError, ValueError):
-            self.fail(f"{value!r} is no time that something lasts: write 500ms, 90s, 5m, 36h or 3d", param, ctx)
+            self.fail(f"{value!r} is not a duration: write 500ms, 90s, 5m, 36h or 3d", param, ctx)
         return duration_ms
 
 
 class Finite(click.FloatRange):
-    """A number of a range, which neither `nan` nor `inf` is."""
+    """A number in a range; `nan` and `inf` are refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))

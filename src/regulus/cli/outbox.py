@@ -1,4 +1,4 @@
-"""`regulus outbox`: the tables of the reliability layer, and what people do with stubs by hand."""
+"""`regulus outbox`: shows the tables of the reliability layer, and changes stubs by hand."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def outbox() -> None:
-    """Messages that are committed with the business: what waits, and what to do by hand."""
+    """Look at messages that are committed with the business, and decide by hand."""
 
 
 @outbox.command()
@@ -30,8 +30,8 @@ def migrate(connection: "Connection") -> None:
 
 
 @outbox.command("list")
-@click.option("--all", "all_states", is_flag=True, help="Those that are under way, too.")
-@click.option("--limit", type=LIMIT, default=100, show_default=True, help="The oldest of them, at most so many.")
+@click.option("--all", "all_states", is_flag=True, help="Also list stubs that are under way.")
+@click.option("--limit", type=LIMIT, default=100, show_default=True, help="At most this many, the oldest first.")
 @with_output
 @with_database
 def list_stubs(connection: "Connection", all_states: bool, limit: int, json_output: bool) -> None:
@@ -47,11 +47,11 @@ def list_stubs(connection: "Connection", all_states: bool, limit: int, json_outp
 
 @outbox.command("status")
 @click.option("--minutes", type=click.IntRange(1, 60 * 24 * 30), default=60, show_default=True,
-              help="What happened is counted over so long, up to now.")
+              help="Count the events of this many minutes, up to now.")
 @with_output
 @with_database
 def show_status(connection: "Connection", minutes: int, json_output: bool) -> None:
-    """How many stubs are due, wait or are parked, for how long, and what was sent and applied lately."""
+    """Show how many stubs are due, wait or are parked, for how long, and what was sent and applied lately."""
     from regulus.reliability.outbox_status import outbox_status
 
     found = outbox_status(connection, minutes * 60_000)
@@ -79,7 +79,7 @@ def _in_words(found: "OutboxStatus", minutes: int) -> list[tuple[str, str]]:
         ("stored", found.stored), ("failed", found.failed), ("applied", found.applied),
         ("not applied", found.not_applied))]
     kinds = ", ".join(f"{count} {kind}" for kind, count in found.open_alarms.items())
-    return [*facts, ("open alarms", kinds or "0"), ("alarms nobody was told", str(found.untold_alarms))]
+    return [*facts, ("open alarms", kinds or "0"), ("alarms not reported yet", str(found.untold_alarms))]
 
 
 def _aged(each: Any) -> str:
@@ -87,11 +87,11 @@ def _aged(each: Any) -> str:
 
 
 @outbox.command("alarms")
-@click.option("--limit", type=LIMIT, default=100, show_default=True, help="The oldest of them, at most so many.")
+@click.option("--limit", type=LIMIT, default=100, show_default=True, help="At most this many, the oldest first.")
 @with_output
 @with_database
 def list_alarms(connection: "Connection", limit: int, json_output: bool) -> None:
-    """List alarms whose cause lasts, oldest first."""
+    """List alarms whose cause still exists, oldest first."""
     from regulus.reliability.alarms import open_alarms
 
     times: Any = (lambda ms: ms) if json_output else time_text
@@ -102,10 +102,10 @@ def list_alarms(connection: "Connection", limit: int, json_output: bool) -> None
 
 @outbox.command()
 @click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True,
-              help="What was done so long ago goes; no sooner than a copy of it can come.")
+              help="Remove what was done this long ago; keep it as long as a copy may still arrive.")
 @with_database
 def purge(connection: "Connection", days: int) -> None:
-    """Remove stubs that are done, with all that belongs to them, and alarms that people were told."""
+    """Remove stubs that are done, with everything that belongs to them, and alarms that were reported."""
     from regulus.reliability.stub_purge import purge_stubs
 
     purged = purge_stubs(connection.engine, keep_ms=days * 86_400_000)

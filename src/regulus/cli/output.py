@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON for programs."""
+"""Prints the results of commands: tables for people, JSON for programs."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 PIPE_WIDTH = 10_000
-"""Columns of what is no terminal: no program wants a table wrapped."""
+"""Width of output that does not go to a terminal, so that tables for programs are not wrapped."""
 
 _LOOK_FOR_READER_S = 0.2
 
@@ -43,7 +43,7 @@ def print_json(value: object) -> None:
 
 
 def print_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, json_output: bool) -> None:
-    """Rows of one shape: a table whose head are the names, or a JSON list of objects."""
+    """Print rows as a table with the names as its header, or as a JSON list of objects."""
     if json_output:
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
@@ -51,12 +51,13 @@ def print_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, json_o
 
 
 def pairs_text(pairs: Mapping[str, str]) -> str:
-    """One cell: `a=1 b=2`, or a dash where there are none."""
+    """The text of one cell: `a=1 b=2`, or a dash without pairs."""
     return " ".join(f"{name}={value}" for name, value in sorted(pairs.items())) or "-"
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell, folded where a terminal is too narrow; numbers to the right."""
+    """Print a table: columns as wide as their widest cell, folded if the terminal is too narrow; numbers to the
+    right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -78,7 +79,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """A line for each: its name, in a column of its own, and its value as it is."""
+    """Print a line for each fact: its name, in a column of its own, and its value."""
     listed = list(facts)
     width = max((len(name) for name, _ in listed), default=0)
     for name, value in listed:
@@ -86,21 +87,21 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 
 def counted(number: int, noun: str, many: str = "") -> str:
-    """`1 message`, `2 messages`; `many` where an s does not make it."""
+    """`1 message`, `2 messages`; `many` is the plural if it does not end with an s."""
     return f"{number} {noun if number == 1 else many or f'{noun}s'}"
 
 
 async def reader_gone() -> None:
-    """For commands that print now and then: waits until whoever reads our output has gone, and raises BrokenPipeError.
+    """Wait until the reader of our output has gone, and raise BrokenPipeError; for commands that print now and then.
 
-    Writing would tell it, too, but only when there is something to write.
+    A write would fail as well, but only when there is something to write.
     """
     poll = select.poll()
-    with suppress(UnsupportedOperation):            # in memory: no reader that could go
-        poll.register(sys.stdout.fileno(), 0)       # whatever is asked for, an end is told
+    with suppress(UnsupportedOperation):            # output in memory has no reader
+        poll.register(sys.stdout.fileno(), 0)       # 0: no other events; POLLERR and POLLHUP are always reported
     while not poll.poll(0):
         await asyncio.sleep(_LOOK_FOR_READER_S)
-    raise BrokenPipeError("whoever read our output has gone")
+    raise BrokenPipeError("the reader of our output has gone")
 
 
 def _console() -> "Console":

@@ -1,4 +1,4 @@
-"""`regulus pipeline`: run a Spark declarative pipeline, ours or yours, and write our report page."""
+"""`regulus pipeline`: runs a Spark declarative pipeline, ours or the user's, and writes our report page."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -53,16 +53,16 @@ def pipeline() -> None:
 @click.option("--storage", help="Directory or URL for tables, catalog and checkpoints.  [default: what the spec says]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated.")
 @click.option("--refresh", multiple=True, metavar="TABLE", help="Only this table; may be repeated.")
-@click.option("--full-refresh", multiple=True, metavar="TABLE", help="Make this table anew; may be repeated.")
-@click.option("--full-refresh-all", is_flag=True, help="Make all tables anew.")
+@click.option("--full-refresh", multiple=True, metavar="TABLE", help="Make this table from scratch; may be repeated.")
+@click.option("--full-refresh-all", is_flag=True, help="Make all tables from scratch.")
 @click.option("--dry-run", is_flag=True, help="Only check the definitions.")
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
-@click.option("--heap", default="1g", show_default=True, help="Of Spark's Java.")
-@click.option("--quiet", is_flag=True, help="Say nothing but what fails.")
+@click.option("--heap", default="1g", show_default=True, help="Heap size of Spark's Java.")
+@click.option("--quiet", is_flag=True, help="Print only failures.")
 def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], refresh: tuple[str, ...],
         full_refresh: tuple[str, ...], full_refresh_all: bool, dry_run: bool, cores: int, heap: str, quiet: bool,
         store_path: Path | None, topics: tuple[str, ...], **given: str | bool | None) -> None:
-    """Process what is new in the sources, then end. SPARK_REMOTE names a Spark Connect server to run it on."""
+    """Process new data in the sources, then end. SPARK_REMOTE names a Spark Connect server to run it on."""
     require_extra("spark", "a pipeline")
     from regulus.pipeline.graph.runner import RunOrder, run_pipeline
     from regulus.pipeline.graph.spec import read_spec
@@ -97,7 +97,7 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
 
 @contextmanager
 def run_shown(progress: Progress) -> "Iterator[Hearer]":
-    """Shows how far a run is: its tables, and what Spark has at work."""
+    """Shows how far a run is: its tables, and the work that Spark is doing."""
     from regulus.pipeline.graph.runner import Hearer
 
     states: dict[str, str] = {}
@@ -162,8 +162,8 @@ def _settings(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _check_ledger(parameters: dict[str, str]) -> None:
-    """Refuse before a Java starts what the ledger's definition files would refuse. Raises PipelineError, and
-    ClientError for a topic that is not there."""
+    """Check the parameters before Java starts, like the ledger's definition files. Raises PipelineError, and
+    ClientError for a topic that does not exist."""
     from regulus.pipeline.graph.ledger_parameters import read_parameters
     from regulus.spark.selection import is_special
     from regulus.spark.store.files import StoreFiles

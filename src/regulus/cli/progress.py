@@ -1,7 +1,7 @@
-"""What a job is at, on standard error, so that standard output is the result alone.
+"""Shows the progress of a job on standard error, so that standard output has only the result.
 
-Each sentence is shown at once, with the seconds since the job began. While it goes on being true, how far Spark is with
-it: on a terminal in one line below, which is renewed; elsewhere in a line now and then, without control characters.
+Each sentence is shown at once, with the seconds since the job began. While that step lasts, the progress of Spark is
+shown: on a terminal in one line below, which is renewed; elsewhere in a line now and then, without control characters.
 """
 
 import os
@@ -18,11 +18,11 @@ from typing import Self, TextIO
 from regulus.spark.runtime.work import Look, Work
 
 RENEW_S = 0.5
-"""Between two looks."""
+"""Seconds between two updates."""
 
 FIRST_LINE_S, LINE_GAP_MAX_S = 5.0, 60.0
-"""Where there is no terminal: the first line after a sentence, and the longest time to the next; each takes twice the
-time of the one before."""
+"""Without a terminal: the seconds from a sentence to the first line, and the longest time between two lines. The time
+doubles with each line."""
 
 _ERASE = "\r\x1b[2K"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -35,7 +35,7 @@ class _Nowhere(StringIO):
 
 
 class Progress:
-    """One job's. A thread renews the line from `with` to `end`."""
+    """The progress of one job. A thread renews the line from the begin of `with` to `end`."""
 
     def __init__(self, stream: TextIO, is_terminal: bool, clock: Callable[[], float] = monotonic) -> None:
         self._stream = stream
@@ -54,7 +54,8 @@ class Progress:
 
     @classmethod
     def on_stderr(cls) -> Self:
-        """Nowhere where `spark-submit` runs the command, which puts standard error among the results."""
+        """Progress on standard error, or none if `spark-submit` runs the command, because that mixes standard error
+        with the results."""
         if _SUBMITTED in os.environ:
             return cls(_Nowhere(), is_terminal=False)
         return cls(sys.stderr, sys.stderr.isatty() and os.environ.get("TERM") != "dumb")
@@ -68,7 +69,7 @@ class Progress:
         self.end()
 
     def say(self, sentence: str) -> None:
-        """It is shown, and the step that the job is at from now on."""
+        """Show a sentence, which is the job's step from now on."""
         with self._lock:
             self.clear()
             self._write(f"{self._elapsed()} {sentence}\n")
@@ -76,19 +77,19 @@ class Progress:
             self._last_line = self._clock()
 
     def step(self, name: str) -> None:
-        """The job's next step, one of many: it is shown where the line is renewed anyway."""
+        """Begin the next of many steps: it is shown when the line is next renewed."""
         with self._lock:
             if name != self._step:
                 self._begin(name)
 
     def expect(self, size: int) -> None:
-        """The tasks that come next go through so many bytes, which Spark cannot know."""
+        """Set the bytes that the next tasks process, which Spark cannot know."""
         with self._lock:
             self._size = size
 
     @contextmanager
     def watching(self, look: Look) -> Iterator[None]:
-        """Where the figures come from. When the `with` is left, nobody looks there any more."""
+        """Get the figures from `look` inside the `with` block."""
         self._watch(look)
         try:
             yield
@@ -96,21 +97,21 @@ class Progress:
             self._watch(_nowhere)
 
     def clear(self) -> None:
-        """Take the line away, for whoever prints something; the next look draws it anew."""
+        """Erase the line before something is printed; the next update draws it again."""
         with self._lock:
             if self._is_drawn:
                 self._write(_ERASE)
                 self._is_drawn = False
 
     def end(self) -> None:
-        """All is there that the job prints, or it failed: the line is gone for good."""
+        """Erase the line for good, because the job has its results, or failed."""
         self._over.set()
         self.clear()
         if self._thread.is_alive():
             self._thread.join()
 
     def tick(self) -> None:
-        """Show how far it is, where it is time to."""
+        """Show the progress if it is time for an update."""
         with self._lock:
             if self._over.is_set() or not self._step:
                 return
@@ -149,8 +150,8 @@ class Progress:
 
 
 def figures(work: Work, size: int = 0) -> Sequence[str]:
-    """What is done, how fast, and for how long it will go on. `size`: bytes of all tasks, where Spark knows of none."""
-    # The rows of tasks that work on files are their numbers.
+    """What is done, how fast, and the time left. `size`: bytes of all tasks, if Spark does not know them."""
+    # If tasks work on files, Spark counts the tasks as rows.
     rows = 0 if size else work.rows
     done = size * work.tasks_done // max(1, work.tasks) if size else work.size
     texts = []
@@ -180,4 +181,4 @@ def _duration(seconds: float) -> str:
 
 
 def _nowhere() -> None:
-    """Spark is not there yet, or not any more."""
+    """The source of figures while Spark does not run."""

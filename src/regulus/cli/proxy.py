@@ -1,4 +1,4 @@
-"""`regulus proxy`: the front for RocketMQ 5 clients by itself, before brokers elsewhere."""
+"""`regulus proxy`: runs the proxy for RocketMQ 5 clients as a process of its own, in front of brokers elsewhere."""
 
 import os
 from dataclasses import replace
@@ -23,7 +23,8 @@ from regulus.transport.config import TransportConfig
 IDLE = dict.fromkeys(("idle_time_max_ms", "write_buffer_high", "write_buffer_low", "write_buffer_max",
                       "large_frames_size_max", "unfinished_size_max", "frame_time_max_ms", "close_wait_max_ms",
                       "tls_ha_enable"), "regulus broker")
-"""Settings of ports that speak remoting; those of a gRPC port are ProxyConfig's."""
+"""Settings of remoting ports, which have no effect here, with the command that uses them. ProxyConfig has those of a
+gRPC port."""
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The keys that RocketMQ's own configuration files may have, so that a file written for it is told from a misspelt one.
+"""The keys that RocketMQ's own configuration files may have, to distinguish files written for it from misspelt keys.
 
 Source: the setters of BrokerConfig, BrokerIdentity, MessageStoreConfig, NettyServerConfig, NettyClientConfig,
 NamesrvConfig, ControllerConfig and AuthConfig, releases 4.9.8 and 5.3.3; of ProxyConfig, whose file is JSON, what we

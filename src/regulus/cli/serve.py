@@ -1,4 +1,4 @@
-"""What the three server commands have in common: run until a signal, and say one line when ready."""
+"""What the server commands have in common: they run until a signal, and print one line when they are ready."""
 
 import asyncio
 import gc
@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 
 # A request leaves no cycles behind; the usual threshold of 700 would look for them several times in each batch.
 _COLLECT_AFTER_ALLOCATIONS = 50_000
-# The disk threads need the interpreter for microseconds only, but many times in a row: with the usual 5 ms a busy event
-# loop would make each flush and each piece of room ahead of the writer wait for tens of ms.
+# The disk threads need the interpreter only for microseconds, but many times in a row. With the usual 5 ms, a busy
+# event loop would delay each flush and each preparation of space for the writer by tens of ms.
 _SWITCH_INTERVAL_S = 0.0005
 
 
@@ -57,8 +57,8 @@ config_option = click.option("-c", "--config", "config_path", type=LocalPath(dir
 store_option = click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")
 flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
                             help="sync: a send is answered when it is on disk; async: at once [async].")
-cut_option = click.option("--cut-damaged-log", metavar="POSITION", help="Go on without what lies behind this damage of "
-                          "the log, which a start refused and named; it is kept aside.")
+cut_option = click.option("--cut-damaged-log", metavar="POSITION", help="Cut the log at this damage, which a refused "
+                          "start has named, and continue; what is cut is kept aside.")
 take_option = click.option("--take-what-is-readable", is_flag=True, help="Open a store that RocketMQ 5.5 kept partly "
                            "in RocksDB without those parts; the log counts what is left out.")
 log_level_option = click.option("--log-level", default="info", show_default=True,
@@ -76,9 +76,11 @@ def listen_option(default: str) -> Callable[[Command], Command]:
 
 def load_configs(config_path: Path | None, options: dict[str, str | None], *defaults: "DataclassInstance",
                  idle: Mapping[str, str] = MappingProxyType({})) -> LoadedConfigs:
-    """Defaults, then the file, then the options that were given (keys in RocketMQ's spelling). A file that
-    `tls.config.file` names counts as if its keys stood before those of the file that names it. `idle`: fields that
-    these defaults have and this command does not obey, by who does; of their keys the warning says so."""
+    """The defaults, changed by the file, and then by the given options (keys in RocketMQ's spelling).
+
+    The keys of a file that `tls.config.file` names count before those of the file that names it. `idle`: fields that
+    have no effect on this command, with the command on which they have; the warning names their keys.
+    """
     values = read_values(config_path) if config_path is not None else {}
     if tls_path := values.pop("tls.config.file", ""):
         values = read_values(Path(tls_path)) | values
@@ -99,7 +101,7 @@ def flush_values(flush: str | None) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether only this machine can connect to the address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -107,7 +109,7 @@ def is_loopback(host: str) -> bool:
 
 
 def guarded(host: str, guard: str) -> str | None:
-    """What an operator is told of a server that looks who asks, by the setting `guard`; None when it does not."""
+    """The warning for a server with access control by the setting `guard`; None without it."""
     if not guard:
         return None
     link = "" if is_loopback(host) else "; without TLS, anyone on the way can read them"
@@ -116,19 +118,20 @@ def guarded(host: str, guard: str) -> str | None:
 
 
 def open_warning(host: str, guard: str = "") -> str | None:
-    """What an operator is told of a server that listens there; None when only this machine reaches it."""
+    """The warning for a server at this address; None when only this machine can connect to it."""
     if is_loopback(host):
         return None
     if guard:
         return guarded(host, guard)
-    return (f"whoever reaches {host} may read, send, delete and administrate, for nothing guards this server: keep it "
-            "behind a firewall, or use --listen 127.0.0.1")
+    return (f"anyone who can connect to {host} may read, send, delete and administrate, because nothing guards this "
+            "server: keep it behind a firewall, or use --listen 127.0.0.1")
 
 
 def run_server(make_server: Callable[[], Server], ready_line: Callable[[Any], str], log_level: str,
                log_format: str, *warnings: str | None) -> None:
-    """Start, print the ready line, serve until one of `stop_signals`, stop. Refusals of the machine end in one line."""
-    end_at_an_interrupt()       # until there is a loop that hears of it
+    """Start, print the ready line, serve until one of `stop_signals`, and stop. A start that the operating system
+    refuses ends with one line."""
+    end_at_an_interrupt()       # until there is an event loop that handles it
     logging_setup.set_up(log_level, log_format)
     for warning in filter(None, warnings):
         _log.warning("%s", warning)
@@ -153,13 +156,14 @@ async def _serve(make_server: Callable[[], Server], ready_line: Callable[[Any], 
 
 
 def stop_signals() -> list[signal.Signals]:
-    """A terminal that closes sends SIGHUP, which `nohup` has us ignore."""
+    """The signals that stop a server. A closing terminal sends SIGHUP, which `nohup` makes us ignore."""
     hang_ups = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGTERM, signal.SIGINT, *hang_ups]
 
 
 def tune_interpreter() -> None:
-    """What stands when the server is ready lives as long as it does, and need not be looked at again."""
+    """Set up the interpreter for a server that is ready. Objects that exist now live as long as the server, so the
+    garbage collector need not check them again."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""`regulus spark`: what the Spark table needs, and a look into a store's messages through it."""
+"""`regulus spark`: checks what the Spark table needs, and reads messages with it."""
 
 import os
 import re
@@ -26,9 +26,9 @@ def spark() -> None:
 @click.option("--master", help="Also ask the executors there: local[2], spark://host:7077, k8s://..., sc://host:15002.")
 @click.option("--store", "store_path", default="", help="With --master: a store's directory that they must see.")
 def doctor(master: str | None, store_path: str) -> None:
-    """Say which Spark, Java and decoder are there and what is missing."""
+    """Show which Spark, Java and decoder are installed, and what is missing."""
     is_remote = master is not None and master.startswith(REMOTE_PREFIX)
-    # A Spark Connect server has a Java of its own, and its client needs none.
+    # The client of a Spark Connect server needs no Java.
     findings = [finding for finding in examine(java_places()) if not is_remote or finding.what != "java"]
     _print_findings(findings)
     if master and not any(finding.mend for finding in findings if finding.what == "java"):
@@ -42,7 +42,7 @@ def doctor(master: str | None, store_path: str) -> None:
 
 @spark.command("warm-up")
 def warm_up() -> None:
-    """Have Java keep Spark's classes, once for each Java and Spark: jobs then start a third to a half quicker."""
+    """Let Java archive Spark's classes, once for each Java and Spark: jobs then start a third to a half quicker."""
     require_extra("spark", "Spark")
     from regulus.cli.warm_up import write_class_archive
 
@@ -73,14 +73,14 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--where", help="A condition in SQL over the columns.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Only count.")
-@click.option("--accept-gaps", is_flag=True, help="Go on without messages that are damaged or gone.")
+@click.option("--accept-gaps", is_flag=True, help="Continue without messages that are damaged or missing.")
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
 @click.pass_context
 def read(context: click.Context, store_path: str | None, name_server: str | None, archive_path: str | None,
          credentials: str | None, topics: tuple[str, ...], tags: str, starting: str | None, ending: str | None,
          columns: str, where: str | None, limit: int, count: bool, accept_gaps: bool,
          cores: int) -> None:
-    """Print messages: of a store's directory, of running brokers, of an archive."""
+    """Print messages from a store's directory, from running brokers, or from an archive."""
     is_named = context.get_parameter_source("name_server") is not ParameterSource.ENVIRONMENT
     if not is_named and (store_path or archive_path):
         name_server = None
@@ -108,7 +108,7 @@ def read(context: click.Context, store_path: str | None, name_server: str | None
 
 
 def _named_in(condition: str) -> list[str]:
-    """The columns of messages that a condition may speak of."""
+    """The columns of messages that a condition may name."""
     from regulus.spark.table_schema import COLUMNS
 
     words = set(re.findall(r"\w+", condition.lower()))
@@ -116,7 +116,7 @@ def _named_in(condition: str) -> list[str]:
 
 
 def _check_options(given: dict[str, str]) -> tuple[str, ...]:
-    """The columns to show. What can be told without Spark, which takes seconds to start. Raises OptionError."""
+    """Check the options before Spark starts, which takes seconds; returns the columns to show. Raises OptionError."""
     from regulus.spark.options import parse_options
     from regulus.spark.source import table_ddl
 
@@ -130,7 +130,7 @@ def _line(values: dict[str, object]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A body that is text as text, else its size."""
+    """The text of a value; for a body that is not text, its size."""
     if not isinstance(value, bytes | bytearray):
         return str(value)
     try:

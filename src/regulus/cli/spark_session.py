@@ -1,4 +1,5 @@
-"""The Spark session of a command: Java as this machine has it, errors alone on the terminal, and an end."""
+"""The Spark session of a command: it finds Java on this machine, shows only errors on the terminal, and is stopped at
+the end."""
 
 import logging
 import os
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTINGS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
-"""The frames of a command are ours: nobody asks where in the program a column was named, and to note it takes time."""
+"""The setting would note where in the program a column was named. That takes time, and users of a command do not need
+it."""
 
 _LOG_LEVEL = "REGULUS_SPARK_LOG"
-"""The variable that lets Spark's log be seen. It is off: what fails is told in one sentence, which would stand behind
-the traces of each task."""
+"""The variable that sets the level of Spark's log. It is off by default: a failure is one sentence, which would
+otherwise follow the traces of each task."""
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Of PySpark in this process, which say once more, in JSON, what the error says that they log."""
+"""Loggers of PySpark in this process, which repeat errors in JSON."""
 
 _JAVA_ENDS_S = 300
 
@@ -43,8 +45,8 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class SparkDirectory(LocalPath):
-    """A directory that Spark reads, with its whole path. It must be there, unless a Spark Connect server reads it: that
-    sees other disks, and says itself what it does not find."""
+    """The absolute path of a directory that Spark reads. It must exist, except for a Spark Connect server, which sees
+    other disks and reports itself if it is missing."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, file_okay=False, resolve_path=True, path_type=None)
@@ -60,10 +62,10 @@ class SparkDirectory(LocalPath):
 @contextmanager
 def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS,
                     progress: Progress | None = None) -> "Iterator[SparkSession]":
-    """The session that the surroundings ask for, see `open_session`; stopped at the end, unless it was there before.
-    `progress` shows how far it is with what it runs.
+    """The session that the environment asks for, see `open_session`; it is stopped at the end if it was started here.
+    `progress` shows how far its work is.
 
-    Raises MissingJava where a JVM must be started, MissingExtra where there is no Spark.
+    Raises MissingJava if a JVM must be started and there is no Java, MissingExtra if Spark is not installed.
     """
     require_extra("spark", "Spark")
     from pyspark.sql import SparkSession
@@ -97,13 +99,14 @@ def _silence_pyspark() -> None:
 
 @contextmanager
 def _interrupts_kept_from_spark() -> Iterator[None]:
-    """Around a session, from before its start: Spark would take SIGINT, also where it was ignored.
+    """Keep Spark from handling SIGINT, which it would do even if SIGINT was ignored. To be used around a session, from
+    before its start.
 
-    Spark's own handler asks Java to end the jobs, over the connection that it has just interrupted. And what was under
-    way there is logged with a trace, on the way to an end that one word tells.
+    Spark's own handler asks Java to end the jobs, over the connection that the signal has just interrupted. The
+    interrupted calls are then logged with traces, where one word is enough.
     """
     if threading.current_thread() is not threading.main_thread() or find_spec("py4j") is None:
-        yield       # another thread handles no signal, and a client of Spark Connect alone takes none
+        yield       # only the main thread handles signals, and without py4j Spark does not take any
         return
     before = signal.getsignal(signal.SIGINT)
     came = threading.Event()
@@ -126,7 +129,7 @@ def _interrupts_kept_from_spark() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         logging.disable(logging.NOTSET)
         if came.is_set():
-            raise KeyboardInterrupt from None       # whatever followed from the connection that was cut off
+            raise KeyboardInterrupt from None       # instead of any error from the interrupted connection
 
 
 @contextmanager
@@ -142,7 +145,7 @@ def _seen(session: "SparkSession", progress: Progress | None) -> Iterator[None]:
 
 @contextmanager
 def spark_refusals() -> Iterator[None]:
-    """What Spark refuses as an error of ours, in one sentence. Raises RegulusError."""
+    """Turn an error of Spark into one of ours, which is one sentence. Raises RegulusError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -153,17 +156,18 @@ def spark_refusals() -> Iterator[None]:
 
 
 def command_java() -> Java:
-    """With Spark's classes as `regulus spark warm-up` kept them, if it did. Raises MissingJava."""
+    """The Java to use, with the archive of Spark's classes from `regulus spark warm-up` if there is one. Raises
+    MissingJava."""
     places = java_places()
     java = find_java(places)
     if java.passed_over:
-        click.echo(f"{java.passed_over} is passed over; taken is {java.home}", err=True)
+        click.echo(f"{java.passed_over} is passed over; {java.home} is used", err=True)
     archive = class_archive.archive_of(java.home, places.cache)
     return replace(java, options=class_archive.used(archive)) if archive.exists() else java
 
 
 def end_java() -> None:
-    """End the Java of the sessions that this process had, and wait until it has written what it writes at its end."""
+    """End the Java of the sessions of this process, and wait until it has written its files at its end."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway

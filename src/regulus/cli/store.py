@@ -1,4 +1,4 @@
-"""`regulus store`: what is done to a store whose broker is stopped."""
+"""`regulus store`: repairs the store of a stopped broker."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from regulus.transport.connector import split_address
 
 @click.group()
 def store() -> None:
-    """Mend the store of a broker that is stopped."""
+    """Repair the store of a broker that is stopped."""
 
 
 @store.command()
@@ -39,8 +39,8 @@ def resync(store_path: Path, master: str, ha_port: int | None, config_path: Path
            yes: bool) -> None:
     """Cut the log in STORE where it parts from the master's, so that its broker can be a slave.
 
-    For an old master that comes back, whose log has messages that the new one never got. What is cut is kept in the
-    folder `cut` of the store. The configuration is that of STORE's broker: its file sizes count.
+    For an old master that comes back, whose log has messages that the new master never got. What is cut is kept in the
+    folder `cut` of the store. Give the configuration of STORE's broker, because its file sizes count.
     """
     loaded = load_configs(config_path, {"storePathRootDir": str(store_path)}, BrokerConfig(), MessageStoreConfig(),
                           TransportConfig())
@@ -62,14 +62,14 @@ def _ha_address(master: str, ha_port: int | None) -> str:
 
 def _want_cut(config: MessageStoreConfig, transport_config: TransportConfig, master: str, ha_address: str, *,
               is_dry_run: bool, is_sure: bool) -> bool:
-    """Whether something is to be cut now. The store is locked meanwhile; what is wanted then is carried out by whoever
-    starts it next."""
+    """Find out what to cut, ask, and record the cut, which the next start of the store carries out; whether there is
+    one. The store is locked meanwhile."""
     lock = disk.FileLock(config.root / "lock")
     try:
         log = RestingLog(config.commit_log_directory)
         begin = event_loop.run(_parting(MasterLog(master, ha_address, transport_config), log))
         if begin is None:
-            click.echo("nothing is cut: the master has all that is here, and its slave goes on behind it")
+            click.echo("nothing is cut: the master has everything that is here, and its slave continues after it")
             return False
         tail = log.behind(begin)
         what = f"{tail.records} messages, {tail.end - begin} bytes from {begin} to {tail.end}"

@@ -1,4 +1,4 @@
-"""`regulus topic`: look at topics and change them."""
+"""`regulus topic`: shows topics and changes them."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def topic() -> None:
 
 @topic.command("list")
 @click.option("--cluster", help="Only topics of this cluster.")
-@click.option("--all", "show_all", is_flag=True, help="Those of groups' retries and of the brokers themselves too.")
+@click.option("--all", "show_all", is_flag=True, help="Also list topics of groups' retries and of the brokers.")
 @with_output
 @with_admin
 async def list_topics(admin: Admin, cluster: str | None, show_all: bool, json_output: bool) -> None:
@@ -69,7 +69,7 @@ async def list_topics(admin: Admin, cluster: str | None, show_all: bool, json_ou
 async def create(admin: Admin, name: str, queues: int | None, write_queues: int | None, perm: str | None,
                  order: bool | None, attributes: tuple[str, ...], cluster: str | None, broker_address: str | None,
                  force: bool) -> None:
-    """Create topic NAME, or change it if it exists: what is not named stays as it is on each broker."""
+    """Create topic NAME, or change it if it exists: settings that are not given stay as they are on each broker."""
     named: dict[str, Any] = {"attributes": _pairs(attributes)}
     if queues is not None:
         named |= {"read_queue_nums": queues, "write_queue_nums": queues}
@@ -88,8 +88,8 @@ async def create(admin: Admin, name: str, queues: int | None, write_queues: int 
     hidden = await _messages_behind(admin, name, fewer) if fewer else 0
     if hidden and not force:
         raise click.ClickException(
-            f"{counted(hidden, 'message')} of topic {name} would be in queues that nobody reads: lower --write-queues "
-            "first and let consumers empty the others, or say --force to leave them there")
+            f"{counted(hidden, 'message')} of topic {name} would be in queues that are not read: lower --write-queues "
+            "first and let consumers empty the others, or give --force to leave them there")
     for address, config in after.items():
         await admin.create_topic(config, broker_address=address)
     shown = {(config.read_queue_nums, config.write_queue_nums) for config in after.values()}
@@ -110,8 +110,8 @@ def _pairs(attributes: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _messages_behind(admin: Admin, name: str, queues_left: Mapping[str, int]) -> int:
-    """In queues of these brokers, by address, that have no place in as many as are left. Each is asked itself: name
-    servers may know it by another address."""
+    """The number of messages in queues that would be taken away, with the number of queues left by broker address. Each
+    broker is asked directly, because name servers may know it by another address."""
     tables = [(await admin.topic_stats(name, broker_address=address), left) for address, left in queues_left.items()]
     return sum(offset.max_offset - offset.min_offset for table, left in tables for queue, offset in table.items()
                if queue.queue_id >= left)
@@ -124,7 +124,7 @@ async def _messages_behind(admin: Admin, name: str, queues_left: Mapping[str, in
 @with_admin
 async def delete(admin: Admin, name: str, cluster: str | None) -> None:
     """Delete topic NAME with its messages."""
-    await admin.topic_route(name)    # a broker deletes what it does not have without a word
+    await admin.topic_route(name)    # fails for an unknown topic, whose deletion brokers would answer with success
     await admin.delete_topic(name, cluster=cluster)
     click.echo(f"topic {name} is deleted")
 
@@ -151,7 +151,7 @@ async def route(admin: Admin, name: str, json_output: bool) -> None:
 @with_output
 @with_admin
 async def settings(admin: Admin, name: str, json_output: bool) -> None:
-    """Show what topic NAME is set to on each broker."""
+    """Show the settings of topic NAME on each broker."""
     rows = []
     for broker_name, address in (await admin.readable_brokers()).items():
         config = (await admin.topic_configs(address)).get(name)
@@ -233,7 +233,7 @@ async def _read_queue(admin: Admin, queue: MessageQueue, from_beginning: bool, e
 
 
 def print_message(message: MessageExt) -> None:
-    """One line for a message: time, place, id, tag, keys, body."""
+    """Print one line for a message: time, place, id, tag, keys, body."""
     labels = [f"tag={message.tags}" if message.tags else "", f"keys={message.keys}" if message.keys else ""]
     body = message.body.decode("utf-8", "replace")
     place = f"{message.queue_id}/{message.queue_offset}"

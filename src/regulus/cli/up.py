@@ -1,4 +1,4 @@
-"""`regulus up`: broker and name server in one process."""
+"""`regulus up`: runs a broker and a name server in one process."""
 
 from dataclasses import replace
 from importlib.util import find_spec
@@ -39,7 +39,7 @@ DEFAULT_GRPC_PORT = 8081
 GRPC_PORT = click.IntRange(-1, 65535)
 _UNSAID = -2
 IDLE = {"access_key": "regulus proxy", "secret_key": "regulus proxy", "namesrv_addr": "regulus broker or regulus proxy"}
-"""Settings that have no meaning for servers in one process, and who obeys them."""
+"""Settings that have no effect on servers in one process, and the commands on which they have."""
 _MEND = "gRPC is not installed: pip install 'regulus-mq[grpc]'"
 
 
@@ -79,7 +79,7 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port:
                                    inner_client_authentication_credentials=
                                    broker_config.inner_client_authentication_credentials)
     regulus = Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config)
-    # Several of its clients begin with TLS unless they are told otherwise, and believe any certificate.
+    # Several clients of the gRPC port use TLS unless they are configured otherwise, and accept any certificate.
     of_front = made_up if is_loopback(transport_config.bind_address) else transport_config
     front, lack = _with_front(regulus, proxy_config, of_front)
     run_server(lambda: front or regulus,
@@ -90,14 +90,14 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port:
 
 
 def _can_make_up_a_certificate() -> bool:
-    """It comes with the extra of the front."""
+    """Whether `cryptography` is installed, which comes with the extra `grpc`."""
     return find_spec("cryptography") is not None
 
 
 def _with_front(regulus: Regulus, config: ProxyConfig,
                 transport_config: TransportConfig) -> "tuple[RegulusWithFront | None, str]":
-    """The front for RocketMQ 5 clients; or None, and why there is none though nobody said so. Raises ConfigError when
-    it is wanted and cannot be had."""
+    """The servers with the proxy for RocketMQ 5 clients. Or None, with the reason unless it was switched off. Raises
+    ConfigError when the proxy was requested and cannot run."""
     if config.grpc_server_port == -1:
         return None, ""
     is_wanted = config.grpc_server_port != _UNSAID
@@ -128,7 +128,7 @@ def _in_address(host: str) -> str:
 def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, guard: str) -> str:
     reach = guarded(host, guard) or (
         "only this machine reaches it; --listen 0.0.0.0 opens it to the network, where nothing guards it"
-        if is_loopback(host) else f"whoever reaches {host} may read, send and delete: nothing guards it")
+        if is_loopback(host) else f"anyone who can connect to {host} may read, send and delete: nothing guards it")
     place = _in_address(host)
     return (f"regulus is ready: broker {place}:{server.broker_server.port}, "
             f"name server {place}:{server.name_server.port}, store {store_config.root.resolve()}\n{reach}")

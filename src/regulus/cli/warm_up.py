@@ -1,4 +1,4 @@
-"""`regulus spark warm-up`: Java keeps Spark's classes as it needs them, and starts quicker."""
+"""`regulus spark warm-up`: lets Java write an archive of Spark's classes, with which it starts quicker."""
 
 import os
 import tempfile
@@ -23,14 +23,14 @@ _HOST = bytes(8)
 
 
 def write_class_archive() -> Path:
-    """Run some of what jobs run, in a Spark of its own, whose Java writes the archive at its end; where it is then.
+    """Run typical parts of jobs in a Spark of its own, whose Java writes the archive at its end; returns its path.
 
-    Raises MissingJava, and OptionError when that Java writes none.
+    Raises MissingJava, and OptionError when Java writes no archive.
     """
     java = command_java()
     archive = class_archive.archive_of(java.home, java_places().cache)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    # Nobody finds half an archive.
+    # Written under another name first, so that no process uses half an archive.
     draft = archive.with_name(f"{archive.name}.{os.getpid()}")
     settings = jvm_settings(os.environ, {}, class_archive.written(draft))
     with tempfile.TemporaryDirectory(prefix="regulus-warm-up-") as store:
@@ -77,4 +77,4 @@ class _Nothing:
 
 
 def _nothing(task: _Nothing, attempt: str) -> None:
-    """A task as those of the archive and the index are carried out."""
+    """An empty task, of the kind that archive and index jobs run."""

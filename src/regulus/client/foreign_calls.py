@@ -1,7 +1,7 @@
-"""Calls of what an application handed over: listeners, checks, local transactions. What they raise ends here.
+"""Calls functions of the application: listeners, checks, local transactions. They return exceptions as values.
 
-It comes back as a value, for it must neither end the task, thread or event loop that calls, nor get lost on its way: a
-future takes no StopIteration, and SystemExit stops an event loop.
+An exception of such a function must not end the calling task, thread or event loop, and must not get lost on its way: a
+future does not accept StopIteration, and SystemExit stops an event loop.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from concurrent.futures import CancelledError
 from regulus.client.tasks import in_thread, is_being_cancelled
 
 Outcome = tuple[object, BaseException | None]
-"""What a callback answered, and what it raised."""
+"""The answer of a callback, and the exception that it raised, if any."""
 
 
 def call(callback: Callable[..., object], *arguments: object) -> Outcome:
-    """Here and now. Not for the event loop's thread, unless it takes no time."""
+    """Call a plain function here. In the event loop's thread this is only for functions that do not block."""
     try:
         return callback(*arguments), None
     except BaseException as error:
@@ -25,8 +25,8 @@ def call(callback: Callable[..., object], *arguments: object) -> Outcome:
 
 
 async def call_here(callback: Callable[..., object], *arguments: object) -> Outcome:
-    """A coroutine function, in this task, which ends when it is cancelled: by its owner, or by what it calls. A Ctrl-C
-    that arrives meanwhile goes on, too."""
+    """Call a coroutine function in this task. A cancellation of this task, by its owner or by the function, is raised,
+    and so is a Ctrl-C that arrives meanwhile."""
     try:
         return await callback(*arguments), None  # type: ignore[misc]
     except BaseException as error:
@@ -36,7 +36,7 @@ async def call_here(callback: Callable[..., object], *arguments: object) -> Outc
 
 
 async def call_in_loop(callback: Callable[..., object], *arguments: object) -> Outcome:
-    """A coroutine function, in a task of its own: one that cancels its task ends nothing else."""
+    """Call a coroutine function in a task of its own, so that cancelling that task ends nothing else."""
     calling = asyncio.get_running_loop().create_task(call_here(callback, *arguments))
     try:
         await asyncio.wait([calling])
@@ -44,7 +44,7 @@ async def call_in_loop(callback: Callable[..., object], *arguments: object) -> O
         calling.cancel()
         await asyncio.wait([calling])
         if not calling.cancelled():
-            calling.exception()     # asked for, or asyncio would report that nobody has
+            calling.exception()     # retrieved, because asyncio would report it as lost otherwise
         raise
     try:
         return calling.result()
@@ -53,7 +53,8 @@ async def call_in_loop(callback: Callable[..., object], *arguments: object) -> O
 
 
 async def call_anywhere(callback: Callable[..., object], *arguments: object) -> Outcome:
-    """A coroutine function in the loop, any other function in a thread; what that gives to be awaited, in the loop."""
+    """Call a coroutine function in the loop, any other function in a thread; an awaitable answer is awaited in the
+    loop."""
     if is_async(callback):
         return await call_in_loop(callback, *arguments)
     said, error = await in_thread(call, callback, *arguments)
@@ -61,8 +62,8 @@ async def call_anywhere(callback: Callable[..., object], *arguments: object) -> 
 
 
 def call_from_thread(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: object) -> Outcome:
-    """Here; what it gives to be awaited, as a lambda around a coroutine function does, in the loop, for which this
-    thread waits."""
+    """Call a function in this thread. An awaitable answer, such as that of a lambda around a coroutine function, is
+    awaited in the loop, and this thread waits for it."""
     said, error = call(callback, *arguments)
     if not _is_to_be_awaited(said):
         return said, error
@@ -76,8 +77,8 @@ def call_from_thread(loop: asyncio.AbstractEventLoop, callback: Callable[..., ob
 
 
 def run_plain(callback: Callable[..., object], *arguments: object) -> object:
-    """What it answers, where nothing awaits. Raises what it raises, and TypeError for what is to be awaited, as it has
-    not run."""
+    """Call a function where nothing can be awaited; returns its answer. Raises what it raises, and TypeError for an
+    awaitable answer, because that has not run."""
     said = callback(*arguments)
     if _is_to_be_awaited(said):
         _drop(said)
@@ -90,7 +91,7 @@ async def _awaited(said: Awaitable[object]) -> object:
 
 
 def _drop(said: object) -> None:
-    """What nobody will await, so that Python does not report it at some later time."""
+    """Close a coroutine that is never awaited, so that Python does not report it later."""
     if inspect.iscoroutine(said):
         said.close()
 
@@ -100,10 +101,11 @@ def _is_to_be_awaited(said: object) -> bool:
 
 
 def is_async(callback: Callable[..., object]) -> bool:
-    """True for coroutine functions and for objects whose call is one."""
+    """Whether the callback is a coroutine function, or an object whose `__call__` is one."""
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
 
 
 def _is_for_the_program(error: BaseException) -> bool:
-    """Only the main thread gets a Ctrl-C; in another, the callback raised it by itself."""
+    """Whether this is a Ctrl-C. Only the main thread gets one; in another thread the callback raised the error
+    itself."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()

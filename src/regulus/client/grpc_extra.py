@@ -1,4 +1,4 @@
-"""What a `grpc://` address needs."""
+"""Checks that the packages for `grpc://` addresses are installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from regulus.errors import MissingExtra
 
 @contextmanager
 def imports_grpc() -> Iterator[None]:
-    """Around the import of a module that needs grpcio. Raises MissingExtra when it is not installed."""
+    """A context manager for the import of a module that needs grpcio. Raises MissingExtra when it is not installed."""
     try:
         yield
     except ImportError as error:

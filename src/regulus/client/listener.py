@@ -1,4 +1,4 @@
-"""What a push consumer and its listener say to each other.
+"""The interface between a push consumer and its listener.
 
 Source: MessageListenerConcurrently, ConsumeConcurrentlyContext.
 """
@@ -14,17 +14,17 @@ class ConsumeStatus(StrEnum):
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
-    """What orderly listeners say instead of RECONSUME_LATER; both mean the same."""
+    """The answer of an orderly listener instead of RECONSUME_LATER; both mean the same."""
 
 
 class ConsumeContext:
-    """What a listener may read during one call, the queue and the group that its messages come by, whether they are
-    consumed in order (`is_ordered`), and what it may set.
+    """The context of one call of a listener. It tells the queue and the group of the messages, and whether they are
+    consumed in order (`is_ordered`). A listener may set the following attributes.
 
     `ack_index`: with CONSUME_SUCCESS, messages up to this index are done and the others count as failed.
-    `failed_indexes`: with CONSUME_SUCCESS, messages that failed wherever they stand. In order neither has a meaning.
+    `failed_indexes`: with CONSUME_SUCCESS, the indexes of messages that failed. In order both are ignored.
     `delay_level_when_next_consume`: -1 dead letter at once; 0 the broker's growing delay; above 0 this delay level.
-    `suspend_current_queue_time_millis`: of orderly consumption, how long the queue rests after a failure; -1: as set.
+    `suspend_current_queue_time_millis`: in order, how long the queue rests after a failure; -1: as configured.
     """
 
     __slots__ = ("ack_index", "consumer_group", "delay_level_when_next_consume", "failed_indexes", "is_ordered",
@@ -42,8 +42,8 @@ class ConsumeContext:
 
 MessageListener = (Callable[[list[MessageExt], ConsumeContext], ConsumeStatus]
                    | Callable[[list[MessageExt], ConsumeContext], Awaitable[ConsumeStatus]])
-"""Called with the messages of one queue. RECONSUME_LATER and any exception mean: try again later. So does anything that
-is no ConsumeStatus, such as the None of a listener that forgets its return.
+"""Called with the messages of one queue. RECONSUME_LATER and any exception mean: try again later. The same holds for an
+answer that is not a ConsumeStatus, such as the None of a listener that forgets its return.
 
 A coroutine function runs in the event loop; any other function runs in a pool of `consume_thread_max` threads.
 """

@@ -1,6 +1,7 @@
-"""Threads of the system: also where gevent has put greenlets in their place, and as long as a process lives.
+"""Starts threads of the operating system, even if gevent has replaced threads by greenlets, and until the process ends.
 
-A greenlet runs only while the thread that made it waits in gevent's way, which an event loop never does.
+Greenlets cannot be used here: a greenlet runs only while the thread that made it waits in gevent's functions, which an
+event loop never does.
 """
 
 import sys
@@ -11,7 +12,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 try:
-    from _queue import SimpleQueue  # that of `queue` may be gevent's
+    from _queue import SimpleQueue  # in `queue`, gevent may have replaced it
 except ImportError:
     from queue import SimpleQueue
 
@@ -25,15 +26,15 @@ T = TypeVar("T")
 
 
 def check() -> None:
-    """Raises ClientError where no thread of the system can be had."""
+    """Raises ClientError if no thread of the operating system can be started."""
     eventlet = sys.modules.get("eventlet.patcher")
     if eventlet is not None and eventlet.is_monkey_patched("thread"):
-        raise ClientError("eventlet has put greenlets in the place of threads, and a blocking client needs a real one "
-                          "for its event loop: use workers with real threads (gunicorn -k gthread) or gevent's")
+        raise ClientError("eventlet has replaced threads by greenlets, and a blocking client needs a real thread for "
+                          "its event loop: use workers with real threads (gunicorn -k gthread) or gevent's")
 
 
 def start(target: Callable[[], object], name: str) -> None:
-    """Run it in a daemon thread. Raises RuntimeError when none can be started."""
+    """Run `target` in a daemon thread. Raises RuntimeError when none can be started."""
     gevent = _gevent()
     if gevent is None:
         threading.Thread(target=target, name=name, daemon=True).start()
@@ -42,7 +43,7 @@ def start(target: Callable[[], object], name: str) -> None:
 
 
 def new_lock() -> threading.Lock:
-    """A lock between threads; whoever holds it may wait for the system, and for no greenlet."""
+    """A lock between threads of the operating system; its holder must not wait for a greenlet."""
     gevent = _gevent()
     made: threading.Lock = (threading.Lock if gevent is None else gevent.get_original("_thread", "allocate_lock"))()
     return made
@@ -53,13 +54,13 @@ def pool(count: int, name: str) -> ThreadPoolExecutor:
 
 
 def _gevent() -> Any:
-    """Its module that knows what the threads were, where they are no more."""
+    """The gevent module with the original functions, if gevent has replaced threads; else None."""
     gevent = sys.modules.get("gevent.monkey")
     return gevent if gevent is not None and gevent.is_module_patched("threading") else None
 
 
 class _RealPool(ThreadPoolExecutor):
-    """Has `count` threads at most, started as there is work for them, that live as long as the process."""
+    """A pool of at most `count` threads, which are started when there is work and live as long as the process."""
 
     def __init__(self, count: int, name: str) -> None:
         super().__init__(count, name)

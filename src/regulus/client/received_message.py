@@ -1,4 +1,4 @@
-"""A message that a consumer received for a time, and the receipt by which it is acknowledged."""
+"""A message that a consumer received for an invisible time, and the receipt with which it is acknowledged."""
 
 import asyncio
 from enum import StrEnum
@@ -8,23 +8,23 @@ from regulus.model.message import MessageExt
 
 
 class PoppedState(StrEnum):
-    """The life of a message that is received: Ready -> Inflight -> Commit or dead letter. Source: RocketMQ 5."""
+    """The states of a received message: Ready -> Inflight -> Commit or dead letter. Source: RocketMQ 5."""
 
     READY = "READY"
-    """Received, and the listener was not called with it yet."""
+    """It was received, and the listener was not called with it yet."""
     INFLIGHT = "INFLIGHT"
     COMMIT = "COMMIT"
     RETRY = "RETRY"
-    """It failed, or took too long, and is Ready for anyone again when its delay is over."""
+    """It failed, or took too long, and is Ready for any member again when its delay is over."""
     DEAD_LETTER = "DEAD_LETTER"
 
 
 class ReceivedMessage(MessageExt):
-    """`topic` is the one that was asked for, also where the message came by a retry topic of the group. `unreadable`:
-    why its body could not be unpacked; it is the stored one then.
+    """A received message. `topic` is the subscribed topic, even if the message came from the group's retry topic.
+    `unreadable`: why its body could not be unpacked; the body is the stored one then.
 
-    `receipt_handle` is opaque, and a new one after each change of the invisible time. `invisible_until_ms`, by the
-    steady clock of this process: from then on it is another one's.
+    `receipt_handle` is opaque, and changes with each change of the invisible time. `invisible_until_ms` is by the
+    steady clock of this process; from then on the message may belong to another member.
     """
 
     def __init__(self, message: MessageExt, topic: str, broker_name: str, receipt_handle: str,
@@ -38,7 +38,7 @@ class ReceivedMessage(MessageExt):
         self.receipt_handle = receipt_handle
         self.invisible_until_ms = invisible_until_ms
         self.telling = asyncio.Lock()
-        """Its receipt changes: one request at a time."""
+        """Held during a request about the message: one at a time, because each request may change the receipt."""
         self.is_acknowledged = False
         self.unreadable = ""
 

@@ -1,4 +1,4 @@
-"""What a send gives back. Source: SendResult, SendStatus."""
+"""The result of a send. Source: SendResult, SendStatus."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from regulus.wire.codes import ResponseCode
 
 
 class SendStatus(StrEnum):
-    """All four mean that the message is stored; the last three that it may not survive the loss of the master."""
+    """All four mean that the message is stored. The last three mean that it may not survive the loss of the master."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -27,7 +27,7 @@ STATUS_OF_CODE: dict[int, SendStatus] = {
 class SendResult(NamedTuple):
     """`message_id` is the client's unique key, `offset_message_id` the broker's id of this copy.
 
-    For a batch both are comma-joined in the order of the messages and `queue_offset` is that of the first.
+    For a batch both have the ids of all messages in order, joined by commas, and `queue_offset` is that of the first.
     """
 
     send_status: SendStatus

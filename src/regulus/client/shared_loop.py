@@ -1,11 +1,11 @@
-"""One event loop in a thread of its own, shared by all that is asyncio and used by programs that are not.
+"""One event loop in a thread of its own, shared by all clients of programs that do not use asyncio themselves.
 
-A forked child gets a loop of its own with its first client: it has its parent's, but not the thread. Nothing that is
-called in the loop ends it, for all clients of the process live there.
+A forked child gets a loop of its own with its first client: it inherits its parent's loop, but not the thread. No call
+in the loop can end it, because all clients of the process depend on it.
 
-It runs as long as the program's own code does. Before a process ends what its clients owe is done: at the end of the
-interpreter, or of the function of a `multiprocessing` child. When the interpreter takes itself apart its threads stand
-still, and whoever calls then hears of it.
+The loop runs as long as the program's own code. Before a process ends, its clients finish the work that they have
+accepted: at the end of the interpreter, or of the function of a `multiprocessing` child. When the interpreter shuts
+down its threads stop, and later calls raise ClientError.
 """
 
 import asyncio
@@ -35,22 +35,23 @@ _lock = real_threads.new_lock()
 _loops: "list[_SharedLoop]" = []
 
 _THREADS_MAX = 32
-"""What clients call in threads at the same time, such as checks of transactions: more wait."""
+"""Calls that clients make in threads at the same time, such as checks of transactions; more calls wait."""
 
 _ANSWER_MAX_S = 10
-"""How long the end of a process waits for the loop beyond what its clients ask for: it may stand still."""
+"""Seconds that the end of a process waits for an answer of the loop, besides the time that its clients need: the loop
+may hang."""
 
 _BEGUN_AT_ONCE = 64
-"""Coroutines that are begun in one turn of the loop. A thread hands them over faster than they begin, and one turn for
-all of them would take seconds, in which no answer is read and time-outs run."""
+"""Coroutines that are begun in one turn of the loop. A thread submits them faster than they begin, and one turn for all
+of them would take seconds, in which no answer is read while time-outs run."""
 
 
 @runtime_checkable
 class Owing(Protocol):
-    """A client that takes what it does later."""
+    """A client that accepts work and does it later."""
 
     def owed_ms(self) -> int:
-        """How long its shutdown may take for what it has taken and not done yet; 0 when that is nothing."""
+        """ms that its shutdown may take for work that it has accepted and not done yet; 0 without such work."""
 
     async def end_with_process(self) -> None: ...
 
@@ -59,7 +60,7 @@ _owing: "WeakSet[Owing]" = WeakSet()
 
 
 def _begin_anew() -> None:
-    """In a forked child, whose parent may have held the lock."""
+    """Reset everything in a forked child, including the lock, which the parent may have held."""
     global _lock
     _lock = real_threads.new_lock()
     _loops.clear()
@@ -75,13 +76,13 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
         coroutine.close()
         raise ClientError("a blocking client was called in the event loop of the blocking clients, which would wait "
                           "for itself: in a coroutine function await an asyncio client, or give a plain function, "
-                          "which runs in a thread; a queue selector calls no client")
+                          "which runs in a thread; a queue selector must not call a client")
     return submit(coroutine).result()
 
 
 def submit(coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
     """Begin the coroutine in the shared event loop and return at once. Cancelling the future cancels the coroutine.
-    Raises ClientError where no loop can run any more, or never could."""
+    Raises ClientError if no loop can run."""
     future: Future[R] = Future()
     try:
         _loop().hand_over(coroutine, future)
@@ -92,14 +93,14 @@ def submit(coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
 
 
 def call(function: Callable[[], R]) -> R:
-    """The function's result, called in the shared event loop, where the clients' parts live."""
+    """Call a function in the shared event loop, to which the clients' parts belong; returns its result."""
     async def called() -> R:
         return function()
     return run(called())
 
 
 def made(client: Callable[[], R]) -> R:
-    """The client, made in the shared event loop. Raises ClientError where its calls could never return."""
+    """Create a client in the shared event loop. Raises ClientError if its calls could never return."""
     real_threads.check()
     result = call(client)
     if isinstance(result, Owing):
@@ -109,8 +110,8 @@ def made(client: Callable[[], R]) -> R:
 
 def _loop() -> "_SharedLoop":
     if sys.is_finalizing():
-        raise ClientError("a blocking client was called while the interpreter takes itself apart, when the thread of "
-                          "its event loop stands still: shut it down before, at the end of the program or by `with`")
+        raise ClientError("a blocking client was called while the interpreter shuts down, when the thread of its event "
+                          "loop has stopped: shut the client down before, at the end of the program or by `with`")
     with _lock:
         if not _loops:
             _loops.append(_SharedLoop())
@@ -119,7 +120,7 @@ def _loop() -> "_SharedLoop":
 
 class _SharedLoop:
     def __init__(self) -> None:
-        """Raises ClientError when no thread can be started any more."""
+        """Start the loop in a thread. Raises ClientError when no thread can be started."""
         real_threads.check()
         self.loop = loop_factory()()
         self.loop.set_default_executor(real_threads.pool(_THREADS_MAX, "regulus"))
@@ -133,7 +134,7 @@ class _SharedLoop:
             raise ClientError(f"a blocking client needs a thread, which cannot be started here: {error}") from error
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None and sys.modules["multiprocessing"].parent_process() is not None:
-            processes.Finalize(None, _end, exitpriority=0)      # such a child ends without what `atexit` has
+            processes.Finalize(None, _end, exitpriority=0)      # such a child ends without calling `atexit` functions
 
     def hand_over(self, coroutine: Coroutine[Any, Any, R], future: "Future[R]") -> None:
         with self._handing:
@@ -148,7 +149,7 @@ class _SharedLoop:
             task = self.loop.create_task(coroutine)
             future.add_done_callback(partial(self._cancel, task))
             task.add_done_callback(partial(_tell, future))
-        # One of these is due at a time: with a second beside it, each turn would begin twice as many.
+        # Only one call of this may be scheduled at a time: with two, each turn would begin twice as many coroutines.
         with self._handing:
             is_due = self._is_begin_due = bool(self._handed)
         if is_due:
@@ -172,7 +173,7 @@ def _tell(future: "Future[R]", task: "asyncio.Task[R]") -> None:
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller is called by this loop."""
+    """Whether the current code runs in this loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -184,13 +185,13 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
-            # Its task has ended with it, and whoever waits for that hears of it.
-            _log.error("a callback in the event loop of the blocking clients raised %s; the loop goes on",
+            # The error has ended its task, and callers that wait for the task get it.
+            _log.error("a callback in the event loop of the blocking clients raised %s; the loop continues",
                        type(error).__name__, exc_info=error)
 
 
 def _end() -> None:
-    """Have done what the clients owe, before the threads of this process stand still."""
+    """Let the clients finish their accepted work, before the threads of this process stop."""
     if not _loops:
         return
     asking, ending = Future[int](), Future[None]()
@@ -200,8 +201,8 @@ def _end() -> None:
             _loops[0].hand_over(_shut_down(), ending)
             ending.result(wait_ms / 1000 + _ANSWER_MAX_S)
     except TimeoutError:
-        _log.warning("the process ends before the blocking clients have done what they were given: their event loop "
-                     "does not answer")
+        _log.warning("the process ends before the blocking clients have finished their work: their event loop does not "
+                     "answer")
 
 
 async def _owed_ms() -> int:
@@ -219,7 +220,7 @@ atexit.register(_end)
 
 
 class Blocking(ABC):
-    """A client that `with` starts and shuts down."""
+    """A blocking client, which `with` starts and shuts down."""
 
     @abstractmethod
     def start(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What is started and shut down is a context manager, too."""
+"""The base of objects that are started and shut down, also with `async with`."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Started(ABC):
-    """Something with a life: `async with` starts it, and shuts it down however the block ends."""
+    """`async with` starts the object, and shuts it down however the block ends."""
 
     @abstractmethod
     async def start(self) -> None: ...

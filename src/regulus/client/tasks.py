@@ -1,4 +1,4 @@
-"""Background tasks that do not die unseen."""
+"""Background tasks that do not fail unnoticed."""
 
 import asyncio
 import contextvars
@@ -17,11 +17,13 @@ T = TypeVar("T")
 
 RESTART_MS_MIN = 1_000
 RESTART_MS_MAX = 30_000
-"""How long a supervised task rests before it begins anew: twice as long each time, until it lived for that long."""
+"""The first and the longest pause before a failed supervised task begins again. The pause doubles each time, until a
+task has run for longer than the longest pause."""
 
 
 class HomeLoop:
-    """The event loop in which a client was started, and alone can be used: its connections and tasks are there."""
+    """The event loop in which a client was started. The client can only be used there, because its connections and
+    tasks belong to that loop."""
 
     __slots__ = ("_loop", "_process")
 
@@ -30,27 +32,28 @@ class HomeLoop:
         self._process = os.getpid()
 
     def check(self) -> None:
-        """Raises ClientError in another loop. A forked child hears elsewhere that the client is its parent's."""
+        """Raises ClientError in another loop. For a forked child, other checks report that the client is its
+        parent's."""
         if asyncio.get_running_loop() is not self._loop and os.getpid() == self._process:
             raise elsewhere()
 
 
 def elsewhere() -> ClientError:
-    return ClientError("this client was started in another event loop, and can be used and shut down in that alone: "
-                       "make and shut down a client within each `asyncio.run`, or do all in one")
+    return ClientError("this client was started in another event loop, and can only be used and shut down in that one: "
+                       "make and shut down a client within each `asyncio.run`, or do everything in one")
 
 
 class SharedTasks(Generic[T]):
-    """Work that several callers want at the same time and that is done once, such as connecting to an address."""
+    """Tasks that are shared by callers that want the same result at the same time, such as a connection."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[T]] = {}
 
     async def result(self, key: str, begin: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
-        """The result of the task that runs for `key`; `begin` makes one when none does. Raises what the task raises.
+        """The result of the task that runs for `key`; `begin` makes one when none runs. Raises what the task raises.
 
-        The task goes on when a caller is cancelled: others may wait for it. Raises ClientClosed when the task is
-        cancelled, which none of its callers was.
+        The task continues when a caller is cancelled, because others may wait for it. Raises ClientClosed when the task
+        itself is cancelled, and the caller is not.
         """
         task = self._tasks.get(key)
         if task is None:
@@ -70,13 +73,13 @@ class SharedTasks(Generic[T]):
     def _done(self, key: str, task: asyncio.Task[T]) -> None:
         self._tasks.pop(key, None)
         if not task.cancelled():
-            task.exception()    # those who still wait get it; when nobody does, nobody needs to hear of it
+            task.exception()    # retrieved here: waiting callers get it anyway, and without any it need not be logged
 
 
 class TaskGroup:
-    """Tasks of one owner: kept alive, their failures logged, all cancelled at its end.
+    """The tasks of one owner: they are kept referenced, their failures are logged, and all are cancelled at its end.
 
-    `restarts`: how often supervised tasks died and began anew.
+    `restarts`: how often supervised tasks failed and began again.
     """
 
     def __init__(self) -> None:
@@ -91,9 +94,10 @@ class TaskGroup:
 
     def supervise(self, begin: Callable[[], Coroutine[object, object, None]], name: str,
                   passing: Callable[[BaseException], str | None] = lambda error: None) -> asyncio.Task[None]:
-        """Run what `begin` makes until it returns; when it dies, say why and begin anew. Ends when it is cancelled.
+        """Run the coroutine of `begin` until it returns; when it fails, log why and begin again. Ends when it is
+        cancelled.
 
-        `passing` gives one line for a death by what may pass by itself, which is a warning then, without traceback.
+        `passing` returns one line for an error that may be temporary; it is then logged as a warning without traceback.
         """
         return self.spawn(self._supervised(begin, name, passing), name)
 
@@ -112,15 +116,15 @@ class TaskGroup:
                     rest_ms = RESTART_MS_MIN
                 self.restarts += 1
                 if (why := passing(error)) is not None:
-                    _log.warning("%s: %s; it goes on in %d ms", name, why, rest_ms)
+                    _log.warning("%s: %s; it continues in %d ms", name, why, rest_ms)
                 else:
-                    _log.error("task %s died; it begins anew in %d ms", name, rest_ms, exc_info=error)
+                    _log.error("task %s died; it begins again in %d ms", name, rest_ms, exc_info=error)
             await asyncio.sleep(rest_ms / 1000)
             rest_ms = min(rest_ms * 2, RESTART_MS_MAX)
 
     def spawn_with(self, coroutine: Coroutine[object, object, T], name: str,
                    on_done: Callable[[asyncio.Task[T]], None]) -> asyncio.Task[T]:
-        """A task whose result or failure goes to `on_done` and nowhere else."""
+        """Start a task whose result or failure goes only to `on_done`."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -131,15 +135,15 @@ class TaskGroup:
         return list(self._tasks)
 
     async def finish(self, wait_ms: int) -> None:
-        """Wait until all tasks have ended; cancel those that take longer. Raises ClientError as `cancel`."""
+        """Wait until all tasks have ended; cancel those that take longer. Raises ClientError like `cancel`."""
         self._check_loop()
         if self._tasks:
             await asyncio.wait(self.all(), timeout=wait_ms / 1000)
         await self.cancel()
 
     async def cancel(self, wait_ms: int | None = None) -> bool:
-        """Cancel all tasks and wait until they have ended; the calling task, if it is one of them, goes on. False when
-        some did not end within `wait_ms`. Raises ClientError when they are tasks of another event loop."""
+        """Cancel all tasks and wait until they have ended; the calling task, if it is one of them, continues. False
+        when some did not end within `wait_ms`. Raises ClientError when they are tasks of another event loop."""
         self._check_loop()
         current = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not current]
@@ -162,7 +166,7 @@ class TaskGroup:
 
 
 async def in_thread(function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
-    """As `asyncio.to_thread`; at the end of the interpreter, when no thread takes anything any more, here and now."""
+    """Like `asyncio.to_thread`; at the end of the interpreter, when threads accept no more work, the call runs here."""
     work = partial(contextvars.copy_context().run, function, *arguments, **named)
     try:
         doing = asyncio.get_running_loop().run_in_executor(None, work)
@@ -172,29 +176,29 @@ async def in_thread(function: Callable[P, T], /, *arguments: P.args, **named: P.
 
 
 class Ending:
-    """The end of a client that waits for others: what was begun is carried out, whoever waits for it no longer, in the
-    event loop in which the client was started."""
+    """The end of a client, which has to wait for others. Once begun it is carried out in the event loop in which the
+    client was started, even if its callers are cancelled."""
 
     def __init__(self) -> None:
         self._home: HomeLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
     def begins(self) -> None:
-        """The client starts here, and has an end to come."""
+        """The client starts in this event loop."""
         self._home = HomeLoop()
 
     def came_to_nothing(self) -> None:
-        """The start failed, and left nothing to end."""
+        """The start failed, so that there is nothing to end."""
         self._home = None
 
     def check(self) -> None:
-        """Raises ClientError in another event loop than the client was started in, or is being. Ask before any lock:
-        who has it may be in a loop that does not run."""
+        """Raises ClientError in another event loop than the one in which the client was started or is starting. Call
+        this before taking a lock, because its holder may be in a loop that does not run."""
         if self._home is not None:
             self._home.check()
 
     async def carry_out(self, end: Callable[[], Coroutine[object, object, None]], name: str) -> None:
-        """Raises what the end raises; a caller that is cancelled leaves it to itself."""
+        """Carry out the end and wait for it. Raises what it raises; if the caller is cancelled, it continues alone."""
         self._home = HomeLoop()
         self._task = task = asyncio.get_running_loop().create_task(end(), name=name)
         task.add_done_callback(self._carried_out)
@@ -208,7 +212,7 @@ class Ending:
         self._home = self._task = None
 
     async def over(self) -> None:
-        """Until the one that was begun, if any, is carried out. Raises ClientError as `check`."""
+        """Wait until an end that has begun, if any, is carried out. Raises ClientError like `check`."""
         self.check()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -220,6 +224,6 @@ def _log_end(task: asyncio.Task[None]) -> None:
 
 
 def is_being_cancelled(error: BaseException) -> bool:
-    """Whether the error is this task's own cancellation, and not one that code within it brought about."""
+    """Whether the error is a cancellation of this task, and not one that was raised by code within it."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

@@ -36,7 +36,7 @@ def client_id(address: str, instance_name: str, unit_name: str = "") -> str:
 
 
 class UniqueKeys:
-    """Makes the unique keys of messages. The counter starts anywhere and wraps at 16 bits."""
+    """Makes the unique keys of messages. The counter starts at a random number and wraps at 16 bits."""
 
     def __init__(self, address: str) -> None:
         self._source = UniqueKeySource(host_bytes(address, 0)[:-4], os.getpid(), random.getrandbits(31))
@@ -45,7 +45,7 @@ class UniqueKeys:
         self._month_end_ms = _MONTH_ENDS_UNKNOWN
 
     def give(self, message: Message, now_ms: int) -> str:
-        """The message's unique key; made now unless it has one from an earlier send."""
+        """The message's unique key; a new one is set unless it has one from an earlier send."""
         key = message.properties.get(UNIQUE_KEY)
         if key is None:
             key = message.properties[UNIQUE_KEY] = self.make(now_ms)

@@ -115,7 +115,7 @@ def test_a_key_like_no_other_is_refused(key: str) -> None:
 @pytest.mark.parametrize(("name", "text", "cause"), [
     ("a.conf", "listenPort=many", "listenPort has 'many'"),
     ("a.conf", "listenPort=70000", "listenPort is 70000"),
-    ("a.toml", "listenPort = ", "no TOML"),
+    ("a.toml", "listenPort = ", "not TOML"),
     ("a.toml", "listen_port = 1979-05-27", "write a text"),
 ])
 def test_a_wrong_value_is_refused_with_file_and_key(tmp_path: Path, name: str, text: str, cause: str) -> None:

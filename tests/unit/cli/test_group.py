@@ -26,7 +26,7 @@ def test_a_group_shows_progress_and_is_reset_and_deleted(run):
     assert json.loads(run(group, "progress", "billing", "--json"))["lag"] == 17
     run(group, "reset", "billing", "Orders", "--to", "latest")
     assert re.search(r"billing +0 +2 +0 ", run(group, "list"))
-    assert "nobody consumes" in run(group, "members", "billing", fails=True)
+    assert "no consumer of group billing is online" in run(group, "members", "billing", fails=True)
     run(group, "delete", "billing", "--yes")
     assert "billing" not in run(group, "list")
 
@@ -63,7 +63,7 @@ def test_of_a_group_what_is_not_named_stays_as_it_is(run, regulus_server):
 def test_a_member_shows_its_blocked_queues(run, regulus_server):
     run(topic, "create", "Orders", "-q", "1")
     run(bench, "producer", "--topic", "Orders", "-c", "1", "-f", "1")
-    assert "nobody consumes" in run(group, "show", "billing", fails=True)
+    assert "no consumer of group billing is online" in run(group, "show", "billing", fails=True)
     tries = threading.Semaphore(0)
 
     def fail(messages, context):

@@ -61,7 +61,7 @@ def test_each_job_names_its_steps_and_ends_with_a_verdict(spark, shop):
 def test_a_search_without_a_find_has_status_1(spark, shop):
     result = run("search", "-n", shop.name_server, "--topic", TOPIC, "--key", "o77")
     assert result.exit_code == ExitCode.NOT_FOUND
-    assert "no such message is there" in result.stderr
+    assert "no such message was found" in result.stderr
 
 
 def test_an_archive_is_replayed_into_another_cluster(spark, regulus_server, tmp_path):
@@ -111,7 +111,7 @@ def test_what_an_archive_rejected_ends_a_search_unless_gaps_are_accepted(spark, 
     (("audit", "--store", "{store}", "--topic", "order"), "did you mean 'orders'"),
     (("search", "--store", "{store}", "--where", "colour = 1"), "colour"),
     (("redrive", "--store", "{store}", "--group", GROUP, "--send"), "give a name server with -n"),
-    (("redrive", "--store", "{store}", "--group", GROUP, "--set", "topic"), "is no COLUMN=SQL"),
+    (("redrive", "--store", "{store}", "--group", GROUP, "--set", "topic"), "is not COLUMN=SQL"),
     (("reconcile", "--store", "{store}", "--topic", TOPIC, "--stubs", "stubs.db"), "is no table: write sqlite:"),
     (("reconcile", "--store", "{store}", "--topic", TOPIC, "--stubs", "sqlite:s#t", "--stubs-body", "b", "--cap", "9",
       "-n", "127.0.0.1:1", "--send"), "--send needs --stubs-time, --due, --min-age-ms, too"),

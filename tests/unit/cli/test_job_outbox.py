@@ -64,7 +64,8 @@ def test_lost_stubs_are_made_due(spark, places):
 @pytest.mark.parametrize(("words", "says", "code"), [
     (["--send"], "--send needs --cap", ExitCode.USAGE),
     (["--send", "--cap", "1", "--accept-gaps"], "--accept-gaps and --send do not go together", ExitCode.USAGE),
-    (["--policy", "attempts=1"], "'attempts=1' is no NAME=NUMBER of age_max_ms, attempts_max", ExitCode.USAGE),
+    (["--policy", "attempts=1"], "'attempts=1' is not NAME=NUMBER with a name of age_max_ms, attempts_max",
+     ExitCode.USAGE),
     (["--policy", "attempts_max=0"], "attempts_max is 0; it must be 1 to 1000", ExitCode.USAGE),
     (["--effects", "the same"], "the effects are in the database of the stubs", ExitCode.REFUSED),
     (["--brokers", "broker-a"], "a store's files do not tell which brokers there are", ExitCode.REFUSED)])

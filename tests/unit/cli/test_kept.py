@@ -71,7 +71,7 @@ def test_where_a_process_has_the_file_it_sends(path):
 
 def test_ids_that_are_none_are_told(run, path):
     assert "not all of these ids are given-up sends" in run(message, "kept", "resend", str(path), "2", fails=True)
-    assert "the other ids are none of" in run(message, "kept", "drop", str(path), "1", "9", fails=True)
+    assert "the other ids are not in" in run(message, "kept", "drop", str(path), "1", "9", fails=True)
     assert run(message, "kept", "drop", str(path), "2", "3") == "2 sends dropped\n"
     with closing(KeptFile(path)) as file:
         assert file.sends(9) == []

@@ -99,7 +99,7 @@ def test_a_message_that_waits_shows_its_recall_handle_and_is_taken_back_where_th
         assert (waits.topic, waits.unique_key) == ("Orders", unique_key)
         assert 35.9 * HOUR_MS < waits.timestamp - time.time() * 1000 < 36.1 * HOUR_MS
         assert call(server, "recall", "Orders", handle).output == f"{unique_key} will not be delivered\n"
-        assert "is no recall handle" in str(call(server, "recall", "Orders", unique_key).exception)
+        assert "is not a recall handle" in str(call(server, "recall", "Orders", unique_key).exception)
         assert "recall handle" not in call(server, "send", "Orders", "at once").output
 
 
@@ -130,8 +130,8 @@ def test_a_priority_chooses_the_queue(run):
     (("--deliver-at", "1794700800"), "write ms, not seconds"),
     (("--deliver-at", "tomorrow"),
      "'tomorrow' is not a time; write 2027-01-31T09:00 or ms since 1970, or how long to wait with --delay"),
-    (("--delay", "5"), "'5' is no time that something lasts"),
-    (("--delay", "-5s"), "is no time that something lasts"),
+    (("--delay", "5"), "'5' is not a duration"),
+    (("--delay", "-5s"), "is not a duration"),
 ])
 def test_times_that_are_none_or_two_are_refused(options, told):
     result = CliRunner().invoke(message, ("send", "Orders", "x", *options), env={"NAMESRV_ADDR": "127.0.0.1:1"})

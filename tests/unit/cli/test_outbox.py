@@ -169,7 +169,7 @@ def test_tables_are_made_by_migration(tmp_path):
 
 
 @pytest.mark.parametrize(("address", "says"), [
-    ("nonsense", "is no address of a database"), ("nosuch://host/x", "driver that is not installed"),
+    ("nonsense", "is not the address of a database"), ("nosuch://host/x", "driver that is not installed"),
     ("sqlite:////nosuch/x.sqlite", "there is no file /nosuch/x.sqlite"), ("", "Missing option '--database'")])
 def test_a_wrong_address_is_one_sentence(address, says):
     result = run(address, "outbox", "list")
@@ -220,7 +220,7 @@ def test_a_database_of_effects_without_tables_is_told_too(address, tmp_path):
 
 
 @pytest.mark.parametrize(("effects", "says"), [
-    ("nonsense", "--effects is no address of a database"), ("nosuch://host/x", "--effects names a driver"),
+    ("nonsense", "--effects is not the address of a database"), ("nosuch://host/x", "--effects names a driver"),
     ("sqlite:////nosuch/x.sqlite", "--effects: there is no file /nosuch/x.sqlite")])
 def test_a_wrong_address_of_effects_is_told_by_its_option(address, effects, says):
     result = run(address, "ledger", "audit", "--effects", effects)

@@ -84,7 +84,7 @@ async def test_a_copy_is_left_alone(group: Group) -> None:
     new = await parted(group, ours=0)
     before = log_of(group.path / "slave1")
     result = await resync(group, new, "--yes")
-    assert result.output == "nothing is cut: the master has all that is here, and its slave goes on behind it\n"
+    assert result.output == "nothing is cut: the master has everything that is here, and its slave continues after it\n"
     assert log_of(group.path / "slave1") == before
 
 

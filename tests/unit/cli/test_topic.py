@@ -78,7 +78,7 @@ def test_queues_that_have_messages_are_taken_away_by_force_alone(run):
     run(topic, "create", "Orders", "-q", "8")
     run(message, "send", "Orders", "here", "--queue", "broker-a/7", "-c", "3")
     refused = run(topic, "create", "Orders", "-q", "7", fails=True)
-    assert "3 messages of topic Orders would be in queues that nobody reads" in refused
+    assert "3 messages of topic Orders would be in queues that are not read" in refused
     assert settings(run, "Orders") == (8, 8, 6)
     assert "8 queues, 7 to write to, on each broker" in run(topic, "create", "Orders", "--write-queues", "7")
     assert settings(run, "Orders") == (8, 7, 6)

@@ -225,7 +225,7 @@ async def test_a_start_that_waits_for_ends_says_which_topics_nobody_tells_of(cap
     async with consumer_of(Memberless()) as (consumer, _):
         await consumer.start()
     assert "where it begins in 2 places" in caplog.text
-    assert "T: no broker tells the members of group CG" in caplog.text
+    assert "T: no broker names the members of group CG" in caplog.text
 
 
 async def test_a_start_tells_nothing_of_a_topic_that_nobody_has_yet(caplog):
@@ -451,7 +451,7 @@ async def test_a_listener_that_does_not_heed_its_cancellation_is_not_waited_for(
                 await consumer.shutdown()
         finally:
             may_end.set()       # whatever fails here, the test ends
-        assert "go on although they were cancelled" in caplog.text
+        assert "continue although they were cancelled" in caplog.text
         await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name().startswith("listener")])
 
 

@@ -222,7 +222,7 @@ def test_a_generator_that_ends_with_the_interpreter_waits_for_nothing(regulus_se
         next(generator)
     """, regulus_server.name_server_address)
     assert done.returncode == 0
-    assert "ClientError: a blocking client was called while the interpreter takes itself apart" in done.stderr
+    assert "ClientError: a blocking client was called while the interpreter shuts down" in done.stderr
 
 
 def test_a_client_that_is_made_when_no_thread_can_be_started_says_so(regulus_server):

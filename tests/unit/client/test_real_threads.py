@@ -68,7 +68,7 @@ def test_where_eventlet_has_taken_the_threads_a_client_is_refused_in_one_sentenc
     eventlet = types.ModuleType("eventlet.patcher")
     eventlet.is_monkey_patched = lambda name: name == "thread"
     monkeypatch.setitem(sys.modules, "eventlet.patcher", eventlet)
-    with pytest.raises(ClientError, match="eventlet has put greenlets in the place of threads"):
+    with pytest.raises(ClientError, match="eventlet has replaced threads by greenlets"):
         Admin("127.0.0.1:9876")
 
 

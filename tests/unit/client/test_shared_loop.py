@@ -49,7 +49,7 @@ def test_nothing_that_is_called_in_the_loop_ends_it(end, caplog):
     with pytest.raises(end):
         shared_loop.run(leave())
     assert shared_loop.submit(asyncio.sleep(0, 7)).result(60) == 7
-    assert f"raised {end.__name__}; the loop goes on" in caplog.text
+    assert f"raised {end.__name__}; the loop continues" in caplog.text
 
 
 def test_a_forked_child_has_a_loop_of_its_own_even_if_another_thread_had_the_lock():

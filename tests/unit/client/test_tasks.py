@@ -111,7 +111,7 @@ async def test_a_supervised_task_that_dies_is_told_and_begins_anew_after_growing
     await tasks.supervise(work, "the brittle one")
     assert tasks.restarts == 4
     told = [record.getMessage() for record in caplog.records]
-    assert told == [f"task the brittle one died; it begins anew in {rest} ms" for rest in (1, 2, 4, 8)]
+    assert told == [f"task the brittle one died; it begins again in {rest} ms" for rest in (1, 2, 4, 8)]
     assert "first" in caplog.text
 
 
@@ -155,8 +155,8 @@ async def test_a_death_that_somebody_can_explain_is_one_line(caplog, monkeypatch
     await tasks.supervise(work, "the work", lambda error: f"it is {error}" if isinstance(error, OSError) else None)
     assert tasks.restarts == 2
     assert [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records] == [
-        ("WARNING", "the work: it is away; it goes on in 1 ms", False),
-        ("ERROR", "task the work died; it begins anew in 2 ms", True)]
+        ("WARNING", "the work: it is away; it continues in 1 ms", False),
+        ("ERROR", "task the work died; it begins again in 2 ms", True)]
 
 
 async def test_an_end_is_carried_out_though_who_asked_for_it_waits_no_longer(caplog):

@@ -401,7 +401,7 @@ async def test_a_locked_database_is_a_line_and_no_death(tmp_path, regulus_server
     told = [record for record in caplog.records if record.name == "regulus.client.tasks"]
     assert {(record.levelno, record.exc_info) for record in told} == {(logging.WARNING, None)}
     assert {record.getMessage().partition(":")[2] for record in told if record.getMessage().endswith(" in 1 ms")} == {
-        " the database says: database is locked; it goes on in 1 ms"}
+        " the database says: database is locked; it continues in 1 ms"}
 
 
 async def test_a_name_server_that_is_away_is_told_once_and_then_rarely(engine, caplog, monkeypatch):

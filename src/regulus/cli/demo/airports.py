@@ -1,4 +1,4 @@
-"""The demo's business: commits flights, each with the message that tells of it."""
+"""The demo's business: it commits flights, each with a message about it."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ class Airports:
         self.committed = 0
 
     def commit(self, some: Sequence[Flight]) -> None:
-        """Flights and stubs, all or none."""
+        """Commit flights and their stubs, all or none."""
         with self._engine.begin() as connection:
             connection.execute(insert(flights), [{"flight_id": each.flight_id, "event": each.body} for each in some])
             for each in some:
@@ -30,7 +30,8 @@ class Airports:
         self.committed += len(some)
 
     def settled(self) -> int:
-        """Flights whose effect is confirmed, or which wait for a human; by the indexes over the others alone."""
+        """The number of flights whose effect is confirmed, or which wait for a human. It is computed from the others,
+        which have indexes."""
         is_open = (stubs.c.status == UNCONFIRMED) & ~stubs.c.is_manual
         with self._engine.connect() as connection:
             waiting = sum(connection.execute(select(func.count()).where(is_open, count)).scalar_one()

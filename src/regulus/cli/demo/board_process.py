@@ -22,17 +22,18 @@ from regulus.transport import event_loop
 CONSUMER_GROUP = "departure_board"
 MAX_RECONSUME_TIMES = 2
 CACHED_MAX = 100
-"""Messages of a queue. What is retried waits behind them: with many, longer than until its stub is due again."""
+"""Cached messages of a queue. Retried messages wait behind them; with many, longer than until their stubs are due
+again."""
 TOGETHER_MAX = 32
-"""Flights of one call, whose effects share a commit, and their confirmations another."""
+"""Flights of one call. Their effects share one commit, and their confirmations another."""
 
 
 async def consume(directory: Path, name_server: str) -> None:
     listener = ApplyOnce(departure_board(directory), depart, confirms=StubConfirms(airports(directory)))
     listener.check()
 
-    # Here in the event loop, not in a thread: a file of SQLite has one writer at a time, and that one needs less time
-    # than to be handed a message.
+    # In the event loop, not in a thread: an SQLite file has one writer at a time, and a write takes less time than
+    # passing a message to a thread.
     async def apply(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         return listener(messages, context)
 

@@ -1,4 +1,4 @@
-"""`regulus demo`: runs it, prints the ledger's verdict and that of Spark, writes the report page."""
+"""`regulus demo`: runs the demo, prints the verdicts of the ledger and of Spark, and writes the report page."""
 
 import secrets
 import shutil
@@ -29,7 +29,7 @@ REPORT_NAME = "report.html"
     type=LocalPath(),
     default=Path("demo-run"),
     show_default=True,
-    help="Made anew: databases, store, ledger, report page.",
+    help="Directory for databases, store, ledger and report page; a demo that is there is replaced.",
 )
 @click.option(
     "--flights",
@@ -37,13 +37,13 @@ REPORT_NAME = "report.html"
     help=f"How many of the flights to commit.  [default: those of January, {FLIGHTS_IN_JANUARY:,}]",
 )
 @click.option("--all", "is_whole_year", is_flag=True, help=f"Those of the whole year, {FLIGHTS_IN_ALL:,}.")
-@click.option("--seed", type=click.IntRange(0), help="Of what is killed when.  [default: another each time]")
-@click.option("--port", type=PORT, default=0, help="Of the broker; 0: 10911 or a free one.")
-@click.option("--namesrv-port", type=PORT, default=0, help="Of the name server; 0: 9876 or a free one.")
+@click.option("--seed", type=click.IntRange(0), help="Decides what is killed when.  [default: another each time]")
+@click.option("--port", type=PORT, default=0, help="Port of the broker; 0: 10911 or a free one.")
+@click.option("--namesrv-port", type=PORT, default=0, help="Port of the name server; 0: 9876 or a free one.")
 def demo(directory: Path, flights: int | None, is_whole_year: bool, seed: int | None, port: int,
          namesrv_port: int) -> None:
-    """Real flights, each committed once and applied once, while relay, broker and consumer are killed; the verdict by
-    the ledger, and by Spark from the broker's log."""
+    """Commit real flights once and apply them once, while relay, broker and consumer are killed. The ledger, and Spark
+    from the broker's log, give the verdict."""
     require_extra("demo", "the demo")
     from regulus.cli.demo.verdict import audited, is_whole, sentence
 
@@ -104,7 +104,7 @@ def _make_anew(directory: Path) -> None:
 
 
 def _free_port(wanted: int) -> int:
-    """The port RocketMQ uses where it is free, so that clients need no setting; else any."""
+    """RocketMQ's usual port if it is free, so that clients need no setting; else any free one."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -130,7 +130,7 @@ def _run_with_bars(directory: Path, port: int, namesrv_port: int, flights: int, 
 
 
 def _bars() -> "Bars":
-    """Drawn anew as they grow on a terminal; elsewhere once, at the end."""
+    """Progress bars; they are updated on a terminal, and elsewhere printed once at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars

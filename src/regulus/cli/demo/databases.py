@@ -1,4 +1,4 @@
-"""The demo's two databases: the airports' flights beside their stubs, and the departure board beside its inbox."""
+"""The demo's two databases: the airports' flights with their stubs, and the departure board with its inbox."""
 
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ from regulus.reliability import tables
 
 AIRPORTS_NAME, BOARD_NAME = "airports.sqlite", "departures.sqlite"
 LOCK_WAIT_S = 60
-"""How long a writer waits for the others of its file."""
+"""Seconds that a writer waits for other writers of its file."""
 LOG_PAGES = 10_000
-"""Of the log beside a file, before they are carried over into it."""
+"""Pages in the write-ahead log of a file at which they are moved into the file."""
 CACHE_KIB = 65_536
 BOARD_PAGE_SIZE = 1_024
-"""Each commit writes the pages that it touches as a whole, and the board's rows are small and in no order."""
+"""A small page size, because each commit writes whole pages, and the board's rows are small and in no order."""
 
 _business, _board = MetaData(), MetaData()
 
@@ -30,12 +30,12 @@ departures = Table("departures", _board,
 
 
 def airports(directory: Path) -> Engine:
-    """Makes what is not there yet."""
+    """The airports' database, created if necessary."""
     return _opened(directory / AIRPORTS_NAME, _business, page_size=4_096)
 
 
 def departure_board(directory: Path) -> Engine:
-    """Makes what is not there yet."""
+    """The departure board's database, created if necessary."""
     return _opened(directory / BOARD_NAME, _board, page_size=BOARD_PAGE_SIZE)
 
 
@@ -43,7 +43,7 @@ def _opened(path: Path, its_own: MetaData, *, page_size: int) -> Engine:
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": LOCK_WAIT_S})
 
     def settle(connection: Any, _: object) -> None:
-        connection.execute(f"PRAGMA page_size={page_size}")     # of a file that is not there yet
+        connection.execute(f"PRAGMA page_size={page_size}")     # has an effect only on a new file
         _settle(connection)
 
     event.listen(engine, "connect", settle)
@@ -54,7 +54,8 @@ def _opened(path: Path, its_own: MetaData, *, page_size: int) -> Engine:
 
 
 def _settle(connection: Any) -> None:
-    """A commit is in the file's log, and outlives the process; the disk gets it later, in one go with many others."""
+    """Write commits to the file's write-ahead log, where they survive the end of the process, and sync the disk later
+    for many commits together."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")

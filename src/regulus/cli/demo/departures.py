@@ -13,11 +13,11 @@ _DEPART = insert(departures)
 
 
 class FlightCancelled(Exception):
-    """It has no departure, so no effect."""
+    """The flight has no departure, and therefore no effect."""
 
 
 def depart(connection: Connection, message: MessageExt) -> None:
-    """Raises FlightCancelled."""
+    """Insert the departure of a flight. Raises FlightCancelled."""
     event = json.loads(message.body)
     if "dep_time" not in event:
         raise FlightCancelled(f"{event['carrier']}{event['flight']} never left")

@@ -22,7 +22,7 @@ STOP_TIMEOUT_S = 20
 
 
 class DemoProcess:
-    """A module that runs until SIGTERM. What it says goes to `<name>.log`."""
+    """A module that runs until SIGTERM. Its output goes to `<name>.log`."""
 
     def __init__(self, name: str, directory: Path, module: str, arguments: Sequence[str]) -> None:
         self.name = name
@@ -36,13 +36,13 @@ class DemoProcess:
                                              env=os.environ)
 
     def check(self) -> None:
-        """Raises RegulusError when it ended by itself."""
+        """Raises RegulusError when the process ended by itself."""
         if self._process is not None and self._process.poll() is not None:
-            raise RegulusError(f"the {self.name} ended with status {self._process.returncode}; its words are in "
+            raise RegulusError(f"the {self.name} ended with status {self._process.returncode}; its output is in "
                                f"{self._log}")
 
     def await_port(self, port: int) -> None:
-        """Returns when it accepts connections there. Raises RegulusError when it ends or stays silent."""
+        """Return when the process accepts connections. Raises RegulusError when it ends, or accepts none in time."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             self.check()
@@ -52,7 +52,7 @@ class DemoProcess:
                 time.sleep(0.05)
                 continue
             return
-        raise RegulusError(f"the {self.name} did not accept a connection within {READY_TIMEOUT_S} s; its words are in "
+        raise RegulusError(f"the {self.name} did not accept a connection within {READY_TIMEOUT_S} s; its output is in "
                            f"{self._log}")
 
     def kill(self) -> None:
@@ -63,7 +63,7 @@ class DemoProcess:
         self._process = None
 
     def stop(self) -> None:
-        """A clean stop; does nothing when it is not running."""
+        """Stop the process cleanly; does nothing when it is not running."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -77,8 +77,7 @@ class DemoProcess:
 
 
 async def until_told_to_stop(consumer: PushConsumer) -> None:
-    """Consume from now on, or from when the broker is back: it may be killed in the moment in which this process
-    begins."""
+    """Consume from now on, or as soon as the broker is back: it may be killed while this process starts."""
     starting = asyncio.create_task(_start(consumer))
     try:
         await told_to_stop()
@@ -98,7 +97,8 @@ async def _start(consumer: PushConsumer) -> None:
 
 
 async def told_to_stop() -> None:
-    """Of the process that calls: by SIGTERM or Ctrl-C, or because the demo, which holds its standard input, is gone."""
+    """Wait until this process must stop: after SIGTERM or Ctrl-C, or when the demo, which holds its standard input, has
+    ended."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

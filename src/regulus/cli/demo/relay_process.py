@@ -1,5 +1,5 @@
-"""The relay of the demo, and what belongs beside one: brings stubs to the broker, writes down how far the consumer got,
-and leaves to a human what it gave up.
+"""The relay process of the demo: it sends stubs to the broker, records how far the consumer got, and leaves dead
+letters to a human.
 
     python -m regulus.cli.demo.relay_process DIRECTORY NAME_SERVER
 """
@@ -20,10 +20,11 @@ from regulus.reliability.relay_loop import Relay
 from regulus.reliability.retry_policy import ResendPolicy
 from regulus.transport import event_loop
 
-# What was under way when something was killed is sent again within seconds, where a minute is usual; later than a
-# cancelled flight is parked, or each of these would come once more. On a slow machine each does: the pauses grow, or
-# the copies would crowd out the retries that end them. How often is no matter, for of a flight that is given up before
-# its retries end the log knows nothing.
+# Messages that were under way when a process was killed are sent again within seconds, not after the usual minute. The
+# interval is longer than a cancelled flight needs to be parked: otherwise each of those would be sent once more. On a
+# slow machine this happens nevertheless. The pauses grow, because the copies would otherwise crowd out the retries that
+# end them. The number of attempts is practically unlimited, because the log has no trace of a flight that is given up
+# before its retries end.
 POLICY = ResendPolicy(interval_ms=10_000, interval_ms_max=40_000, attempts_max=1_000)
 WATCH_INTERVAL_MS = 1_000
 POLL_INTERVAL_MS = 100

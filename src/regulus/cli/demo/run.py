@@ -1,4 +1,4 @@
-"""Commit all flights, kill relay, broker and consumer on the way, and wait until each flight has ended somewhere."""
+"""Commits all flights, kills relay, broker and consumer meanwhile, and waits until each flight is settled."""
 
 import random
 import time
@@ -20,21 +20,21 @@ from regulus.model.topics import TopicConfig, dlq_topic
 # Levels 3 and 4, where retries begin, wait half a second and one second here instead of 10 and 30 seconds.
 DELAY_LADDER = "100ms 200ms 500ms 1s 2s 5s 10s 30s 1m 2m 3m 4m 5m 10m 20m 30m 1h 2h"
 FLIGHTS_AT_ONCE = 500
-"""Of one commit."""
+"""Flights of one commit."""
 AHEAD_MAX = 6_000
-"""Commits before the departure board, so that there is work for all when one is killed."""
+"""The most flights that are committed and not settled, so that all processes have work when one is killed."""
 KILL_FROM, KILL_TO = 0.1, 0.9
 DOWN_S = 1.0
 LOOK_INTERVAL_S = 0.1
 QUIET_TIMEOUT_S = 60
 
 Progress = Callable[[int, int], None]
-"""Told (committed, settled) about ten times a second."""
+"""Called with (committed, settled) about ten times a second."""
 
 
 @dataclass(slots=True)
 class Kill:
-    """Of a process, as soon as so many flights are settled. Times in seconds since 1970."""
+    """The kill of a process, when `settled` flights are settled. Times are in seconds since 1970."""
 
     process: DemoProcess
     settled: int
@@ -44,7 +44,7 @@ class Kill:
 
 @dataclass(slots=True)
 class DemoRun:
-    """What happened; `seconds` since the first commit."""
+    """The course of a run; `seconds` is its duration since the first commit."""
 
     kills: list[Kill]
     started_at: float = field(default_factory=time.time)
@@ -74,7 +74,7 @@ class Demo:
         self._settled = 0
 
     def run(self) -> DemoRun:
-        """Raises RegulusError when a process ends by itself, or the flights do not come to rest in time."""
+        """Run the demo. Raises RegulusError when a process ends by itself, or the flights are not settled in time."""
         with ExitStack() as stack:
             for process in self._processes:
                 stack.callback(process.stop)
@@ -87,7 +87,7 @@ class Demo:
         return run
 
     def _drawn(self, chance: random.Random) -> list[Kill]:
-        """Each process once, in any order."""
+        """The kills: each process once, in random order."""
         points = sorted(int(chance.uniform(KILL_FROM, KILL_TO) * self._flights_in_all) for _ in self._processes)
         return [Kill(process, point) for process, point in
                 zip(chance.sample(self._processes, len(self._processes)), points, strict=True)]
@@ -121,7 +121,7 @@ class Demo:
         return self._airports.committed - self._settled < AHEAD_MAX
 
     def _look(self) -> bool:
-        """Kill and start what is due; whether anything was settled since the last look."""
+        """Kill and start processes that are due; whether any flight was settled since the last call."""
         before, self._settled = self._settled, self._airports.settled()
         self._progress(self._airports.committed, self._settled)
         for kill in self._kills:
@@ -131,7 +131,8 @@ class Demo:
         return self._settled > before
 
     def _kill_or_start(self, kill: Kill) -> None:
-        """One at a time: without the broker none of the others starts."""
+        """Kill or start one process. Only one may be down at a time, because the others cannot start without the
+        broker."""
         now = time.time()
         is_another_down = any(each.killed_at and not each.back_at for each in self._kills if each is not kill)
         if not kill.killed_at and self._settled >= kill.settled and not is_another_down:
@@ -144,10 +145,10 @@ class Demo:
     def _start(self, process: DemoProcess) -> None:
         process.start()
         if process is self._broker:
-            process.await_port(self._name_server_port)      # behind the broker's own
+            process.await_port(self._name_server_port)      # opened after the broker's own port
 
 
 def run_demo(directory: Path, port: int, name_server_port: int, flights_in_all: int, seed: int,
              progress: Progress) -> DemoRun:
-    """Leaves store and databases in `directory`."""
+    """Run the demo; store and databases stay in `directory`."""
     return Demo(directory, port, name_server_port, flights_in_all, seed, progress).run()

@@ -1,4 +1,4 @@
-"""The demo's verdict, by the ledger: each commit has its one effect, or waits for a human who knows of it."""
+"""The demo's verdict by the ledger: each commit has exactly one effect, or waits for a human who knows of it."""
 
 from pathlib import Path
 

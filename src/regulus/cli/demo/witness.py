@@ -1,5 +1,5 @@
-"""The demo's second witness, who knows nothing of stubs: Spark reads the broker's log and the departure board, and says
-where each flight ended."""
+"""The demo's second witness, which does not read the stubs: Spark reads the broker's log and the departure board, and
+reports where each flight ended."""
 
 import os
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from regulus.pipeline.report.charts import Mark
 
 EFFECTS_OPTIONS = ("--effects sqlite:{directory}/departures.sqlite#departures --effects-key flight_id "
                    "--effects-time applied_ms --bucket '1 second'")
-"""How the same is said on the command line."""
+"""The options with the same meaning on the command line."""
 
 
 def make_ledger(directory: Path, topic: str, consumer_group: str, progress: Progress) -> None:
-    """Run the pipeline over what the demo left in `directory`. Raises PipelineError or MissingJava."""
+    """Run the pipeline over the files of the demo in `directory`. Raises PipelineError or MissingJava."""
     from regulus.pipeline.graph.runner import RunOrder, run_pipeline
     from regulus.pipeline.graph.spec import read_spec
 
@@ -32,7 +32,7 @@ def make_ledger(directory: Path, topic: str, consumer_group: str, progress: Prog
 
 
 def report_ledger(directory: Path, page: Path, flights: int, kills: Sequence[Mark]) -> dict[str, int]:
-    """Write the report page; the ledger's totals."""
+    """Write the report page; returns the ledger's totals."""
     from regulus.pipeline.report.report import read_tables, write_report
 
     write_report(directory / "ledger", page, made_at=datetime.now(UTC),

@@ -1,1 +1,1 @@
-"""Administration: topics, groups, messages and logs of a cluster."""
+"""Administration of the topics, groups, messages and logs of a cluster."""

@@ -1,4 +1,4 @@
-"""Looks into and changes a running system: topics, groups, offsets, messages, brokers.
+"""Inspects and changes a running system: topics, groups, offsets, messages, brokers.
 
         async with Admin("127.0.0.1:9876") as admin:
             await admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=8, write_queue_nums=8))
@@ -22,15 +22,16 @@ from regulus.wire.headers import (
 
 
 class Admin(MessageAdmin, LogAdmin, SinkAdmin, BulkAdmin):
-    """All methods raise BrokerRefused when a server refuses, and ClientError when it cannot be asked."""
+    """The admin client. All methods raise BrokerRefused when a server refuses, and ClientError when it does not
+    answer."""
 
     async def broker_runtime_info(self, broker_address: str) -> dict[str, str]:
-        """What a broker says of itself, under RocketMQ's names (`putTps`, `brokerVersionDesc`, ...)."""
+        """A broker's state and figures, under RocketMQ's names (`putTps`, `brokerVersionDesc`, ...)."""
         answer = await self._request(broker_address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(sorted(KVTable.decode(answer.body).table.items()))
 
     async def ha_status(self, broker_address: str) -> HARuntimeInfo:
-        """How far the slaves of a master are, or the copy of a slave."""
+        """How far the slaves of a master have copied its log, or how far a slave has."""
         return HARuntimeInfo.decode((await self._request(broker_address, RequestCode.GET_BROKER_HA_STATUS)).body)
 
     async def broker_config(self, broker_address: str) -> dict[str, str]:
@@ -62,7 +63,7 @@ class Admin(MessageAdmin, LogAdmin, SinkAdmin, BulkAdmin):
         return ProducerTableInfo.decode(answer.body)
 
     async def wipe_write_permission(self, broker_name: str) -> None:
-        """Let no producer choose a broker, until `add_write_permission`; what it has can still be consumed."""
+        """Keep producers from choosing a broker, until `add_write_permission`; its messages can still be consumed."""
         await self._tell_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER,
                                       WipeWritePermOfBrokerRequest(broker_name).ext())
 
@@ -76,10 +77,9 @@ class Admin(MessageAdmin, LogAdmin, SinkAdmin, BulkAdmin):
         await self._request(broker_address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def clean_expired_consume_queues(self, broker_address: str) -> None:
-        """Remove what the queues do not need any more since the log begins later, and empty queues that their topic no
-        longer has."""
+        """Remove the parts of queues before the begin of the log, and empty queues that their topic no longer has."""
         await self._request(broker_address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def delete_expired_commit_log(self, broker_address: str) -> None:
-        """Remove log files that are past their retention now instead of at the set hour."""
+        """Remove log files that are past their retention now, without waiting for the configured hour."""
         await self._request(broker_address, RequestCode.DELETE_EXPIRED_COMMITLOG)

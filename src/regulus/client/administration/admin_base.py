@@ -1,4 +1,4 @@
-"""What the parts of the admin client stand on."""
+"""The common base of the parts of the admin client."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AdminBase(Started):
-    """Life of the client, and requests to name servers and brokers."""
+    """Starts and shuts down the client, and sends requests to name servers and brokers."""
 
     def __init__(self, name_server: str, config: ClientConfig | None = None) -> None:
         """Connects to nothing yet."""
@@ -29,12 +29,12 @@ class AdminBase(Started):
         self._instance: ClientInstance | None = None
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError for a malformed name server address."""
+        """Start the client; needs no network. Raises ConfigError for a malformed name server address."""
         if self._instance is None:
             self._instance = client_instance.acquire(self._name_server, self.config)
 
     async def shutdown(self) -> None:
-        """Close connections that nobody else uses."""
+        """Close connections that no other client uses."""
         instance, self._instance = self._instance, None
         if instance is not None:
             await client_instance.release(instance)
@@ -47,7 +47,7 @@ class AdminBase(Started):
         return ClusterInfo.decode(answer.body)
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Which brokers serve a topic, with how many queues. Raises NoRoute."""
+        """The brokers that serve a topic, with their numbers of queues. Raises NoRoute."""
         header = GetRouteinfoByTopicRequest(topic=topic)
         try:
             answer = await self._ask_name_server(
@@ -59,18 +59,18 @@ class AdminBase(Started):
         return TopicRouteData.decode(answer.body)
 
     async def master_addresses(self, cluster: str | None = None) -> list[str]:
-        """Addresses of all masters, or of one cluster's, by broker name: who takes changes. Raises ClientError for an
-        unknown cluster, and where there is no master."""
+        """Addresses of all masters, or of one cluster's, in the order of broker names; masters accept changes. Raises
+        ClientError for an unknown cluster, and when there is no master."""
         brokers = await self._brokers(cluster)
         masters = [addresses[MASTER_ID] for addresses in brokers.values() if MASTER_ID in addresses]
         if not masters:
-            raise ClientError(f"no master is there, only slaves of {', '.join(brokers)}, which take no changes: start "
+            raise ClientError(f"no master is up, only slaves of {', '.join(brokers)}, which accept no changes: start "
                               "the master, or promote a slave" if brokers else
                               "no broker is registered with the name server; start one first")
         return masters
 
     async def readable_brokers(self) -> dict[str, str]:
-        """Who can be asked, an address by broker name: the master's or, where that is away, that of the slave with the
+        """By broker name, an address that answers reads: the master's or, if it is down, that of the slave with the
         lowest id."""
         return {name: addresses[min(addresses)] for name, addresses in (await self._brokers()).items() if addresses}
 
@@ -96,16 +96,16 @@ class AdminBase(Started):
         return route_of(topic, await self.topic_route(topic))
 
     async def _masters_of(self, topic: str) -> list[str]:
-        """Masters that serve a topic. Raises NoRoute, also where none does."""
+        """Addresses of the masters that serve a topic. Raises NoRoute, also when no master serves it."""
         masters = (await self._fresh_route(topic)).masters()
         if not masters:
-            raise NoRoute(f"only slaves serve topic {topic!r} now, which take no changes: start the master, or promote "
-                          "a slave")
+            raise NoRoute(f"only slaves serve topic {topic!r} now, which accept no changes: start the master, or "
+                          "promote a slave")
         return masters
 
     async def _group_readers(self, group: str, *, masters_only: bool = False) -> list[str]:
-        """One broker of each name that serves the group's retry topic; of all names when the group was never
-        online."""
+        """An address of each broker name that serves the group's retry topic; of all broker names when the group was
+        never online."""
         try:
             route = await self._fresh_route(retry_topic(group))
         except NoRoute:
@@ -120,7 +120,7 @@ class AdminBase(Started):
         return await self._running().ask_name_server(command)
 
     async def _tell_name_servers(self, code: RequestCode, ext: dict[str, str]) -> None:
-        """The same request to every name server: they do not tell each other. Raises ClientError."""
+        """Send a request to every name server, because they do not know each other. Raises ClientError."""
         instance = self._running()
         for answer in await instance.name_servers.request_all(RemotingCommand.request(code, ext),
                                                               self.config.mq_client_api_timeout):
@@ -129,7 +129,7 @@ class AdminBase(Started):
 
 
 async def answers_of(requests: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of those requests that succeed, in order. Raises the first ClientError when none does."""
+    """The results of the requests that succeed, in order. Raises the first ClientError when none succeeds."""
     outcomes = await asyncio.gather(*requests, return_exceptions=True)
     results: list[T] = []
     failure: BaseException | None = None

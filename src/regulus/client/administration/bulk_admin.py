@@ -1,7 +1,7 @@
-"""Stored messages of a queue, undecoded and many at a time, for readers that are not consumers.
+"""Reads stored messages of a queue, undecoded and many at a time, for readers that are not consumers.
 
-A Regulus broker is asked by BULK_PULL. Another broker refuses that as unknown; it is remembered, and pulled from as a
-consumer pulls, without belonging to a group.
+A Regulus broker is read with BULK_PULL. Another broker refuses that as unknown; it is remembered, and read with a
+consumer's pulls, without membership in a group.
 """
 
 from collections.abc import Sequence
@@ -27,17 +27,17 @@ from regulus.wire.headers.bulk_pull import BOUNDS_OF_ALL, QUEUE_BOUNDS
 from regulus.wire.remoting_command import RemotingCommand
 
 BULK_SIZE = 4 << 20
-"""The most that a Regulus broker gives at a time, except for a single larger message."""
+"""The most bytes that a Regulus broker sends at a time, except for a single larger message."""
 
 PULL_COUNT = 32
-"""The most that RocketMQ gives at a time, by default."""
+"""The most messages that RocketMQ sends at a time, by default."""
 
 _PULLED = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
            ResponseCode.PULL_OFFSET_MOVED)
 
 
 class QueueState(NamedTuple):
-    """The queue holds [min_offset, max_offset). `topic_epoch` is 0 for a broker that has no such numbers."""
+    """The queue holds [min_offset, max_offset). `topic_epoch` is 0 for a broker that does not have topic epochs."""
 
     min_offset: int
     max_offset: int
@@ -45,9 +45,11 @@ class QueueState(NamedTuple):
 
 
 class QueueRead(NamedTuple):
-    """Stored records one behind the other. What is not among them before `next_offset` was not wanted or is gone.
+    """Consecutive stored records. Messages before `next_offset` that are not among them did not match the expression,
+    or were removed.
 
-    No data and an unchanged offset: the queue, which holds [min_offset, max_offset), has nothing there.
+    If there is no data and the offset is unchanged, the queue, which holds [min_offset, max_offset), has no message
+    there.
     """
 
     data: bytes | memoryview
@@ -57,18 +59,18 @@ class QueueRead(NamedTuple):
 
 
 class BulkAdmin(TopicAdmin):
-    """All methods raise BrokerRefused when a broker refuses, and ClientError when it cannot be asked."""
+    """All methods raise BrokerRefused when a broker refuses, and ClientError when it does not answer."""
 
     def __init__(self, name_server: str, config: ClientConfig | None = None) -> None:
         super().__init__(name_server, config)
         self._without_bulk: set[str] = set()
 
     async def has_bulk(self, queue: MessageQueue) -> bool:
-        """Whether the queue's broker reads in bulk, as far as is known yet."""
+        """Whether the queue's broker supports BULK_PULL; True also before the first attempt."""
         return await self._queue_address(queue) not in self._without_bulk
 
     async def queue_state(self, queue: MessageQueue) -> QueueState:
-        """From where to where the queue reaches now."""
+        """The offsets between which the queue has messages now."""
         answer = await self._bulk_pull(queue, 0, 0, 0, "*")
         if answer is not None:
             place = BulkPullResponse.decode(answer)
@@ -76,7 +78,7 @@ class BulkAdmin(TopicAdmin):
         return QueueState(await self.min_offset(queue), await self.max_offset(queue), 0)
 
     async def queue_states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        """From where to where queues of one topic at one broker reach: one request for many of them."""
+        """The states of queues of one topic at one broker, with one request for many of them."""
         if len(queues) == 1:
             return {queues[0]: await self.queue_state(queues[0])}
         known = await self._bulk_states(queues)
@@ -84,11 +86,11 @@ class BulkAdmin(TopicAdmin):
             stats = await self._topic_stats_of(await self._queue_address(queues[0]), queues[0].topic)
             known = {queue: QueueState(ends.min_offset, ends.max_offset, 0)
                      for queue, ends in stats.offset_table.items()}
-        # What is to be said of a queue that the topic has no more, the broker says.
+        # A queue that the topic no longer has is requested alone, so that the broker's refusal is raised.
         return {queue: known[queue] if queue in known else await self.queue_state(queue) for queue in queues}
 
     async def _bulk_states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState] | None:
-        """Those that the broker tells together; None from one that knows no BULK_PULL."""
+        """The states that the broker sends together; None from a broker that does not know BULK_PULL."""
         known: dict[MessageQueue, QueueState] = {}
         for queue in sorted(queues):
             if queue in known:
@@ -104,9 +106,9 @@ class BulkAdmin(TopicAdmin):
 
     async def read_queue(self, queue: MessageQueue, start: int, end: int, *, size_max: int = BULK_SIZE,
                          expression: str = "*", expression_type: str = "TAG") -> QueueRead:
-        """Records of [start, end), as many of the first of them as the broker gives at a time.
+        """The first records of [start, end), as many as the broker sends at a time.
 
-        RocketMQ may give some beyond `end` too.
+        RocketMQ may also send records after `end`.
         """
         if expression_type == "TAG":
             answer = await self._bulk_pull(queue, start, end, size_max, expression)
@@ -116,7 +118,7 @@ class BulkAdmin(TopicAdmin):
         return await self._pull(queue, start, min(end - start, PULL_COUNT), expression, expression_type)
 
     async def group_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """Where a group goes on in a queue; None when it was never there."""
+        """The offset at which a group continues in a queue; None when it has none."""
         header = QueryConsumerOffsetRequest(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id,
                                             set_zero_if_not_found=False, broker_name=queue.broker_name)
         try:
@@ -129,7 +131,7 @@ class BulkAdmin(TopicAdmin):
         return QueryConsumerOffsetResponse.decode(answer).offset
 
     async def forget_routes(self, topics: set[str]) -> None:
-        """Ask the name server anew where the topics are, after a broker did not answer. Raises ClientError."""
+        """Fetch the routes of topics again, after a broker did not answer. Raises ClientError."""
         instance: ClientInstance = self._running()
         for topic in sorted(topics):
             await instance.fetch_route(topic)
@@ -138,7 +140,7 @@ class BulkAdmin(TopicAdmin):
 
     async def _bulk_pull(self, queue: MessageQueue, start: int, end: int, size_max: int,
                          expression: str) -> RemotingCommand | None:
-        """None from a broker that knows no BULK_PULL."""
+        """The answer to BULK_PULL; None from a broker that does not know it."""
         address = await self._queue_address(queue)
         if address in self._without_bulk:
             return None
@@ -163,6 +165,6 @@ class BulkAdmin(TopicAdmin):
         if answer.code not in _PULLED:
             raise BrokerRefused(answer.code, answer.remark, address)
         place = PullMessageResponse.decode(answer)
-        # Behind the end, or where nothing is, a broker names an offset that is not a step forward.
+        # After the queue's end, or in an empty queue, the broker's next offset is not a step forward.
         is_step = answer.code != ResponseCode.PULL_OFFSET_MOVED and place.next_begin_offset > start
         return QueueRead(answer.body, place.next_begin_offset if is_step else start, place.min_offset, place.max_offset)

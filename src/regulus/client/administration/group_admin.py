@@ -48,15 +48,15 @@ from regulus.wire.headers import (
 )
 
 RELAY_TIMEOUT_MS = 12_000
-"""The broker waits up to 10 s for the client that it asks."""
+"""Longer than the 10 s that the broker waits for the client to which it passes the request on."""
 
 LATEST = -1
-"""As `timestamp_ms` of a reset: the end of the queue."""
+"""The `timestamp_ms` of a reset to the end of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """How far a group is. `online`: some member is connected."""
+    """How far a group has consumed. `online`: at least one member is connected."""
 
     group: str
     online: bool
@@ -71,12 +71,12 @@ class GroupProgress:
 
 
 class GroupAdmin(TopicAdmin):
-    """All methods raise BrokerRefused when a server refuses, and ClientError when it cannot be asked."""
+    """All methods raise BrokerRefused when a server refuses, and ClientError when it does not answer."""
 
     async def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None,
                            broker_address: str | None = None) -> None:
-        """Create or change the group on one broker, on a cluster, or everywhere; attributes that are not named stay.
-        Raises ConfigError for its name."""
+        """Create or change the group on one broker, on a cluster, or everywhere; attributes that `config` does not name
+        stay. Raises ConfigError for a bad name."""
         check_group(config.group_name)
         addresses = [broker_address] if broker_address else await self.master_addresses(cluster)
         body = encode_subscription_group_config(replace(
@@ -85,7 +85,7 @@ class GroupAdmin(TopicAdmin):
             await self._request(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
     async def delete_group(self, group: str, *, clean_offset: bool = True, cluster: str | None = None) -> None:
-        """Delete the group with its retry and dead-letter topics; with `clean_offset` its offsets too."""
+        """Delete the group with its retry and dead-letter topics, and with `clean_offset` also its offsets."""
         header = DeleteSubscriptiongroupRequest(group_name=group, clean_offset=clean_offset)
         for address in await self.master_addresses(cluster):
             await self._request(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header.ext())
@@ -106,7 +106,7 @@ class GroupAdmin(TopicAdmin):
         return await group_config(self._running(), group, broker_address)
 
     async def list_groups(self) -> list[str]:
-        """Groups that brokers know, but for the brokers' own; sorted."""
+        """Sorted names of the groups that brokers know, except the brokers' own."""
         tables = await answers_of(self.group_configs(address) for address in (await self.readable_brokers()).values())
         return sorted(name for name in set().union(*tables)
                       if name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIX))
@@ -114,7 +114,7 @@ class GroupAdmin(TopicAdmin):
     # --- members -----------------------------------------------------------------------------------------------------
 
     async def consumer_connection(self, group: str) -> ConsumerConnection | None:
-        """Who consumes as this group now, None when nobody does."""
+        """The connected consumers of the group; None when there are none."""
         header = GetConsumerConnectionListRequest(group)
         for address in await self._group_readers(group):
             try:
@@ -127,7 +127,8 @@ class GroupAdmin(TopicAdmin):
         return None
 
     async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
-        """Who sends to the topic as this group now. Raises BrokerRefused when nobody does, NoRoute."""
+        """The connected producers of the group that send to the topic. Raises BrokerRefused when there are none;
+        NoRoute."""
         route = await self._fresh_route(topic)
         header = GetProducerConnectionListRequest(group)
         answers = await answers_of(self._request(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header.ext())
@@ -135,7 +136,7 @@ class GroupAdmin(TopicAdmin):
         return ProducerConnection.decode(answers[0].body)
 
     async def consumer_running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
-        """What a member says of itself: queues, cache, rates, settings."""
+        """A member's own report: queues, cache, rates, settings."""
         header = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
         answers = await answers_of(
             self._request(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header.ext(), timeout_ms=RELAY_TIMEOUT_MS)
@@ -162,8 +163,8 @@ class GroupAdmin(TopicAdmin):
     # --- progress ----------------------------------------------------------------------------------------------------
 
     async def consume_stats(self, group: str, topic: str | None = None, *, masters_only: bool = False) -> ConsumeStats:
-        """Offsets of brokers and group for each queue, over all brokers. Where a master is away its slave answers,
-        which may be behind, unless `masters_only`."""
+        """Offsets of brokers and group for each queue, of all brokers. If a master is down its slave answers, which may
+        be behind, unless `masters_only`."""
         header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
         addresses = await self._group_readers(group, masters_only=masters_only)
         answers = await answers_of(self._request(address, RequestCode.GET_CONSUME_STATS, header.ext())
@@ -173,14 +174,14 @@ class GroupAdmin(TopicAdmin):
         return ConsumeStats(offset_table=table, consume_tps=sum(part.consume_tps for part in parts))
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
-        """How far a group is, and whether it is online."""
+        """How far a group has consumed, and whether it is online."""
         stats = await self.consume_stats(group, topic)
         connection = await self.consumer_connection(group)
         members = 0 if connection is None else len(connection.connection_set)
         return GroupProgress(group, connection is not None, members, stats.consume_tps, stats.offset_table)
 
     async def consume_time_span(self, topic: str, group: str) -> list[QueueTimeSpan]:
-        """How old, in ms, the next message to consume is in each queue."""
+        """The age in ms of the next message to consume in each queue."""
         header = QueryConsumeTimeSpanRequest(topic=topic, group=group)
         route = await self._fresh_route(topic)
         answers = await answers_of(self._request(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header.ext())
@@ -191,10 +192,10 @@ class GroupAdmin(TopicAdmin):
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     async def reset_offset_by_timestamp(self, topic: str, group: str, timestamp_ms: int) -> dict[MessageQueue, int]:
-        """Let the group go on at the first message stored at or after a time, -1 (LATEST) at the end of each queue.
+        """Let the group continue at the first message stored at or after a time; -1 (LATEST): at the end of each queue.
 
-        The new offset of each queue is returned. Members that are online go on there at once; when none is, the
-        offsets are computed and stored from here.
+        Returns the new offset of each queue. Members that are online continue there at once; when none is online, the
+        offsets are computed and stored by this client.
         """
         route = await self._fresh_route(topic)
         header = InvokeBrokerToResetOffsetRequest(topic=topic, group=group, timestamp=timestamp_ms)
@@ -215,7 +216,7 @@ class GroupAdmin(TopicAdmin):
         return offsets
 
     async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Let the group go on at an offset of one queue."""
+        """Let the group continue at an offset of one queue."""
         header = InvokeBrokerToResetOffsetRequest(topic=queue.topic, group=group, timestamp=LATEST,
                                                   queue_id=queue.queue_id, offset=offset)
         try:
@@ -227,14 +228,14 @@ class GroupAdmin(TopicAdmin):
             await self.set_offsets(group, {queue: offset})
 
     async def set_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Store offsets for a group that is offline; members that are online would overwrite them."""
+        """Store offsets of a group that is offline; members that are online would overwrite them."""
         for queue, offset in offsets.items():
             header = UpdateConsumerOffsetRequest(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id,
                                                  commit_offset=offset, broker_name=queue.broker_name)
             await self._request(await self._queue_address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
 
     async def clone_offsets(self, source_group: str, target_group: str, topic: str) -> None:
-        """Let one group go on where another is."""
+        """Let one group continue where another one is."""
         header = CloneGroupOffsetRequest(src_group=source_group, dest_group=target_group, topic=topic, offline=True)
         for address in await self._masters_of(topic):
             await self._request(address, RequestCode.CLONE_GROUP_OFFSET, header.ext())

@@ -1,4 +1,4 @@
-"""Finding messages: by offset id, unique key, key, or place in a queue."""
+"""Finds messages by offset id, unique key, key, or offset in a queue."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -31,11 +31,11 @@ from regulus.wire.remoting_command import RemotingCommand
 TOOLS_GROUP = "TOOLS_CONSUMER"
 QUERY_TIMEOUT_FACTOR = 3
 JAVA_ANSWER_MAX = 64
-"""Messages that a query of a RocketMQ broker gives at the most (its maxMsgsNumBatch)."""
+"""The most messages that a RocketMQ broker returns for a query (its maxMsgsNumBatch)."""
 
 
 class Pulled(NamedTuple):
-    """One pull: the messages, and where to pull next. `min_offset` and `max_offset` are of the queue."""
+    """The result of a pull: messages, and where to pull next. `min_offset` and `max_offset` are the queue's."""
 
     messages: list[MessageExt]
     next_offset: int
@@ -44,8 +44,8 @@ class Pulled(NamedTuple):
 
 
 class FoundMessages(list[MessageExt]):
-    """Messages, oldest first. `cut`: there are older ones that were not asked for, or that the broker cannot reach.
-    `unreadable`: so many more a broker's index knows, and their records are damaged or missing."""
+    """Messages, oldest first. `cut`: there are older ones that were not requested, or that the broker cannot find.
+    `unreadable`: the number of further messages in a broker's index whose records are damaged or missing."""
 
     def __init__(self, messages: Iterable[MessageExt] = ()) -> None:
         super().__init__(messages)
@@ -54,7 +54,7 @@ class FoundMessages(list[MessageExt]):
 
     @property
     def unreadable_text(self) -> str:
-        """A sentence about them; empty where there are none."""
+        """A sentence about the unreadable messages; empty when there are none."""
         if not self.unreadable:
             return ""
         return (f"{self.unreadable} index entries point at records that cannot be read; the broker's log names what is "
@@ -62,7 +62,7 @@ class FoundMessages(list[MessageExt]):
 
 
 class MessageAdmin(GroupAdmin):
-    """Found messages have their bodies unpacked."""
+    """Finds and pulls messages; their bodies are unpacked."""
 
     async def view_message(self, message_id: str, topic: str | None = None) -> MessageExt:
         """The message of an offset id or, with its topic, of a unique key. Raises ClientError when there is none."""
@@ -77,8 +77,8 @@ class MessageAdmin(GroupAdmin):
             return found[0]
         if found.unreadable:
             raise ClientError(f"no message {message_id} in topic {topic!r} that can be read: {found.unreadable_text}")
-        # A unique key has as many digits as an offset id, in which they name an address. None is called that is not a
-        # broker of the topic.
+        # A unique key has as many digits as an offset id, so it may look like one and name any address. Only brokers of
+        # the topic are contacted.
         addresses = (await self._fresh_route(topic)).readable_addresses()
         with suppress(ValueError):
             host, _ = parse_offset_message_id(message_id)
@@ -87,7 +87,7 @@ class MessageAdmin(GroupAdmin):
         raise ClientError(f"no message {message_id} in topic {topic!r}", ResponseCode.NO_MESSAGE)
 
     async def message_by_offset_id(self, offset_message_id: str) -> MessageExt:
-        """The message at the place that its id names: a broker's address and a physical offset."""
+        """The message with this offset id, which consists of a broker's address and a physical offset."""
         try:
             host, physical_offset = parse_offset_message_id(offset_message_id)
         except ValueError as error:
@@ -97,7 +97,7 @@ class MessageAdmin(GroupAdmin):
         return _unpacked(message_record.decode(answer.body))
 
     async def messages_by_unique_key(self, topic: str, unique_key: str) -> FoundMessages:
-        """All copies with this unique key, oldest first: retries and repeated sends make copies. Raises NoRoute."""
+        """All messages with this unique key, oldest first: retries and repeated sends make copies. Raises NoRoute."""
         begin = search_from_ms(unique_key, now_ms())
 
         def matches(message: MessageExt) -> bool:
@@ -115,7 +115,7 @@ class MessageAdmin(GroupAdmin):
                                  lambda message: message.topic == topic and key in message.keys.split(" "))
 
     async def message_at(self, queue: MessageQueue, queue_offset: int) -> MessageExt:
-        """The message at a place in a queue. Raises ClientError when there is none."""
+        """The message at an offset of a queue. Raises ClientError when there is none."""
         pulled = await self.pull(queue, queue_offset, 1)
         for message in pulled.messages:
             if message.queue_offset == queue_offset:
@@ -176,7 +176,8 @@ class MessageAdmin(GroupAdmin):
 
     async def _query_broker(self, address: str, header: QueryMessageRequest, matches: Callable[[MessageExt], bool],
                             found: FoundMessages) -> None:
-        """Add what one broker finds, page by page from the newest on, until one more than is wanted is there."""
+        """Add the messages that one broker finds, page by page from the newest on, until there is one more than
+        wanted."""
         seen: set[int] = set()
         count = 0
         while count < header.max_num:
@@ -191,7 +192,8 @@ class MessageAdmin(GroupAdmin):
             messages = message_record.decode_all(answer.body)
             page = [message for message in messages if message.physical_offset not in seen]
             if not page:
-                # RocketMQ goes by seconds, not by positions. A whole answer of one second hides what is older in it.
+                # RocketMQ pages by seconds, not by positions. If one second fills an answer, older messages of that
+                # second cannot be reached.
                 found.cut |= len(messages) >= min(header.max_num, JAVA_ANSWER_MAX)
                 return
             if header.unique_key_query:

@@ -1,4 +1,4 @@
-"""How far the writers of a sink have come, as its brokers remember it."""
+"""Reads how far the writers of a sink have come, from the marks that brokers keep."""
 
 from dataclasses import dataclass
 
@@ -22,20 +22,20 @@ class SinkMark:
 
 
 class SinkAdmin(AdminBase):
-    """All methods raise BrokerRefused when a server refuses, and ClientError when it cannot be asked."""
+    """All methods raise BrokerRefused when a server refuses, and ClientError when it does not answer."""
 
     async def sink_marks(self, broker_address: str, sink_id: str) -> dict[str, SinkMark]:
-        """The marks of a sink on one broker, by `<sinkId>/<partition>`; each broker keeps those of its own messages.
+        """The marks of a sink on one broker, by `<sinkId>/<partition>`; each broker keeps marks of its own messages.
 
-        A broker that keeps no marks, as RocketMQ's, refuses with REQUEST_CODE_NOT_SUPPORTED (3). Raises HeaderError
-        when the answer has none.
+        A broker that keeps no marks, such as RocketMQ's, refuses with REQUEST_CODE_NOT_SUPPORTED (3). Raises
+        HeaderError when the answer has no marks.
         """
         answer = await self._request(broker_address, RequestCode.GET_SINK_MARKS, GetSinkMarksRequest(sink_id).ext())
         return sink_marks_of(answer.body)
 
 
 def sink_marks_of(body: bytes) -> dict[str, SinkMark]:
-    """Raises HeaderError."""
+    """The marks in an answer. Raises HeaderError."""
     try:
         return {sink: _mark(value) for sink, value in fastjson.loads(body).items()}
     except (AttributeError, KeyError, TypeError, ValueError) as cause:

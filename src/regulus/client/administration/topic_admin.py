@@ -37,11 +37,11 @@ _ROUTE_POLL_INTERVAL = 0.01
 
 
 class TopicAdmin(AdminBase):
-    """All methods raise BrokerRefused when a server refuses, and ClientError when it cannot be asked."""
+    """All methods raise BrokerRefused when a server refuses, and ClientError when it does not answer."""
 
     async def create_topic(self, config: TopicConfig, *, cluster: str | None = None,
                            broker_address: str | None = None) -> None:
-        """Create the topic, or change it, on one broker, on a cluster, or everywhere; waits until its route is known.
+        """Create or change the topic on one broker, on a cluster, or everywhere, and wait until its route is known.
 
         Raises MessageIllegal for a name that cannot be used.
         """
@@ -61,14 +61,14 @@ class TopicAdmin(AdminBase):
         await self._request(broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, header.ext())
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Delete the topic from all masters (of one cluster) and from the name servers; its messages go too."""
+        """Delete the topic, with its messages, from all masters (of one cluster) and from the name servers."""
         for address in await self.master_addresses(cluster):
             await self._request(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicInBrokerRequest(topic).ext())
         await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV,
                                       DeleteTopicInNamesrvRequest(topic=topic, cluster_name=cluster).ext())
 
     async def list_topics(self, cluster: str | None = None) -> list[str]:
-        """Names of all topics, or of those of one cluster, sorted."""
+        """Sorted names of all topics, or of the topics of one cluster."""
         if cluster is None:
             command = RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
@@ -88,8 +88,8 @@ class TopicAdmin(AdminBase):
 
     async def topic_stats(self, topic: str, *, broker_address: str | None = None,
                           masters_only: bool = False) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset and last store time of each queue, over all brokers or of one. Where a master is away
-        its slave answers, which may be behind, unless `masters_only`. Raises NoRoute."""
+        """First and next offset and last store time of each queue, of all brokers or of one. If a master is down its
+        slave answers, which may be behind, unless `masters_only`. Raises NoRoute."""
         addresses = [broker_address] if broker_address else []
         if not addresses:
             route = await self._fresh_route(topic)
@@ -146,7 +146,7 @@ class TopicAdmin(AdminBase):
                                       PutKvConfigRequest(namespace=namespace, key=key, value=value).ext())
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
-        """Raises BrokerRefused with code QUERY_NOT_FOUND when there is none."""
+        """The value of a key. Raises BrokerRefused with code QUERY_NOT_FOUND when there is none."""
         command = RemotingCommand.request(RequestCode.GET_KV_CONFIG,
                                           GetKvConfigRequest(namespace=namespace, key=key).ext())
         return GetKvConfigResponse.decode(await self._ask_name_server(command)).value
@@ -156,7 +156,7 @@ class TopicAdmin(AdminBase):
                                       DeleteKvConfigRequest(namespace=namespace, key=key).ext())
 
     async def kv_namespace(self, namespace: str) -> dict[str, str]:
-        """Raises BrokerRefused with code QUERY_NOT_FOUND when the namespace is empty."""
+        """All keys and values of a namespace. Raises BrokerRefused with code QUERY_NOT_FOUND when it is empty."""
         command = RemotingCommand.request(RequestCode.GET_KVLIST_BY_NAMESPACE,
                                           GetKvlistByNamespaceRequest(namespace).ext())
         return KVTable.decode((await self._ask_name_server(command)).body).table
@@ -177,11 +177,12 @@ class TopicAdmin(AdminBase):
         return address
 
     async def _wait_for_route(self, topic: str, addresses: list[str]) -> None:
-        """A broker answers before the name server has heard of the topic; what comes next usually needs the route."""
+        """Wait until the topic's route names all of these brokers, because the caller's next step usually needs the
+        route. Brokers answer before the name server knows the topic."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.mq_client_api_timeout / 1000
         while loop.time() < until:
-            with suppress(NoRoute):     # not yet: asked again until the time is up
+            with suppress(NoRoute):     # not yet: try again until the time is up
                 if set((await self._fresh_route(topic)).masters()).issuperset(addresses):
                     return
             await asyncio.sleep(_ROUTE_POLL_INTERVAL)

@@ -1,1 +1,1 @@
-"""Connections to name servers and brokers, and what is known of their routes."""
+"""Connections to name servers and brokers, and the routes of topics."""

@@ -1,7 +1,7 @@
-"""What the clients of one process and one list of name servers share: connections, routes, heartbeats.
+"""Client instances: the clients of a process that use one list of name servers share connections, routes, heartbeats.
 
 A client instance has one client id. A group can be registered in it once; a second client of the same group gets an
-instance of its own, so that the group's members are told apart.
+instance of its own, so that brokers can distinguish the group's members.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ _log = logging.getLogger(__name__)
 DEFAULT_INSTANCE_NAME = "DEFAULT"
 ROUTE_DOUBT_INTERVAL_S = 1.0
 ROUTES_MAX = 4096
-"""Routes that are known before those that no member names are forgotten, the older half of them."""
+"""At this many known routes, the older half of those that no member uses are forgotten."""
 NOT_SUPPORTED_REMARK = " request type {} not supported"
 
 
 def now_ms() -> int:
-    """The time of day, for stamps."""
+    """The time of day, for timestamps."""
     return int(time.time() * 1000)
 
 
 def steady_ms() -> int:
-    """A time that never jumps, for locks, deadlines and how long things take."""
+    """A time that never jumps, for locks, deadlines and durations."""
     return int(time.monotonic() * 1000)
 
 
@@ -52,20 +52,20 @@ class GroupMember(Protocol):
     group: str
 
     def consumer_data(self) -> ConsumerData | None:
-        """What the heartbeat says of a consumer; None for a producer."""
+        """The heartbeat's description of a consumer; None for a producer."""
 
     def topics(self) -> Iterable[str]:
-        """Topics whose routes are to be kept fresh."""
+        """The topics whose routes must be kept up to date."""
 
     def routes_changed(self) -> None:
-        """Some route changed."""
+        """Called after any route changed."""
 
     def request_handlers(self) -> "dict[int, RequestHandler]":
-        """Requests of brokers that this member answers, by their code."""
+        """The handlers of requests from brokers, by request code."""
 
 
 RequestHandler = Callable[[RemotingCommand], Awaitable[RemotingCommand | None]]
-"""Answers a request of a broker; None when there is nothing to answer. Raises RegulusError for a refusal."""
+"""Answers a request of a broker, or returns None to send no answer. Raises RegulusError to refuse."""
 
 GROUP_FIELD: dict[int, str] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: "consumerGroup",
@@ -74,17 +74,18 @@ GROUP_FIELD: dict[int, str] = {
     RequestCode.GET_CONSUMER_RUNNING_INFO: "consumerGroup",
     RequestCode.CONSUME_MESSAGE_DIRECTLY: "consumerGroup",
 }
-"""Where a broker's request names the group it is for; a request not listed here goes to every member that knows it."""
+"""The field of a broker's request that names its group; other requests go to every member that has a handler."""
 
 
 PACKING_THREADS = 2
-"""Of each instance: a large body that takes long holds up no small ones, and two keep the processors busy enough."""
+"""Threads of each instance that pack and unpack bodies. With two, one large body does not delay the small ones, and
+more would hardly use the processors better."""
 
 T = TypeVar("T")
 
 
 class ClientInstance:
-    """Made by `acquire`; `release` it when done."""
+    """What the clients of one process and one list of name servers share. Get it with `acquire`, and `release` it."""
 
     def __init__(self, name_server: str, config: ClientConfig, key: object, instance_name: str) -> None:
         self.config = config
@@ -113,16 +114,17 @@ class ClientInstance:
         self._tasks.supervise(self._heartbeats, "heartbeats")
 
     async def close(self) -> None:
-        """Whoever cancels this cuts off its waiting; everything is told to end."""
+        """Close everything. If this is cancelled, it waits no longer, but everything is still made to end."""
         self._fetching.cancel()
         try:
             await self._tasks.cancel()
         finally:
-            self._packing.shutdown(wait=False)     # a send that packs yet hears that it came too late
+            self._packing.shutdown(wait=False)     # a send that is still packing fails as begun too late
             await self.connections.close()
 
     def leave_behind(self) -> None:
-        """In a forked child: what belongs to the parent's loop and its threads cannot be used, and not be closed."""
+        """Forget everything in a forked child, where the parent's event loop and threads can neither be used nor
+        closed."""
         self.is_left_behind = True
         self._routes.clear()
         self._fetching = SharedTasks()
@@ -131,25 +133,27 @@ class ClientInstance:
 
     def spawn(self, coroutine: Coroutine[object, object, T], name: str,
               on_done: "Callable[[asyncio.Task[T]], None] | None" = None) -> asyncio.Task[T]:
-        """A task that ends with the instance. Its failure goes to `on_done`, or into the log."""
+        """Start a task that ends with the instance. Its failure goes to `on_done`, or into the log."""
         return (self._tasks.spawn(coroutine, name) if on_done is None
                 else self._tasks.spawn_with(coroutine, name, on_done))
 
     async def packing(self, work: Callable[..., T], *arguments: object) -> T:
-        """Do what packs or unpacks beside the event loop, and never behind what the application does in threads."""
+        """Pack or unpack in threads of our own, so that neither the event loop nor the application's threads delay
+        it."""
         try:
             packed = asyncio.get_running_loop().run_in_executor(self._packing, work, *arguments)
-        except RuntimeError:    # at the end of the interpreter no thread takes anything more
+        except RuntimeError:    # when the interpreter ends, its threads accept no more work
             return work(*arguments)
         return await packed
 
     @property
     def restarts(self) -> int:
-        """How often a background task died and began anew."""
+        """How often a background task failed and was started again."""
         return self._tasks.restarts
 
     def has_group(self, member: GroupMember) -> bool:
-        """True when the instance already has another consumer of the group; producers of a group are all alike."""
+        """Whether the instance already has another consumer of the group. Producers of a group need not be
+        distinguished."""
         return member.consumer_data() is not None and self._has_other(member)
 
     def _has_other(self, member: GroupMember) -> bool:
@@ -158,7 +162,7 @@ class ClientInstance:
                    and (each.consumer_data() is not None) is is_consumer for each in self.members)
 
     async def unregister(self, member: GroupMember) -> None:
-        """Tell all brokers that the member is gone. A broker that does not answer finds out by itself."""
+        """Notify all brokers that the member has left. A broker that does not answer finds out by itself."""
         if member not in self.members:
             return
         self.members.remove(member)
@@ -196,15 +200,15 @@ class ClientInstance:
         return self._routes.get(topic)
 
     async def route(self, topic: str) -> Route:
-        """The topic's route, asked for when not known; kept fresh from then on.
+        """The topic's route, fetched if it is not known, and kept up to date from then on.
 
         Raises NoRoute, NoNameServer, HeaderError.
         """
         return self._routes.get(topic) or await self.fetch_route(topic)
 
     async def publish_route(self, topic: str, default_topic: str, default_topic_queue_nums: int) -> Route:
-        """A route that can take sends: the topic's own, or that by which brokers create it. Raises NoRoute; NoBroker
-        where that may pass."""
+        """A route that can take sends: the topic's own, or the route of brokers that create it on first use. Raises
+        NoRoute; NoBroker when no broker is up, which may be temporary."""
         route = self._routes.get(topic)
         if route is not None and route.publish_queues:
             return route
@@ -219,12 +223,13 @@ class ClientInstance:
         return route
 
     async def fetch_route(self, topic: str, doubts: int = 0) -> Route:
-        """The topic's route as a name server knows it now. Raises NoRoute, NoNameServer, HeaderError."""
+        """The topic's route as a name server has it now. Raises NoRoute, NoNameServer, HeaderError."""
         return await self._fetching.result(topic, lambda: self._fetch(topic, doubts), f"route of {topic}")
 
     def doubt_route(self, topic: str) -> None:
-        """A broker of the route did not answer: ask the next name server, soon and not too often. They do not know of
-        each other, and one may hear later than others that a broker is gone."""
+        """Fetch the route in the background from the next name server, because a broker of it did not answer; at most
+        once a second. Name servers do not know each other, and one may notice later than others that a broker is
+        gone."""
         now = time.monotonic()
         asked_s, doubts = self._doubted.get(topic, (0.0, 0))
         if now - asked_s >= ROUTE_DOUBT_INTERVAL_S:
@@ -250,7 +255,7 @@ class ClientInstance:
             return default_topic_route(topic, data, queue_nums)
 
     async def _route_of_a_broker_that_came_late(self, topic: str) -> Route:
-        """One that registered between the questions. Raises NoBroker, NoRoute."""
+        """The route of a broker that registered between the two requests. Raises NoBroker, NoRoute."""
         if not await self._knows_brokers():
             raise NoBroker(f"no broker serves topic {topic!r}: the name servers know no broker; start one, or give it "
                            f"these name servers: {';'.join(self.name_servers.addresses)}") from None
@@ -278,11 +283,11 @@ class ClientInstance:
 
     @contextmanager
     def _told_by_a_name_server(self, topic: str) -> Iterator[None]:
-        """A HeaderError from within names the topic and who told such a route."""
+        """Add the topic and the name server to a HeaderError from within."""
         try:
             yield
         except HeaderError as error:
-            raise HeaderError(f"name server {self.name_servers.current} told a route of topic {topic!r} that cannot be "
+            raise HeaderError(f"name server {self.name_servers.current} sent a route of topic {topic!r} that cannot be "
                               f"used: {error}") from error
 
     def _keep(self, topic: str, route: Route) -> None:
@@ -298,13 +303,13 @@ class ClientInstance:
             member.routes_changed()
 
     def _forget_routes(self) -> None:
-        """Whoever sends to ever new topics must not keep them all; a forgotten one is asked for again when needed."""
+        """Forget routes, for programs that always send to new topics. A forgotten route is fetched again if needed."""
         named = set[str]().union(*(member.topics() for member in self.members))
         others = [topic for topic in self._routes if topic not in named]
         for topic in others[:len(others) // 2 + 1]:
             del self._routes[topic]
             self._doubted.pop(topic, None)
-        # Where members name more topics than that, they are not all looked at for each new one.
+        # With more topics in use than the limit, this must not look at all of them for each new one.
         self._routes_max = max(ROUTES_MAX, 2 * len(named))
 
     async def _refresh_routes(self) -> None:
@@ -323,7 +328,7 @@ class ClientInstance:
         return self._addresses_of(*self._routes.values())
 
     def _addresses_of(self, *routes: Route) -> set[str]:
-        """All masters in use; replicas too when there are consumers, which may be told to read there."""
+        """The masters of the routes; replicas too when there are consumers, which may be sent there to read."""
         with_replicas = any(member.consumer_data() is not None for member in self.members)
         return {address for route in routes for addresses in route.brokers.values()
                 for broker_id, address in addresses.items() if with_replicas or broker_id == 0}
@@ -331,7 +336,7 @@ class ClientInstance:
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
     async def heartbeat(self) -> None:
-        """Tell all brokers in use who we are, and wait for their answers. One that does not answer is logged."""
+        """Send a heartbeat to all brokers in use and wait for the answers. A broker that does not answer is logged."""
         self._heartbeat_wanted.clear()
         consumers = [data for member in self.members if (data := member.consumer_data()) is not None]
         producers = [ProducerData(group_name=member.group) for member in self.members if member.consumer_data() is None]
@@ -349,7 +354,7 @@ class ClientInstance:
     async def _heartbeats(self) -> None:
         interval = self.config.heartbeat_broker_interval / 1000
         while True:
-            with suppress(TimeoutError):    # nobody asked for one: it is due by the clock
+            with suppress(TimeoutError):    # no heartbeat was requested: it is due by the clock
                 async with asyncio.timeout(interval):
                     await self._heartbeat_wanted.wait()
             await self.heartbeat()
@@ -407,7 +412,7 @@ os.register_at_fork(after_in_child=_leave_all_behind)
 
 def acquire(name_server: str, config: ClientConfig, member: GroupMember | None = None,
             stable_instance_name: bool = False) -> ClientInstance:
-    """The running loop's instance for these name servers and settings, made when there is none; `member` is registered.
+    """The running loop's instance for these name servers and settings, created if necessary; registers `member`.
 
     With `stable_instance_name` the client id is the same after a restart: `<ip>@<instance_name>`.
     Raises ConfigError, and ClientError when such an instance already has a member of the group.
@@ -421,7 +426,7 @@ def acquire(name_server: str, config: ClientConfig, member: GroupMember | None =
     if instance is None:
         instance = ClientInstance(name_server, shared_config, key,
                                   config.instance_name if named else unique_key.new_instance_name())
-    # Not only of this instance: other settings make another, and brokers know members by their id alone.
+    # Instances with other settings count, too, because brokers know members by their client id alone.
     if member is not None and any(each.client_id == instance.client_id and each.has_group(member)
                                   for each in instances):
         raise ClientError(f"group {member.group!r} already has a client named {config.instance_name!r} in this "
@@ -437,9 +442,9 @@ def acquire(name_server: str, config: ClientConfig, member: GroupMember | None =
 
 
 async def release(instance: ClientInstance, member: GroupMember | None = None) -> None:
-    """Give an instance back and unregister the member; the last one to do so closes the instance.
+    """Unregister the member and give the instance back; the last release closes the instance.
 
-    A member gives it back once, however often it says so; a call that is cancelled gives it back nevertheless. Raises
+    Further calls for a member do nothing; a call that is cancelled gives the instance back nevertheless. Raises
     ClientError in another event loop.
     """
     if instance.is_left_behind or (member is not None and member not in instance.members):

@@ -1,4 +1,4 @@
-"""One connection to each server, opened when first needed and again after it was lost."""
+"""Keeps one connection to each server, opened when first needed, and again after it was lost."""
 
 import asyncio
 import logging
@@ -18,14 +18,14 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 ADDRESSES_MAX = 1024
-"""Addresses that are known before those at which nothing is open or under way are forgotten."""
+"""At this many known addresses, those without an open connection and without sends under way are forgotten."""
 
 CLOSE_WAIT_MAX_S = 1.0
-"""How long closing waits until what was written has left."""
+"""Seconds that closing waits until written data has left."""
 
 
 class Connections:
-    """Answers are returned whatever their code; only what keeps an answer from coming is raised."""
+    """Connections by address. Answers are returned whatever their code; errors mean that there is no answer."""
 
     def __init__(self, config: ClientConfig, on_requests: OnRequests,
                  sign: Callable[[RemotingCommand], None] | None) -> None:
@@ -39,11 +39,11 @@ class Connections:
         self._places: dict[str, Room] = {}
         self._places_max = config.back_pressure_for_async_send_num
         self._silent: set[str] = set()
-        self._closed: str | None = None     # why, once they are
+        self._closed: str | None = None     # the reason, after closing
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def places(self, address: str) -> Room:
-        """Of the sends that are under way to `address`, in requests."""
+        """The room of the sends that are under way to `address`; its size counts requests."""
         places = self._places.get(address)
         if places is None:
             if len(self._places) >= ADDRESSES_MAX:
@@ -63,8 +63,9 @@ class Connections:
     async def request(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """The answer of the server at `address`, all within `timeout_ms`.
 
-        A server that is going away is asked once more over a new connection. Raises ConnectFailed, ConnectionLost,
-        RequestTimeout, ClientClosed, RequestTooLarge; ClientError in another event loop than that of the first one.
+        If the server answers that it is going away, the request is sent once more over a new connection. Raises
+        ConnectFailed, ConnectionLost, RequestTimeout, ClientClosed, RequestTooLarge; ClientError in another event loop
+        than that of the first request.
         """
         if asyncio.get_running_loop() is not self._loop:
             self._begin_in_loop()
@@ -88,12 +89,12 @@ class Connections:
         return answer
 
     def is_silent(self, address: str) -> bool:
-        """Whether the last request that has ended there ended because its time was over: the server may stand still,
-        though its connections are open."""
+        """Whether the last request to end at this address timed out: the server may hang though its connections are
+        open."""
         return address in self._silent
 
     async def send_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Write a request that is not answered. Raises ConnectFailed, ClientClosed, RequestTooLarge; ClientError as
+        """Write a request that is not answered. Raises ConnectFailed, ClientClosed, RequestTooLarge; ClientError like
         `request`."""
         if asyncio.get_running_loop() is not self._loop:
             self._begin_in_loop()
@@ -106,7 +107,8 @@ class Connections:
         await connection.drained()
 
     def current(self, address: str) -> object | None:
-        """The connection that is open now, to be known again by whoever wants to hear whether there was another."""
+        """The connection that is open now, None without one. Compare two results to find out whether it was
+        replaced."""
         connection = self._open.get(address)
         return connection if connection is not None and connection.is_open else None
 
@@ -114,7 +116,7 @@ class Connections:
         return [address for address, connection in self._open.items() if connection.is_open]
 
     async def close(self) -> None:
-        """Close all connections after what was written has left."""
+        """Close all connections after written data has left."""
         self._closed = "the client has been shut down"
         self._opening.cancel()
         connections = list(self._open.values())
@@ -126,7 +128,7 @@ class Connections:
                                timeout=CLOSE_WAIT_MAX_S)
 
     def leave_behind(self) -> None:
-        """In a forked child: the sockets are the parent's."""
+        """Forget all connections in a forked child, because the sockets belong to the parent."""
         self._closed = "the client was made before this process was forked: make one in each process"
         self._open.clear()
         self._opening = SharedTasks()
@@ -138,8 +140,8 @@ class Connections:
         self._loop = asyncio.get_running_loop()
 
     async def _get_within(self, address: str, timeout_ms: int) -> tuple[Connection, int]:
-        """A connection, and how many ms are left when there is one."""
-        # Thousands of callers may begin in one moment. The time of the first counts from when the last has begun.
+        """A connection, and the ms that are left of `timeout_ms`. Raises ConnectFailed, ClientClosed."""
+        # Thousands of callers may begin at once. The time of each starts only after all of them have begun.
         await asyncio.sleep(0)
         begun = time.monotonic()
         try:
@@ -155,7 +157,7 @@ class Connections:
         self._silent.add(address)
 
     def _forget_addresses(self) -> None:
-        """Brokers that come back elsewhere, as they do in containers, leave their addresses behind."""
+        """Forget unused addresses. They remain after brokers that come back at another address, as in containers."""
         self._open = {address: connection for address, connection in self._open.items() if connection.is_open}
         self._places = {address: places for address, places in self._places.items()
                         if address in self._open or not places.is_empty}
@@ -181,5 +183,5 @@ class Connections:
 
 
 def _left_ms(timeout_ms: int, begun: float) -> int:
-    """At least 1: whether time is up is decided where it is waited for."""
+    """The ms that are left, at least 1, because the code that waits decides whether time is up."""
     return max(1, timeout_ms - int((time.monotonic() - begun) * 1000))

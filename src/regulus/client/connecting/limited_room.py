@@ -1,7 +1,7 @@
-"""Whose turn it is: rooms of limited size, each with a line of those who wait for a place, first come, first served.
+"""A room of limited size, with a line of callers that wait for a place: first come, first served.
 
-Who finds room pays nothing for the line: no task, no future, no timer. A line has no limit of its own, as each who
-stands in it is a caller of this process that waits, and keeps nothing here but its message.
+A caller that finds room pays nothing for the line: no task, no future, no timer. The line has no limit of its own,
+because each entry is a waiting caller of this process, which keeps only its message here.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from collections import OrderedDict
 
 
 class Room:
-    """What is inside has `size_max` at most (0: no limit); what is larger than that enters when nothing else is inside.
+    """Holds at most `size_max` (0: no limit). A caller that needs more than that enters when the room is empty.
 
-    Whoever took a place gives it back, whatever happened.
+    Each caller that took a place gives it back, whatever happened.
     """
 
     __slots__ = ("_line", "size", "size_max")
@@ -20,16 +20,17 @@ class Room:
     def __init__(self, size_max: int) -> None:
         self.size_max = size_max or sys.maxsize
         self.size = 0
-        # A cancelled one leaves at once, wherever it stands; the first of a plain dict is not found at once.
+        # OrderedDict, because a cancelled caller leaves from any position, and in a plain dict the search for the first
+        # entry gets slower with each one removed before it.
         self._line: OrderedDict[asyncio.Future[None], int] = OrderedDict()
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is inside and nobody waits."""
+        """Whether no caller is inside and none waits."""
         return not self.size and not self._line
 
     def take(self, size: int) -> bool:
-        """Enter now; False when there is no room or others wait already."""
+        """Enter now; False when there is no room, or others wait already."""
         if self._line or (self.size and self.size + size > self.size_max):
             return False
         self.size += size
@@ -64,7 +65,8 @@ class Room:
             del self._line[future]
 
     def _leave_line(self, future: "asyncio.Future[None]", size: int) -> None:
-        """A turn that came in the same moment goes to the next; so does that of a large one that nobody could pass."""
+        """Leave the line and admit the next callers: a place that was granted at the same moment is free again, and a
+        large caller that blocked the others is gone."""
         self._line.pop(future, None)
         if not future.cancelled():
             self.size -= size

@@ -1,4 +1,4 @@
-"""Asks a name server: sticks with one that answers, goes on to the next when it does not."""
+"""Sends requests to name servers: stays with one that answers, and tries the next when it does not."""
 
 import random
 import time
@@ -23,24 +23,24 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO,
                  RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-"""What every name server answers: a server that does not know these is none."""
+"""Requests that every name server answers: a server that does not know them is not a name server."""
 
-_CLOSES = ("; where it does so each time, it takes TLS only, wants a certificate of its clients, or is no name server, "
-           "such as the port of RocketMQ 5 clients (grpc://host:port)")
+_CLOSES = ("; if this happens each time, the server takes TLS only, requires client certificates, or is not a name "
+           "server but, for example, the port of RocketMQ 5 clients (grpc://host:port)")
 
 KNOWS_BETTER_WAIT_MS = 500
-"""How long another name server may take to tell a route that one does not know."""
+"""ms that another name server has to answer with a route that one does not know."""
 
 SILENT_S = 30
-"""For so long one that did not answer in that time is not asked again what another does not know."""
+"""Seconds for which a name server that did not answer in time is not asked for routes that another does not know."""
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """The addresses of `host:port;host:port`, with or without `rocketmq://` before them. Raises ConfigError."""
+    """The addresses in `host:port;host:port`, with or without `rocketmq://` before them. Raises ConfigError."""
     protocol, rest = split_protocol(text)
     if protocol is not Protocol.REMOTING:
-        raise ConfigError(f"{text} asks for {protocol}, which producers and consumers speak; what is asked for here "
-                          f"needs the name servers, {Protocol.REMOTING}://host:port;host:port")
+        raise ConfigError(f"{text} is an address for {protocol}, which only producers and consumers can use; here the "
+                          f"name servers are needed, {Protocol.REMOTING}://host:port;host:port")
     addresses = tuple(part.strip() for part in rest.replace(",", ";").split(";") if part.strip())
     if not addresses:
         raise ConfigError("the name server address is empty; write host:port;host:port")
@@ -53,7 +53,8 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 class NameServers:
-    """Name servers do not know each other, so any of them may be asked and some calls go to all."""
+    """The name servers of a client. They do not know each other, so any of them may be asked, and some calls go to
+    all."""
 
     def __init__(self, addresses: tuple[str, ...], connections: Connections) -> None:
         self.addresses = addresses
@@ -64,16 +65,17 @@ class NameServers:
 
     @property
     def current(self) -> str:
-        """The address of the one that answered last."""
+        """The address of the name server that answered last."""
         return self._order[self._current]
 
     async def request(self, command: RemotingCommand, timeout_ms: int, *, doubts: int = 0) -> RemotingCommand:
-        """The answer of the first name server that gives one. Raises NoNameServer when none does,
-        WrongNameServer when none ever will.
+        """The answer of the first name server that gives one. Raises NoNameServer when none answers,
+        WrongNameServer when none of the addresses can be a name server's.
 
-        Each is asked once, the one that answered last first; those that are left share the time that is left. With
-        `doubts`, how often what was answered has led nowhere, the first one is another each time. That a topic is not
-        there is believed when nobody who answers soon knows better.
+        Each is asked once, beginning with the one that answered last; the remaining ones share the remaining time.
+        `doubts` counts how often the answers turned out to be useless; with it, each time another name server is asked
+        first. An answer that the topic does not exist is accepted only if no other name server quickly answers with a
+        route.
         """
         until = time.monotonic() + timeout_ms / 1000
         budget = SendBudget(attempts=len(self._order))
@@ -101,7 +103,7 @@ class NameServers:
                 continue
             self._silent_until.pop(address, None)
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and command.code in _KNOWN_TO_ALL:
-                failures.append(f"{address} is no name server, and a broker most likely: give the address "
+                failures.append(f"{address} is not a name server, but most likely a broker: give the address "
                                 f"of the name server, whose port is 9876 unless it was set otherwise")
                 continue
             is_known = answer.code != ResponseCode.TOPIC_NOT_EXIST or command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC

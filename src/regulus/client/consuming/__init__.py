@@ -1,1 +1,1 @@
-"""Consumers: push, pop and pull, from a queue to the listener and back."""
+"""Consumers: they push, pop or pull messages from queues, call listeners, and report the results to brokers."""

@@ -1,4 +1,7 @@
-"""What a consumer finds out and announces before its start returns. Source: DefaultMQPushConsumerImpl.start."""
+"""The steps of a consumer's start: it fetches routes, has expressions checked, and finds where queues begin.
+
+Source: DefaultMQPushConsumerImpl.start.
+"""
 
 import asyncio
 import logging
@@ -20,15 +23,15 @@ _log = logging.getLogger(__name__)
 TAG = "TAG"
 
 ENDS_WAIT_MS = 5_000
-"""How long a start waits for brokers that do not say where a queue begins: it goes on without them."""
+"""How long a start waits until brokers say where queues begin; it then continues without the missing answers."""
 
 TOLD_MAX = 8
-"""Queues that one warning names."""
+"""The most queues that one warning names."""
 
 
 async def fetch_routes(instance: ClientInstance, topics: Iterable[str]) -> None:
-    """Routes tell where brokers are. Unknown topics are fine: they may be created later. Name servers that are not up
-    yet are waited for, as long as a request to them may take. Raises NoNameServer."""
+    """Fetch the routes of topics. Unknown topics are allowed: they may be created later. While no name server is
+    up, this waits, as long as a request to one may take. Raises NoNameServer."""
     until_ms = steady_ms() + instance.config.mq_client_api_timeout
     for topic in topics:
         try:
@@ -52,7 +55,7 @@ async def _fetch_route(instance: ClientInstance, topic: str, until_ms: int) -> N
 
 async def check_expressions(instance: ClientInstance, group: str,
                             subscriptions: Mapping[str, SubscriptionData]) -> None:
-    """Have a broker look at every expression that is not a list of tags. Raises BrokerRefused for a bad one."""
+    """Have a broker check every expression that is not a list of tags. Raises BrokerRefused for a bad one."""
     for topic, subscription in subscriptions.items():
         route = instance.known_route(topic)
         if subscription.expression_type == TAG or route is None:
@@ -70,7 +73,7 @@ async def check_expressions(instance: ClientInstance, group: str,
 
 
 async def find_ends(group: str, rebalancer: Rebalancer, consumption: Consumption) -> None:
-    """Until each queue that is ours was asked once where it begins: what is sent from then on is not passed over."""
+    """Wait until the begin of each of our queues was requested once, so that messages sent later are not skipped."""
     try:
         async with asyncio.timeout(ENDS_WAIT_MS / 1000):
             await rebalancer.first_look()
@@ -81,8 +84,11 @@ async def find_ends(group: str, rebalancer: Rebalancer, consumption: Consumption
 
 
 async def begin_at_ends(instance: ClientInstance, group: str, topics: Iterable[str]) -> None:
-    """Until each broker was asked once to let a new group of pops begin at the ends of its queues, which the first pop
-    does else: what is sent from then on is not passed over. RocketMQ's brokers do nothing of the kind."""
+    """Ask each broker once to let a new group of pops begin at the ends of its queues, and wait for the answers.
+
+    Otherwise the first pop does that, and messages that are sent before it are skipped. RocketMQ's brokers do not
+    support this request.
+    """
     asked: dict[str, list[str]] = {}
     for topic in topics:
         route = instance.known_route(topic)
@@ -100,7 +106,7 @@ async def begin_at_ends(instance: ClientInstance, group: str, topics: Iterable[s
 
 async def _begin_at(instance: ClientInstance, group: str, address: str, topics: Sequence[str],
                     unknown: dict[str, None]) -> None:
-    """Beside other brokers: one that keeps silent holds up none of them."""
+    """Ask one broker. This runs for all brokers at the same time, so that a silent one does not delay the others."""
     for topic in topics:
         header = NotificationRequest(consumer_group=group, topic=topic, queue_id=ANY_QUEUE, poll_time=0,
                                      born_time=now_ms(), init_mode=INIT_MAX)
@@ -123,5 +129,5 @@ def _tell_late(group: str) -> None:
 
 def _tell_unknown(group: str, unknown: Sequence[str]) -> None:
     if unknown:
-        _log.warning("consumer %s has started, and it is not known yet where it begins in %d places; what is sent "
-                     "there until it is may be passed over: %s", group, len(unknown), "; ".join(unknown[:TOLD_MAX]))
+        _log.warning("consumer %s has started, but it is not known yet where it begins in %d places; messages that are "
+                     "sent there meanwhile may be skipped: %s", group, len(unknown), "; ".join(unknown[:TOLD_MAX]))

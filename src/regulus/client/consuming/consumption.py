@@ -1,14 +1,15 @@
-"""Takes queues, pulls them, gives them up: the one place that knows which queues this consumer owns.
+"""Takes queues, pulls them and gives them up. Only this module knows which queues the consumer owns.
 
-The rebalancer says which queues are wanted, brokers say that offsets are reset or have moved, and calls end. Each of
-these is an event that changes an `OwnedQueue` at once, without waiting for anything, and `_reconcile` then begins what
-is due: queues that are not wanted settle, settled ones are released, missing ones are taken. What has to wait for
-brokers is done by jobs, which change nothing by themselves but report here when they are done:
+There are three kinds of events: the rebalancer wants other queues, a broker reports that an offset was reset or has
+moved, and a call ends. Each event changes an `OwnedQueue` at once, without waiting for anything. Then `_reconcile`
+begins what is due: queues that are not wanted settle, settled ones are released, missing ones are taken. Everything
+that waits for brokers is done by jobs, which change nothing themselves but report here when they are done:
 
-    take       lock, find the start offset, tell the brokers, pull
+    take       lock, find the start offset, send a heartbeat, pull
     release    store the offset, forget the queue, unlock
 
-So an event may come at any moment of any job. A queue is never in two jobs, and is not taken while it is released.
+Therefore an event may come at any moment of any job. A queue is never in two jobs, and is not taken while it is being
+released.
 """
 
 import asyncio
@@ -33,26 +34,28 @@ from regulus.model.message_queue import MessageQueue
 _log = logging.getLogger(__name__)
 
 SETTLE_WAIT_MS = 10_000
-"""How long a queue that is to be given up may wait for its running call; its lock is forgotten after 60 s anyway."""
+"""ms that a queue that is being given up waits for its running call. Brokers forget its lock after 60 s anyway."""
 
 INCOMPLETE_INTERVAL_MS = 1_000
-"""How soon to try again when a queue could not be taken."""
+"""ms until the next attempt when a queue could not be taken."""
 
 ANNOUNCE_WAIT_MS = 1_000
-"""How long the first pull of a queue waits until brokers know of it; one that does not answer must not hold up all."""
+"""The longest wait of a queue's first pull for the heartbeat; a broker that does not answer must not block all
+queues."""
 
 ANNOUNCE_INTERVAL_MS = 50
-"""Heartbeats that tell of queues are so far apart: topics are taken one by one, and each has all subscriptions."""
+"""The shortest interval between heartbeats for taken queues. Topics are taken one by one, and each heartbeat carries
+all subscriptions, so one can serve several topics."""
 
 MOVED_PAUSE_MS = 50
-"""How long a queue rests before it is pulled where its broker says that it goes on: it may say so again and again."""
+"""The pause before a queue is pulled at an offset to which its broker sent us: it may do so again and again."""
 
 STORES_MAX = 3
-"""How often a release stores offsets that move on, or are reset, meanwhile."""
+"""How often a release stores offsets that change meanwhile."""
 
 
 class OwningConsumer(Consumer, Protocol):
-    """What is asked of the consumer as a whole, beside what pullers ask."""
+    """What the consumption needs from the consumer, in addition to what pullers need."""
 
     def touch_subscription(self, topic: str) -> None: ...
     def set_queue_count(self, topic: str, count: int) -> None: ...
@@ -68,7 +71,7 @@ class Consumption:
         self._offsets = offsets
         self._starts = starts
         config = consumer.config
-        # In clusters only: who broadcasts shares no queue.
+        # In clustering only: in broadcasting no queue is shared.
         self._locks = QueueLocks(instance, consumer.group, self._locks_lost) if (
             config.consume_orderly and config.message_model is MessageModel.CLUSTERING) else None
         self._rules = OrderRules(
@@ -80,14 +83,14 @@ class Consumption:
         self._releasing: set[MessageQueue] = set()
         self._unfinished: dict[MessageQueue, OrderedQueue] = {}
         self._lost: dict[MessageQueue, OrderedQueue] = {}
-        """Takings that ended with their locks, of queues that are wanted still."""
+        """Takings that ended because their locks were lost, of queues that are still wanted."""
         self._idle = asyncio.Event()
         self._is_closing = False
         self._again: asyncio.TimerHandle | None = None
         self._announcement: asyncio.Task[None] | None = None
         self._announced_ms = 0
         self._pressing: set[OwnedQueue] = set()
-        """Their offsets are stored before all others' are due."""
+        """Queues whose offsets are stored before the next regular store."""
         self._is_pressed = asyncio.Event()
         self._tasks = TaskGroup()
         self._jobs = TaskGroup()
@@ -101,7 +104,8 @@ class Consumption:
             self._tasks.supervise(self._renew_locks, f"renew locks of {self._consumer.group}")
 
     async def settle_all(self, until_ms: int) -> None:
-        """Pull and take no more, begin no further call in order, and wait for those that run: their results count."""
+        """Stop pulling and taking queues, begin no further ordered call, and wait for running calls: their results
+        count."""
         await self._end_jobs()
         for owned in self.owned.values():
             self._settle(owned, until_ms)
@@ -117,7 +121,7 @@ class Consumption:
                        if queue not in self.owned and queue not in self._unfinished]
             await self._release(list(self.owned.values()), also_unlock=halfway)
         finally:
-            for owned in list(self.owned.values()):     # when that was cut off
+            for owned in list(self.owned.values()):     # left only if the release was cancelled
                 self._drop(owned)
             if self._locks is not None:
                 await self._locks.close()
@@ -148,18 +152,18 @@ class Consumption:
             self._reconcile(self._wanted.pop(topic))
 
     async def first_tries(self) -> None:
-        """Until each queue that is being taken now is taken, or cannot be for now."""
+        """Wait until each queue that is being taken now is taken, or has failed to be."""
         if jobs := self._jobs.all():
             await asyncio.wait(jobs)
 
     @property
     def untaken(self) -> Sequence[str]:
-        """Queues that are being taken."""
+        """Descriptions of the queues that are being taken."""
         return [f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name}" for queue in sorted(self._taking)]
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on at these offsets, whatever was consumed; what is cached of the queues counts for nothing. Queues that
-        are not ours are left alone: their owners reset them, and their offsets are not ours to store."""
+        """Continue at these offsets, whatever was consumed; cached messages of the queues are dropped. Queues of other
+        members are not touched: their owners reset them and store their offsets."""
         fresh = []
         for queue, offset in offsets.items():
             owned = self.owned.get(queue)
@@ -169,12 +173,13 @@ class Consumption:
             elif owned.is_pulled:
                 fresh.append(self._take_anew(owned, offset))
             else:
-                owned.reset(offset)     # stored by its release
+                owned.reset(offset)     # its release stores the offset
         await self._offsets.store(fresh)
 
     def moved(self, owned: OwnedQueue, offset: int, is_reset: bool) -> None:
-        """The broker says that the queue goes on elsewhere. What lies between is gone when that is further on, and
-        what is cached is still consumed; behind, the queue was reset or its tail is lost, and it begins there."""
+        """The broker says that the queue continues at another offset. If that is a later one, the messages before it
+        were removed, and cached ones are still consumed. If it is an earlier one, the queue was reset or lost its end,
+        and the taking begins again there."""
         if not owned.is_pulled:
             return
         if offset >= owned.next_offset and not is_reset:
@@ -196,7 +201,7 @@ class Consumption:
             puller[0].has_room()
 
     def idle(self, owned: OwnedQueue) -> None:
-        """The call of an ordered queue that is settling or given up ended: whoever waited for that may go on."""
+        """The call of an ordered queue that is settling or given up has ended: continue what waited for it."""
         self._idle.set()
         if self._unfinished.get(owned.queue) is owned:
             del self._unfinished[owned.queue]
@@ -208,7 +213,8 @@ class Consumption:
     # --- carrying out ------------------------------------------------------------------------------------------------
 
     def _reconcile(self, queues: Collection[MessageQueue]) -> None:
-        """Begin what is due for these queues: those that an event is about, and not all that there are."""
+        """Begin what is due for these queues. An event passes only its own queues, so that its cost does not grow with
+        all of them."""
         if self._is_closing:
             return
         now = steady_ms()
@@ -242,14 +248,14 @@ class Consumption:
                 if not owned.is_settled:
                     busy.append(queue)
         if busy:
-            # One ms later, for clocks in whole ms: at its time, the wait must be over.
+            # One ms later, because the clock counts whole ms: when this runs, the wait must be over.
             asyncio.get_running_loop().call_later((SETTLE_WAIT_MS + 1) / 1000, self._reconcile, busy)
 
     def _is_wanted(self, queue: MessageQueue) -> bool:
         return queue in self._wanted.get(queue.topic, ())
 
     async def _take(self, queues: list[MessageQueue]) -> None:
-        """Queues of one broker. Those that cannot be taken now are tried again soon."""
+        """Take queues of one broker. Queues that cannot be taken now are tried again soon."""
         asked_ms = steady_ms()
         begun: list[OwnedQueue] = []
         try:
@@ -278,13 +284,15 @@ class Consumption:
                     self._reconcile_soon()
 
     async def _start_of(self, queue: MessageQueue) -> Start | None:
-        """Behind a lost lock where the taking before was, if nobody else had the queue meanwhile."""
+        """Where to begin. After a lost lock this is where the taking before was, if no other member had the queue
+        meanwhile."""
         before = self._lost.get(queue)
-        # Before the offset is asked for: a reset is told to the first pull behind it, and that may be this one.
+        # Check the message before the offset is fetched: brokers report a reset only to the first pull after it, and
+        # that pull may be this check.
         is_as_it_was = None
         if before is not None and before.last_done is not None:
             is_as_it_was = await self._starts.has(queue, before.last_done)
-            if is_as_it_was is False:       # and what it was told is told to no other pull
+            if is_as_it_was is False:       # forget it: no later pull reports the reset again
                 self._lost.pop(queue, None)
         start = await self._starts.of(queue)
         if start is None or before is None:
@@ -296,7 +304,7 @@ class Consumption:
         return start
 
     def _reconcile_soon(self) -> None:
-        """Look once more, for queues that could not be taken."""
+        """Reconcile again in a second, for queues that could not be taken."""
         if self._again is None:
             self._again = asyncio.get_running_loop().call_later(INCOMPLETE_INTERVAL_MS / 1000, self._look_again)
 
@@ -308,13 +316,13 @@ class Consumption:
         self._reconcile(self.owned.keys() | {queue for wanted in self._wanted.values() for queue in wanted})
 
     async def _lock(self, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
-        """Which of the queues this member may take; those whose broker did not say are left out."""
+        """Whether this member may take each of the queues; queues whose broker did not answer are left out."""
         if self._locks is None:
             return dict.fromkeys(queues, True)
         return await self._locks.lock(queues)
 
     async def _announce(self, topics: Iterable[str]) -> None:
-        """Tell brokers that our queues of these topics changed, and give them a moment to hear it."""
+        """Announce to brokers that our queues of these topics changed, and wait a moment for their answers."""
         for topic in topics:
             self._consumer.touch_subscription(topic)
         if self._announcement is None:
@@ -322,17 +330,21 @@ class Consumption:
         await asyncio.wait([self._announcement], timeout=ANNOUNCE_WAIT_MS / 1000)
 
     async def _heartbeat(self) -> None:
-        """It has the subscriptions of all topics, so one tells of all queues that were taken since the last."""
+        """Send a heartbeat, not too soon after the last one. It carries the subscriptions of all topics, so one
+        announces all queues that were taken since."""
         rest_ms = self._announced_ms + ANNOUNCE_INTERVAL_MS - steady_ms()
         if rest_ms > 0:
             await asyncio.sleep(rest_ms / 1000)
         self._announced_ms = steady_ms()
-        self._announcement = None   # what is taken from now on needs another
+        self._announcement = None   # queues that are taken from now on need another heartbeat
         await self._instance.heartbeat()
 
     def _begin(self, queue: MessageQueue, start: Start, reset: int | None, locked_until_ms: int) -> OwnedQueue:
-        """The queue is ours; a reset that came while it was taken says where to begin. Where a group begins for the
-        first time is stored at once: who took the queue before that would begin at its end, behind what came since."""
+        """Begin to pull a queue that is ours now, at a reset's offset if one came while it was taken.
+
+        The offset at which a group begins for the first time is stored at once: a member that took the queue later
+        without it would begin at the queue's end then, and skip messages.
+        """
         before = self._lost.pop(queue, None)
         owned = self._taking_of(queue, start.offset if reset is None else reset, locked_until_ms,
                                 self._unfinished.get(queue), is_reset=reset is not None)
@@ -353,12 +365,12 @@ class Consumption:
             return OwnedQueue(queue, start, now_ms(), is_reset=is_reset)
         assert after is None or isinstance(after, OrderedQueue)
         if after is not None and after.unfinished() is not None:
-            _log.warning("%s waits for the listener call that began before it was taken anew", queue)
+            _log.warning("%s waits for the listener call that began before it was taken again", queue)
         return OrderedQueue(queue, start, now_ms(), self._rules, after=after, is_reset=is_reset,
                             locked_until_ms=NEEDS_NO_LOCK if self._locks is None else locked_until_ms)
 
     def _take_anew(self, owned: OwnedQueue, offset: int, pause_ms: int = 0) -> OwnedQueue:
-        """In the place of a taking whose results count no more; it is pulled after a pause."""
+        """Replace a taking, whose results are ignored from now on, by a new one that is pulled after a pause."""
         locked_until_ms = owned.locked_until_ms if isinstance(owned, OrderedQueue) else 0
         self._drop(owned)
         fresh = self._taking_of(owned.queue, offset, locked_until_ms, owned, is_reset=True)
@@ -383,7 +395,7 @@ class Consumption:
         self._calls.withdraw(owned)
 
     def _drop(self, owned: OwnedQueue) -> None:
-        """The taking is over; a call that still runs for it keeps the next one from calling."""
+        """End a taking. If a call still runs for it, the queue's next taking does not call before that has ended."""
         self._stop_pulling(owned)
         self._calls.forget(owned)
         owned.give_up()
@@ -408,8 +420,8 @@ class Consumption:
                 self._reconcile_soon()
 
     async def _release(self, leaving: list[OwnedQueue], also_unlock: Collection[MessageQueue] = ()) -> None:
-        """Others consume these now. What they are to begin with is stored first. A queue whose call still runs keeps
-        its lock, which runs out."""
+        """Give queues up to other members; first store the offsets at which those begin. A queue whose call still runs
+        keeps its lock until it expires."""
         for _ in range(STORES_MAX):
             offsets = [owned.commit_offset for owned in leaving]
             await self._offsets.store(leaving)
@@ -425,7 +437,8 @@ class Consumption:
             await self._locks.unlock([*free, *also_unlock])
 
     async def _settled(self, queues: Collection[OwnedQueue], until_ms: int) -> bool:
-        """Settled queues stay so: each is waited for in turn, and none is looked at for the end of another."""
+        """Wait until all queues are settled; False when the time is over. Settled queues stay settled, so they are
+        awaited one after another, and each end of a call checks only one queue."""
         try:
             async with asyncio.timeout((until_ms - steady_ms()) / 1000):
                 for owned in queues:
@@ -448,7 +461,7 @@ class Consumption:
             await self._offsets.store(list(self.owned.values()))
 
     async def _store_pressing(self) -> None:
-        """Beside all others, among which a broker that does not answer holds up the rest."""
+        """Store pressing offsets separately from the regular store, which a broker that does not answer may delay."""
         while True:
             await self._is_pressed.wait()
             self._is_pressed.clear()
@@ -462,7 +475,8 @@ class Consumption:
             await self.renew_locks()
 
     async def renew_locks(self) -> None:
-        """A queue whose lock had lapsed is taken anew, for another member may have gone on with it."""
+        """Renew all locks. A queue whose lock had lapsed is taken again, because another member may have consumed
+        it."""
         assert self._locks is not None
         asked_ms = steady_ms()
         asked = [owned for owned in self.owned.values() if isinstance(owned, OrderedQueue)]
@@ -478,13 +492,14 @@ class Consumption:
             elif owned.lock_renewed(asked_ms, asked_ms + TRUSTED_MS):
                 self._calls.go_on(owned)
             elif owned.is_pulled:
-                _log.warning("the lock of %s had lapsed; the queue is taken anew", queue)
+                _log.warning("the lock of %s had lapsed; the queue is taken again", queue)
                 self._drop(owned)
                 self._lost[queue] = owned
         self._reconcile_all()
 
     def _locks_lost(self, queues: Collection[MessageQueue]) -> None:
-        """Their broker may have been started anew and given them to another member: they are taken anew."""
+        """Take queues again after their connection was lost: their broker may have restarted and given them to another
+        member."""
         lost = [owned for queue in queues if isinstance(owned := self.owned.get(queue), OrderedQueue)]
         for owned in lost:
             owned.lock_lost()
@@ -492,6 +507,6 @@ class Consumption:
                 self._drop(owned)
                 self._lost[owned.queue] = owned
         if lost:
-            _log.warning("the connection over which %d queues of group %s were locked is lost; they are taken anew",
+            _log.warning("the connection over which %d queues of group %s were locked is lost; they are taken again",
                          len(lost), self._consumer.group)
         self._reconcile(queues)

@@ -1,4 +1,5 @@
-"""How often a group tries a message again. It is set at the brokers for all members: the last one to set it wins."""
+"""The retry limit of a group: how often a message is tried again. Brokers keep it for all members, and the last member
+to set it wins."""
 
 import asyncio
 import logging
@@ -22,20 +23,20 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 GROUP_LIMIT = -1
-"""In the place of a limit: the broker knows the group's."""
+"""Used in place of a limit: the broker uses the group's limit."""
 RETRIES_MAX = 16
-"""What a group's limit is unless it was set."""
+"""A group's limit unless it was set."""
 
 
 class RetryLimit:
-    """The limit of a member: told to each broker once, and carried by each request to one that was not told yet.
+    """The limit of a member. It is set at each broker once; requests to brokers where it is not set yet carry it.
 
-    Brokers are known by name, for one that comes back elsewhere has kept its groups, and what they were told since.
+    Brokers are remembered by name, because a broker that comes back at another address still has its groups.
     """
 
     def __init__(self, instance: ClientInstance, group: str, config: PushConsumerConfig,
                  topics: Callable[[], Iterable[str]]) -> None:
-        """`topics`: whose brokers are to know it."""
+        """The limit is set at the brokers of `topics`."""
         self._instance = instance
         self._group = group
         self._limit = max(config.max_reconsume_times, GROUP_LIMIT)
@@ -47,7 +48,7 @@ class RetryLimit:
         self._tasks = TaskGroup()
 
     def start(self) -> None:
-        """Tell brokers that routes name later, too."""
+        """Set the limit also at brokers that appear in routes later."""
         if self._is_shared:
             self._tasks.supervise(self._run, f"retry limit of {self._group}")
 
@@ -59,7 +60,7 @@ class RetryLimit:
 
     @property
     def own(self) -> int:
-        """What this member counts to by itself, where no broker does."""
+        """The limit to which this member counts itself when no broker does."""
         return RETRIES_MAX if self._limit == GROUP_LIMIT else self._limit
 
     @property
@@ -67,15 +68,16 @@ class RetryLimit:
         return self._tasks.restarts
 
     def at(self, broker_name: str) -> int:
-        """What a request to this broker has to carry."""
+        """The limit that a request to this broker must carry."""
         return GROUP_LIMIT if broker_name in self._told else self._limit
 
     def anywhere(self) -> int:
-        """What a request has to carry that any broker may get."""
+        """The limit that a request must carry if any broker may receive it."""
         return GROUP_LIMIT if self._told and not self._untold() else self._limit
 
     async def tell(self) -> None:
-        """Tell the brokers that were not told. One that does not take it is logged, and told when a route changes."""
+        """Set the limit at the brokers where it is not set yet. A failure is logged; the next change of a route tries
+        again."""
         if self._is_shared:
             await asyncio.gather(*(self._tell(name, address) for name, address in self._untold().items()))
 
@@ -94,7 +96,7 @@ class RetryLimit:
                          self._group, broker_name, error)
 
     def _untold(self) -> dict[str, str]:
-        """The masters that routes name, by their names."""
+        """Addresses of the masters in the routes at which the limit is not set yet, by broker name."""
         routes = [route for topic in self._topics() if (route := self._instance.known_route(topic)) is not None]
         return {name: address for route in routes for name in sorted(route.brokers)
                 if name not in self._told and (address := route.master(name)) is not None}
@@ -102,11 +104,11 @@ class RetryLimit:
 
 async def set_group_retry_limit(instance: ClientInstance, group: str, retry_max_times: int,
                                 addresses: Collection[str]) -> None:
-    """Change the limit at each broker and leave the group's other settings. Raises ClientError."""
+    """Change the limit at each broker and keep the group's other settings. Raises ClientError."""
     for address in addresses:
         known = await group_config(instance, group, address) or SubscriptionGroupConfig(group_name=group)
         if known.retry_max_times != retry_max_times:
-            # Attributes are changes here; those that are not named stay.
+            # The attributes of this request are changes; those that it does not name stay.
             body = encode_subscription_group_config(replace(known, retry_max_times=retry_max_times, attributes={}))
             await instance.request(address, RemotingCommand.request(
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))

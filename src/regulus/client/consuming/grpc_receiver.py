@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 RECEIVE_MARGIN_MS = 3_000
 """How much longer than its poll a server may take to answer."""
 POLL_MS_MIN = 5_000
-"""RocketMQ's proxy waits at least so long, whatever it is asked, and refuses a call that gives it less."""
+"""RocketMQ's proxy waits at least this long, whatever the request says, and refuses a call with a shorter deadline."""
 DELIVERIES_MAX = 17
 RETRY_DELAYS_MS = tuple(seconds * 1000 for seconds in (
     1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200))
@@ -40,7 +40,7 @@ class GrpcReceiver:
     def __init__(self, address: str, group: str, config: ClientConfig, subscriptions: Callable[[],
                  Iterable[SubscriptionData]], *, request_timeout_ms: int, is_push: bool = False,
                  is_orderly: bool = False) -> None:
-        """Raises ConfigError."""
+        """Connects to nothing yet. Raises ConfigError."""
         self.prolongs = is_push
         self.consume_directly: ConsumeDirectly | None = None
         self._group = group
@@ -58,17 +58,18 @@ class GrpcReceiver:
 
     @property
     def rules(self) -> ReceiveRules:
-        """As the server told them at the start, and whether in order: that is not changed under a consumer."""
+        """The rules that the server sent at the start. They stay the same, so that a consumer does not change between
+        ordered and unordered while it runs."""
         assert self._rules is not None, "it was not started"
         return self._rules
 
     async def start(self) -> None:
-        """Raises ConnectFailed, BrokerRefused."""
+        """Connect, and get the rules of the group. Raises ConnectFailed, BrokerRefused."""
         await self._session.start()
         self._rules = _rules_of(self._session.told)
         if self._is_orderly and not self._rules.is_orderly:
-            _log.warning("group %s is to be consumed in order and is not set so: `regulus group create %s "
-                         "--in-order`; its messages come in any order", self._group, self._group)
+            _log.warning("consume_orderly is set, but group %s is not an ordered group at the server: use `regulus "
+                         "group create %s --in-order`; its messages come in any order", self._group, self._group)
 
     async def close(self) -> None:
         try:
@@ -122,19 +123,19 @@ class GrpcReceiver:
                     elif kind == "status":
                         status = part.status
                     if len(came) > asked.messages_max:
-                        _log.warning("%s sends more messages than the %d it was asked for; the others come when their "
-                                     "time is over", place.target, asked.messages_max)
+                        _log.warning("%s sends more than the %d messages that were requested; the others are delivered "
+                                     "again when their invisible time is over", place.target, asked.messages_max)
                         came.pop()
                         break
             except asyncio.CancelledError:
                 self._returning.spawn(self._give_back(came, asked, place), f"late messages of {self._group}")
                 raise
             except ClientClosed:
-                raise       # nobody could be told what becomes of them
+                raise       # without a connection the messages could be neither acknowledged nor given back
             except ClientError as error:
                 if not came:
                     raise
-                # The server has them for delivered, and may keep them invisible for as long as this client is there.
+                # The server counts them as delivered, and may keep them invisible as long as this client is connected.
                 _log.warning("the answer of %s broke off after %d messages: %s", place.target, len(came), error)
         if not came and status is not None and status.code != Code.MESSAGE_NOT_FOUND:
             check_status(status, place.target)
@@ -142,7 +143,8 @@ class GrpcReceiver:
         return [conversion.received(told, asked.subscription.topic, asked.broker, until_ms) for told in came]
 
     async def _give_back(self, came: Sequence[messages.Message], asked: Receive, place: Place) -> None:
-        """What nobody waits for is others' at once, and was not delivered, where the server knows that word."""
+        """Give back messages for which no caller waits, so that other members get them at once. They do not count as
+        delivered, if the server supports `suspend`."""
         for told in came:
             request = messages.ChangeInvisibleDurationRequest(
                 receipt_handle=told.system_properties.receipt_handle, message_id=told.system_properties.message_id,
@@ -152,8 +154,9 @@ class GrpcReceiver:
             try:
                 await self._session.call(_RPCS.ChangeInvisibleDuration, request, place.target)
             except ClientError as error:
-                _log.warning("message %s came too late for a receive of group %s and was not given back; it comes when "
-                             "its invisible time is over: %s", told.system_properties.message_id, self._group, error)
+                _log.warning("message %s arrived too late for a receive of group %s and could not be given back; it is "
+                             "delivered again when its invisible time is over: %s",
+                             told.system_properties.message_id, self._group, error)
 
     async def _place(self, topic: str, broker: str) -> Place:
         places = [place for place in await self._session.route(topic) if place.is_readable]
@@ -192,7 +195,8 @@ class GrpcReceiver:
         await self._session.call(_RPCS.ForwardMessageToDeadLetterQueue, request, await self._target(message))
 
     async def _target(self, message: ReceivedMessage) -> str:
-        """Its broker's address, or the access point where the route has lost it: a receipt says whose it is."""
+        """The address of the message's broker, or the access point if the route no longer has it: a receipt names its
+        broker."""
         try:
             return (await self._place(message.topic, message.broker_name)).target
         except NoRoute:
@@ -238,7 +242,7 @@ class GrpcReceiver:
 
 
 def stack_traces() -> str:
-    """Of all threads, and of the tasks of this event loop."""
+    """The stacks of all threads, and of the tasks of this event loop."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
              for ident, frame in sys._current_frames().items()]
@@ -252,7 +256,8 @@ def _filter_type(subscription: SubscriptionData) -> FilterType:
 
 
 def _rules_of(told: messages.Settings) -> ReceiveRules:
-    """What no server can mean is put within what servers take: another one may refuse it message by message."""
+    """The rules in the server's settings. Impossible values are limited to what servers accept, because another server
+    might refuse them for each message."""
     policy = told.backoff_policy
     delays: tuple[int, ...] = RETRY_DELAYS_MS
     kind = policy.WhichOneof("strategy")

@@ -1,8 +1,8 @@
-"""What is done with pulled messages and with the ends of listener calls: the part that does what an `OwnedQueue` says.
+"""Submits pulled messages to the listener and handles the ends of its calls, as the `OwnedQueue` decides.
 
-A message that succeeds is done, and the offset that may be committed moves on. One that fails goes back to the broker,
-which brings it again later from the group's retry topic; if no broker takes it, it is tried again here. In order, a
-failure lets the queue rest, and nothing behind it is called before it is done or a dead letter.
+A message that succeeds is done, and the offset to commit advances. A message that fails goes back to the broker, which
+delivers it again later from the group's retry topic; if no broker takes it, it is tried again here. In order, the queue
+rests after a failure, and no later message is called before the failed one is done or a dead letter.
 
 Source: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 """
@@ -35,8 +35,8 @@ StatisticsOf = Callable[[str], TopicStatistics]
 
 
 class Calls:
-    """`on_room`: a queue whose puller waits got smaller. `on_idle`: the call of an ordered queue that is settling or
-    given up ended."""
+    """The listener calls of a consumer. `on_room` is called when a queue whose puller waits got smaller, `on_idle` when
+    the call of an ordered queue that is settling or given up has ended."""
 
     def __init__(self, group: str, listener: MessageListener, config: PushConsumerConfig, statistics: StatisticsOf,
                  on_room: OnQueue, on_idle: OnQueue) -> None:
@@ -60,18 +60,18 @@ class Calls:
             self._tasks.supervise(self._watch_for_expired, f"consume timeout of {self._group}")
 
     async def finish(self, until_ms: int) -> None:
-        """Begin no call any more; give those that run, and what is sent back, until this time to end."""
+        """Begin no more calls; let running calls and messages that are being sent back end until `until_ms`."""
         await self.workers.close(until_ms - steady_ms())
         await self._sends_back.finish(max(0, until_ms - steady_ms()))
         self._is_finished = True
 
     async def stop(self) -> None:
-        """No call any more, though `finish` was cut off."""
+        """Make sure that no call begins any more, even if `finish` was cancelled."""
         if not self._is_finished:
             await self.workers.close(0)
 
     async def close(self) -> None:
-        """End all else."""
+        """End everything else."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -88,7 +88,7 @@ class Calls:
 
     def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
                next_offset: int) -> None:
-        """`unreadable`: why some of them cannot be read, by their queue offsets."""
+        """Take in the messages of a pull. `unreadable`: by queue offset, why a message cannot be read."""
         fresh = owned.pulled(messages, next_offset)
         if unreadable:
             for message in fresh:
@@ -105,7 +105,7 @@ class Calls:
         self.workers.submit([self._work(owned, fresh[start:start + size]) for start in range(0, len(fresh), size)])
 
     def go_on(self, owned: OrderedQueue) -> None:
-        """Do what is next in a queue that is consumed in order."""
+        """Do the next step of an ordered queue."""
         step = owned.next_step(steady_ms())
         if step is None:
             return
@@ -117,12 +117,13 @@ class Calls:
             self._sends_back.spawn(self._dead_letters(owned, step), f"dead letters of {owned.queue}")
 
     def withdraw(self, owned: OwnedQueue) -> None:
-        """Begin no call in order any more: nobody is to wait for the end of one that waits for its rate."""
+        """Begin no more ordered calls of the queue, so that its end does not wait for a call that waits for its
+        rate."""
         if isinstance(owned, OrderedQueue):
             self.workers.withdraw(owned)
 
     def forget(self, owned: OwnedQueue) -> None:
-        """The queue was given up."""
+        """Forget a queue that was given up."""
         self.withdraw(owned)
         timer = self._timers.pop(owned, None)
         if timer is not None:
@@ -151,7 +152,7 @@ class Calls:
             self._on_room(owned)
 
     def _failed(self, owned: OwnedQueue, work: Work, status: ConsumeStatus) -> None:
-        """Some or all messages of a call failed."""
+        """Handle a call of which some or all messages failed."""
         failed = work.messages
         if status == ConsumeStatus.CONSUME_SUCCESS:
             failed = [work.messages[number] for number in work.failed()]
@@ -179,7 +180,8 @@ class Calls:
 
     async def _send_back_failed(self, owned: OwnedQueue, work: Work, done: Sequence[MessageExt],
                                 failed: Sequence[MessageExt]) -> None:
-        """Those that no broker takes are tried again here, and hold the offset back: whatever kept them from it."""
+        """Send failed messages back. Messages that no broker takes, for whatever reason, are tried again here, and the
+        offset to commit does not advance past them."""
         taken = list(done)
         error = await _tried(self._send_back_all(owned, failed, work.context.delay_level_when_next_consume, taken))
         self._finished(owned, taken)
@@ -189,7 +191,7 @@ class Calls:
 
     async def _send_back_all(self, owned: OwnedQueue, messages: Sequence[MessageExt], delay_level: int,
                              taken: list[MessageExt]) -> None:
-        """`taken` gets those that a broker took, and has them also when this fails halfway."""
+        """Send messages back; those that a broker took are added to `taken`, also when this fails halfway."""
         assert self._send_back is not None
         for message in messages:
             if owned.held((message,)) and await self._send_back.send_back(
@@ -212,7 +214,7 @@ class Calls:
 
     def _without_unreadable(self, owned: OwnedQueue, fresh: Sequence[MessageExt],
                             unreadable: Mapping[int, str]) -> list[MessageExt]:
-        """The others; these are handed on meanwhile."""
+        """The readable messages; the unreadable ones are sent back in the background."""
         bad = [message for message in fresh if message.queue_offset in unreadable]
         if self._is_clustering:
             reasons = dict(unreadable)
@@ -224,8 +226,8 @@ class Calls:
 
     async def _hand_on_until_taken(self, owned: OwnedQueue, messages: list[MessageExt],
                                    reasons: Mapping[int, str]) -> None:
-        """They take the way of a failed message: another member may be able to read them, and after the group's last
-        retry they are dead letters."""
+        """Send unreadable messages back like failed ones, until a broker has them all. Another member may be able to
+        read them, and after the group's last retry they are dead letters."""
         while messages := owned.held(messages):
             taken: list[MessageExt] = []
             error = await _tried(self._hand_on(owned, messages, BROKERS_DELAY_LEVEL, reasons, taken))
@@ -237,7 +239,7 @@ class Calls:
 
     async def _hand_on(self, owned: OwnedQueue, messages: Sequence[MessageExt], delay_level: int,
                        reasons: Mapping[int, str], taken: list[MessageExt]) -> None:
-        """As `_send_back_all`."""
+        """Like `_send_back_all`, for messages that cannot be read."""
         assert self._send_back is not None
         for message in messages:
             if await self._send_back.hand_on(message, owned.queue, delay_level, reasons[message.queue_offset],
@@ -261,7 +263,7 @@ class Calls:
         self._ordered_ended(owned, said)
 
     async def _dead_letters(self, owned: OrderedQueue, step: DeadLetter) -> None:
-        """Make dead letters of the batch and go on behind it; when no broker takes them, keep trying."""
+        """Make dead letters of the batch and continue after it; when no broker takes them, keep trying."""
         assert self._send_back is not None
         taken: list[MessageExt] = []
         try:
@@ -280,7 +282,7 @@ class Calls:
     def _ordered_ended(self, owned: OrderedQueue, blocked: Blocked | None) -> None:
         owned.last_consume_ms = now_ms()
         if blocked is not None:
-            _log.warning("%s is blocked: message %s at offset %d failed %d times in %d ms, and nothing behind it is "
+            _log.warning("%s is blocked: message %s at offset %d failed %d times in %d ms, and no later message is "
                          "consumed", owned.queue, blocked.message.message_id, blocked.message.queue_offset,
                          blocked.tries, blocked.age_ms)
         if owned.is_full:
@@ -291,7 +293,7 @@ class Calls:
             self._on_idle(owned)
 
     def _wake(self, owned: OrderedQueue, at_ms: int) -> None:
-        """A queue has one timer: what it rests until does not change while it rests."""
+        """Continue at this time. One timer per queue is enough, because the end of a rest does not change."""
         if owned not in self._timers:
             pause = max(0, at_ms - steady_ms()) / 1000
             self._timers[owned] = asyncio.get_running_loop().call_later(pause, self._woken, owned)
@@ -303,7 +305,7 @@ class Calls:
     # --- calls that take too long ------------------------------------------------------------------------------------
 
     async def _watch_for_expired(self) -> None:
-        """Send back what a listener has held for too long, whatever its place in the queue."""
+        """Send back messages that a listener has held for too long, whatever their places in the queue."""
         limit = self._config.consume_timeout
         while True:
             await asyncio.sleep(min(limit / 4, EXPIRY_SCAN_INTERVAL_MAX_MS) / 1000)
@@ -336,8 +338,8 @@ def _queue_of(work: Work) -> OwnedQueue:
 
 
 async def _tried(sending: Coroutine[object, object, None]) -> BaseException | None:
-    """What ended it early: it is raised when account is taken of what was done until then. At the end of the consumer
-    there is nobody to do that for, so our own cancellation goes on."""
+    """The error that ended the sending early, for the caller to raise after it has recorded what was sent. Our own
+    cancellation, at the end of the consumer, is raised at once: there is nothing to record any more."""
     (error,) = await asyncio.gather(sending, return_exceptions=True)
     return error
 
@@ -347,7 +349,7 @@ def _is_ours(owned: OwnedQueue) -> IsOurs:
 
 
 def _without(messages: Sequence[MessageExt], others: Collection[MessageExt]) -> list[MessageExt]:
-    """The messages that are not among the others; told apart by their places in their one queue."""
+    """The messages that are not among the others, compared by their offsets; all are of one queue."""
     if not others:
         return list(messages)
     offsets = {message.queue_offset for message in others}

@@ -1,9 +1,9 @@
 """Calls a listener for many batches of messages at once, with a fixed number of workers and no task per message.
 
-A coroutine function runs in workers of the event loop. One that cancels the task it runs in ends a worker: a keeper,
-whose task no listener sees, counts that as a failure of the listener and begins another. Any other function runs in
-threads that are started when there is work for them; their results come back in handfuls, so that the loop is woken
-once for many of them.
+A listener that is a coroutine function runs in worker tasks of the event loop. If it cancels its own task, the worker
+ends; a keeper task, which no listener can reach, counts that as a failure of the listener and starts another worker.
+Any other function runs in threads that are started when there is work for them. Their results are collected, so that
+the event loop is woken once for several results.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ from regulus.model.message_queue import MessageQueue
 _log = logging.getLogger(__name__)
 
 _YIELD_AFTER = 0.005
-"""Seconds that workers may keep the event loop when the listener never waits for anything."""
+"""Seconds that workers may occupy the event loop when the listener never waits for anything."""
 
 CANCELLED_WAIT_MS = 1_000
 """How long `close` waits for listener calls that it cancelled."""
 
 _STATUSES = frozenset(ConsumeStatus)
 _NUMBERS = ("ack_index", "delay_level_when_next_consume", "suspend_current_queue_time_millis")
-"""What a listener sets in its context."""
+"""Attributes of the context that a listener may set to numbers."""
 
 
 class Source(Protocol):
-    """What messages come by: a queue that is owned, or messages that were popped."""
+    """The origin of messages: an owned queue, or messages that were popped together."""
 
     @property
     def queue(self) -> MessageQueue: ...
@@ -52,15 +52,15 @@ class Source(Protocol):
     def is_ordered(self) -> bool: ...
 
     def is_locked(self, now_ms: int) -> bool:
-        """Whether nobody else may consume it; only ordered queues need that."""
+        """Whether this client alone may consume it; only ordered queues need that."""
 
     def call_withdrawn(self) -> None:
-        """Its call does not come."""
+        """Its submitted call will not be made."""
 
 
 class Work:
-    """One call of the listener. `is_expiring`: it takes too long, and its messages are being sent back; `is_expired`:
-    they all have been. `odd_answer`: what to say of an answer that is no ConsumeStatus."""
+    """One call of the listener. `is_expiring`: it takes too long, and its messages are being sent back. `is_expired`:
+    all of them have been sent back. `odd_answer`: describes an answer that is not a ConsumeStatus."""
 
     __slots__ = ("context", "is_expired", "is_expiring", "messages", "odd_answer", "owned", "started_ms")
 
@@ -74,37 +74,38 @@ class Work:
         self.odd_answer = ""
 
     def failed(self) -> list[int]:
-        """Of a call that succeeded: which of its messages did not, by their places."""
+        """Indexes of the messages that failed in a call that succeeded."""
         last, others = self.context.ack_index, self.context.failed_indexes
         return [number for number in range(len(self.messages)) if number > last or number in others]
 
 
 Ended = tuple[ConsumeStatus, BaseException | None]
-"""What a call came to, and what went wrong in it."""
+"""The status of a call, and its error, if any."""
 
 OnResult = Callable[[Work, ConsumeStatus], None]
 
 
 class ListenerWorkers:
-    """`on_result` is called in the event loop, once for each work that was submitted, unless it is withdrawn or `close`
-    comes first. Works of queues that were given up before they began are not begun: they end as RECONSUME_LATER.
+    """The workers of one listener. `on_result` is called in the event loop, once for each submitted work, unless the
+    work is withdrawn or `close` comes first. Works of queues that were given up are not begun, and end as
+    RECONSUME_LATER.
 
-    A listener may answer and set what makes no sense, and do with its list what it likes; whatever it raises counts as
-    RECONSUME_LATER, its `sys.exit()` and cancellations from within included. `restarts`: how often a worker died
-    nevertheless. `bucket`: what it has no tokens for waits here, begun by nobody, and keeps its place. Tokens are taken
-    only when a worker is free, or a listener that hung would get all at once what came meanwhile.
+    A listener may return nonsense, set nonsense in its context, and change its list; anything it raises counts as
+    RECONSUME_LATER, including `sys.exit()` and cancellations from within. `restarts`: how often a worker died
+    nevertheless. `bucket`: works wait here in order until it has tokens for them. Tokens are taken only when a worker
+    is free: otherwise a listener that hung would later get everything at once.
     """
 
     def __init__(self, listener: MessageListener, count: int, on_result: OnResult,
                  bucket: TokenBucket | None = None) -> None:
-        self.running: dict[Work, None] = {}     # in the order in which they began
+        self.running: dict[Work, None] = {}     # an ordered set: the order in which they began
         self._listener = listener
         self._count = count
         self._tell = on_result
         self._on_result = on_result if bucket is None else self._freed
         self._bucket = bucket
         self._held: deque[Work] = deque()
-        self._released = 0      # of what was held: those that have no result yet
+        self._released = 0      # works that were held, have begun, and have no result yet
         self._release_timer: asyncio.TimerHandle | None = None
         self._ready: deque[Work] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -129,7 +130,7 @@ class ListenerWorkers:
         return self._tasks.restarts
 
     def submit(self, works: list[Work]) -> None:
-        """Have the listener called for each work, in no particular order; not after `close`."""
+        """Have the listener called for each work, in no particular order; does nothing after `close`."""
         if self._is_closed:
             return
         if self._bucket is None:
@@ -148,8 +149,8 @@ class ListenerWorkers:
             self._hand_over(work)
 
     def _release(self, bucket: TokenBucket) -> None:
-        """What there are tokens and workers for, in its order; what was given up needs no tokens, and what lost its
-        lock meanwhile is not begun."""
+        """Begin held works in order, as far as there are tokens and workers. Given-up works need no tokens; works whose
+        queue lost its lock meanwhile are withdrawn."""
         self._release_timer = None
         while self._held and self._released < self._count:
             work = self._held[0]
@@ -165,7 +166,7 @@ class ListenerWorkers:
             self._begin((self._held.popleft(),))
 
     def _freed(self, work: Work, status: ConsumeStatus) -> None:
-        """In the place of `on_result` where there is a bucket."""
+        """Used instead of `on_result` when there is a bucket: passes the result on, and begins held works."""
         try:
             self._tell(work, status)
         finally:
@@ -174,18 +175,19 @@ class ListenerWorkers:
                 self._release(self._bucket)
 
     def withdraw(self, owned: Source) -> None:
-        """Begin nothing of the queue that waits for tokens: it has no result."""
+        """Remove the queue's works that wait for tokens; they get no result."""
         kept = deque(work for work in self._held if work.owned is not owned)
         if len(kept) < len(self._held):
             self._held = kept
             owned.call_withdrawn()
 
     def waiting(self) -> int:
-        """Works that were submitted and not begun."""
+        """The number of works that were submitted and not begun."""
         return len(self._held) + (len(self._ready) if self.is_async else self._handed.qsize())
 
     async def close(self, wait_ms: int) -> None:
-        """Begin no more; give what runs `wait_ms` to end. What does not heed its cancellation is left to itself."""
+        """Begin no more works; let running calls end within `wait_ms`, then cancel them. Calls that ignore the
+        cancellation are abandoned."""
         self._is_closed = True
         if self._release_timer is not None:
             self._release_timer.cancel()
@@ -200,28 +202,29 @@ class ListenerWorkers:
         for _ in range(self._threads):
             self._handed.put(None)
         if not await self._tasks.cancel(CANCELLED_WAIT_MS):
-            _log.warning("listener calls go on although they were cancelled; they are not waited for")
+            _log.warning("listener calls continue although they were cancelled; they are not waited for")
 
     async def call_directly(self, work: Work) -> Ended:
-        """One call outside the workers."""
+        """Call the listener once, outside the workers."""
         return self._ended(work, *await call_anywhere(self._listener, list(work.messages), work.context))
 
     def _judge(self, work: Work, said: object, error: BaseException | None) -> ConsumeStatus:
-        """As `_ended`, and a failure is logged."""
+        """The status of a call; a failure is logged."""
         status, error = self._ended(work, said, error)
         if error is not None:
             _log_failure(work, error)
         return status
 
     def _ended(self, work: Work, said: object, error: BaseException | None) -> Ended:
-        """Any failure, also to make sense of what the listener said and set, means try again later."""
+        """The status and error of a call. Any failure, including a nonsensical answer or context, counts as
+        RECONSUME_LATER."""
         status, unclear = call(_judged, work, said)
         if unclear is not None:
             work.context = ConsumeContext(work.owned.queue, work.context.consumer_group,
                                           is_ordered=work.owned.is_ordered)
         if error is None and unclear is None:
             return status, None  # type: ignore[return-value]
-        work.odd_answer = ""    # it failed, and has answered nothing
+        work.odd_answer = ""    # the call failed, so there is no answer to describe
         return ConsumeStatus.RECONSUME_LATER, error or unclear
 
     # --- in the event loop -------------------------------------------------------------------------------------------
@@ -235,7 +238,8 @@ class ListenerWorkers:
         self._worker_gone.set()
 
     async def _keep_workers(self) -> None:
-        """Ends with the workers where all are to end; so whatever ends a worker alone came from the listener."""
+        """Replace workers that ended. `close` ends this task together with the workers, so a worker that ends while
+        this runs was ended by the listener."""
         while True:
             await self._worker_gone.wait()
             self._worker_gone.clear()
@@ -309,10 +313,10 @@ class ListenerWorkers:
                 try:
                     self._loop.call_soon_threadsafe(self._drain)
                 except RuntimeError:
-                    return  # the loop was closed while the listener ran: nobody waits for the result
+                    return  # the loop was closed while the listener ran: the result is not needed any more
 
     def _drain(self) -> None:
-        # Cleared first: a result that is appended from now on asks for another drain.
+        # Cleared first, so that a result that is appended from now on schedules another drain.
         self._is_drain_due = False
         try:
             while self._finished:
@@ -320,12 +324,12 @@ class ListenerWorkers:
                 self.running.pop(work, None)
                 self._on_result(work, status)
         finally:
-            if self._finished:      # a fault with one result holds up no other
+            if self._finished:      # an error with one result must not block the others
                 self._loop.call_soon(self._drain)
 
 
 def rate_bucket(config: PushConsumerConfig) -> TokenBucket | None:
-    """What keeps a listener to `consume_rate_max`; None where nothing does."""
+    """The bucket that limits a listener to `consume_rate_max`; None without a limit."""
     if not config.consume_rate_max:
         return None
     burst = config.consume_burst_max or max(1, int(config.consume_rate_max))
@@ -333,14 +337,14 @@ def rate_bucket(config: PushConsumerConfig) -> TokenBucket | None:
 
 
 def _judged(work: Work, said: object) -> ConsumeStatus:
-    """What the answer means. Listeners set numbers in the context and answer anything; this may raise anything, too."""
+    """The status that an answer means. Listeners may return and set anything, so this may raise anything."""
     for name in _NUMBERS:
         setattr(work.context, name, index(getattr(work.context, name)))
     if work.context.failed_indexes != ():
         work.context.failed_indexes = frozenset(map(index, work.context.failed_indexes))
     if isinstance(said, str) and said in _STATUSES:
         return ConsumeStatus(said)
-    work.odd_answer = "forgets its return" if said is None else f"returned {said!r}"
+    work.odd_answer = "returned nothing" if said is None else f"returned {said!r}"
     return ConsumeStatus.RECONSUME_LATER
 
 

@@ -1,4 +1,4 @@
-"""Where a group's offsets are kept: at the brokers (clustering), or in a local file (broadcasting).
+"""Stores a group's offsets: at the brokers (clustering), or in a local file (broadcasting).
 
 Source: RemoteBrokerOffsetStore, LocalFileOffsetStore.
 """
@@ -25,23 +25,23 @@ _log = logging.getLogger(__name__)
 
 
 AT_ONCE_MAX = 32
-"""Offsets that are on their way to one broker at the same time."""
+"""The most offsets that are on their way to one broker at the same time."""
 
 
 class OffsetStore(Protocol):
     async def load(self, queue: MessageQueue) -> int | None:
-        """The stored offset of a queue, None if there is none. Raises ClientError when that cannot be known."""
+        """The stored offset of a queue, None if there is none. Raises ClientError when it cannot be found out."""
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
-        """Store what is `to_store` of these. What could not be stored stays to be stored, and is logged."""
+        """Store the offsets that are `to_store`. A failure is logged, and the offset is stored next time."""
 
 
 class BrokerOffsets:
     """Offsets at the broker of each queue.
 
-    A broker takes every offset. While we did not reach it, it may have given the queue to another member, and ours
-    would take the group back. So behind a connection that was lost ours is stored only if it is not the smaller one,
-    and also though nothing came since: a broker that was killed may have forgotten what it took last.
+    A broker accepts every offset. While we could not reach it, it may have given the queue to another member, and our
+    offset would set the group back. So after a lost connection our offset is stored only if it is not smaller than the
+    broker's. It is then stored even if it has not changed: a broker that was killed may have forgotten the last one.
     """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
@@ -51,9 +51,9 @@ class BrokerOffsets:
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tasks = TaskGroup()
         self._away: set[str] = set()
-        """Brokers of which it was told that they store nothing; they are asked again and again."""
+        """Brokers about which a warning was logged that they store nothing; they are tried again and again."""
         self._heard_over: dict[MessageQueue, object] = {}
-        """The connection over which the broker last told or took an offset of the queue."""
+        """By queue: the connection over which we last loaded or stored its offset."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         address = await self._address(queue)
@@ -71,7 +71,7 @@ class BrokerOffsets:
         return offset
 
     def _is_certain(self, queue: MessageQueue) -> bool:
-        """Whether nobody else can have stored an offset of the queue, so that ours may be stored unseen."""
+        """Whether no other member can have stored an offset of the queue, so that ours may be stored unchecked."""
         route = self._instance.known_route(queue.topic)
         address = route.any_address(queue.broker_name) if route is not None else None
         heard_over = self._heard_over.get(queue)
@@ -79,8 +79,8 @@ class BrokerOffsets:
             and heard_over is self._instance.connections.current(address)
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
-        """A round that was begun is ended even if the caller is cancelled: a broker may work off what comes next
-        before what is still on its way."""
+        """Store offsets. This continues even if the caller is cancelled: a broker might handle a later offset before
+        one that is still on its way."""
         of_brokers: defaultdict[str, list[OwnedQueue]] = defaultdict(list)
         for owned in queues:
             of_brokers[owned.queue.broker_name].append(owned)
@@ -89,9 +89,12 @@ class BrokerOffsets:
             for name, owned in of_brokers.items()))
 
     async def _store(self, broker_name: str, queues: list[OwnedQueue]) -> None:
-        """One caller at a time, for all who wait. RocketMQ makes a group's table for a topic without a lock
-        (ConsumerOffsetManager.commitOffset), so that of the first two that come at the same time one may be forgotten,
-        though both are answered with success: one queue of each topic goes first, the others when that is answered."""
+        """Store the offsets of all waiting callers at one broker; one call runs at a time.
+
+        One queue of each topic goes first, the others after its answer: RocketMQ creates a group's table for a topic
+        without a lock (ConsumerOffsetManager.commitOffset). Of the first two offsets that arrive at the same time, it
+        may lose one, although it answers both with success.
+        """
         waiting = self._waiting[broker_name]
         waiting.update(dict.fromkeys(queues))
         async with self._writing[broker_name]:
@@ -116,14 +119,14 @@ class BrokerOffsets:
             self._away.add(broker_name)
 
     async def _update_all(self, waiting: dict[OwnedQueue, None], queues: list[OwnedQueue]) -> RegulusError | None:
-        """Side by side. A broker that does not answer is asked for no more; its error."""
+        """Store offsets concurrently. If the broker does not answer, stop and return the error."""
         left = deque(queues)
         errors = await asyncio.gather(*(self._update_each(waiting, left) for _ in queues[:AT_ONCE_MAX]))
         return next((error for error in errors if error is not None), None)
 
     async def _update_each(self, waiting: dict[OwnedQueue, None], left: deque[OwnedQueue]) -> RegulusError | None:
-        """An offset is read when its turn comes, and nobody else writes it meanwhile, so none is older than one that
-        was sent before it."""
+        """Store offsets one after another. Each is read only when its turn comes, and no other task stores it
+        meanwhile, so no offset is older than one that was sent before it."""
         while left:
             owned = left.popleft()
             waiting.pop(owned, None)
@@ -145,14 +148,14 @@ class BrokerOffsets:
         return None
 
     async def _is_outdone(self, owned: OwnedQueue) -> bool:
-        """Whether another member went on with the queue while we did not reach its broker."""
+        """Whether another member consumed the queue further while we could not reach its broker."""
         if owned.is_reset or self._is_certain(owned.queue):
             return False
         known = await self.load(owned.queue)
         if known is None or known <= owned.commit_offset:
             return False
         self._heard_over.pop(owned.queue, None)
-        _log.info("offset %d of %s not stored: another member has gone on to %d", owned.commit_offset, owned.queue,
+        _log.info("offset %d of %s not stored: another member is at %d already", owned.commit_offset, owned.queue,
                   known)
         return True
 
@@ -180,11 +183,11 @@ class BrokerOffsets:
 class LocalOffsets:
     """Offsets in `<folder>/<client id>/<group>/offsets.json`, in RocketMQ's form, with a `.bak` of the one before.
 
-    What is kept here is the only copy, so it outlives every taking of a queue.
+    This is the only copy of the offsets, so they are kept even when a queue is given up.
     """
 
     def __init__(self, folder: Path, client_id: str, group: str) -> None:
-        """Raises ClientError when there is a file that cannot be read."""
+        """Read the file. Raises ClientError when it exists and cannot be read."""
         self._path = folder / client_id / group / "offsets.json"
         self._kept = self._read()
         self._writing = asyncio.Lock()
@@ -194,7 +197,8 @@ class LocalOffsets:
         return self._kept.get(queue)
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
-        """A write that was begun is ended even if the caller is cancelled: its file must not meet the next one's."""
+        """Store offsets. The write continues even if the caller is cancelled, because the next one uses the same
+        files."""
         if any(owned.to_store(steady_ms()) is not None for owned in queues):
             await asyncio.shield(self._tasks.spawn(self._store(queues), f"write {self._path}"))
 
@@ -214,25 +218,25 @@ class LocalOffsets:
                 owned.stored(offset)
 
     def _read(self) -> dict[MessageQueue, int]:
-        was_there = self._path.parent.exists()      # made by the first write
+        was_there = self._path.parent.exists()      # the first write creates the folder
         for path in (self._path, self._path.with_suffix(".json.bak")):
             try:
                 kept = OffsetSerializeWrapper.decode(path.read_bytes()).offset_table
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                raise ClientError(f"offset file {path} cannot be read; make it readable, or move it away to begin by "
+                raise ClientError(f"offset file {path} cannot be read; make it readable, or move it away to begin at "
                                   f"consume_from_where: {error}") from error
             except HeaderError as error:
                 _log.info("offset file %s cannot be read: %s", path, error)
                 continue
             if path != self._path:
-                _log.warning("offset file %s is gone or damaged; going on at the offsets of the store before, so that "
-                             "what came since comes again", self._path)
+                _log.warning("offset file %s is missing or damaged; continuing at the offsets of the store before, so "
+                             "that messages since then are delivered again", self._path)
             return kept
         if was_there:
-            _log.warning("the offsets of this member are lost, as neither %s nor the file of the store before it can "
-                         "be read; it begins by consume_from_where, and may miss or repeat messages", self._path)
+            _log.warning("the offsets of this member are lost, as neither %s nor the file of the store before can be "
+                         "read; it begins at consume_from_where, and may miss or repeat messages", self._path)
         return {}
 
     def _write(self, text: str) -> None:

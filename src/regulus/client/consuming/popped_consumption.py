@@ -1,13 +1,13 @@
-"""What a push consumer does with messages that it pops: it receives as long as its cache has room, calls the listener,
-and tells the server how each message ended.
+"""Consumes popped messages for a push consumer: it receives as long as its cache has room, calls the listener, and
+reports to the server how each message ended.
 
     READY ── a worker is free ──> INFLIGHT ── success ──> COMMIT
                                      └── failure ──> RETRY, and after the group's last delivery DEAD_LETTER
 
-A message has `consume_timeout` from its receipt on, the wait in the cache included. Until then it is kept invisible, by
-the server or from here; then it is given back, its call counts for nothing, and another member gets it. In order, the
-messages of a queue are called one after the other: one that fails is tried again here after `fifo_retry_interval`, and
-nothing behind it is called before it is done or a dead letter.
+A message has `consume_timeout` from its receipt on, including the wait in the cache. Until then the server or this
+module keeps it invisible; then it is given back, the result of its call is ignored, and another member gets it. In
+order, the messages of a queue are called one after the other: a message that fails is tried again here after
+`fifo_retry_interval`, and no later message is called before it is done or a dead letter.
 
 Source: ProcessQueueImpl, StandardConsumeService, FifoConsumeService of RocketMQ 5.
 """
@@ -36,23 +36,23 @@ from regulus.wire.bodies import SubscriptionData
 _log = logging.getLogger(__name__)
 
 TELL_AGAIN_S = 1.0
-"""Until the server is told once more what became of a message, when it could not be told."""
+"""Seconds until the end of a message is reported again, when the report failed."""
 BUSY_PAUSE_S = 0.02
 FULL_PAUSE_S = 1.0
 LOOK_S = 1.0
-"""Between two looks for messages that take too long, or whose invisible time is nearly over."""
+"""Seconds between two checks for messages that take too long, or whose invisible time is nearly over."""
 PROLONG_BEFORE_MS = 10_000
-"""... so much before its end, or when a third of it is left, if that is later."""
+"""An invisible time is prolonged this many ms before its end, or when a third of it is left, if that is later."""
 ASSIGN_S = 30.0
-"""Between two looks for the brokers of each topic."""
+"""Seconds between two lookups of the brokers of each topic."""
 GIVE_BACK_MS = 1_000
-"""After which others get what is left at the end."""
+"""ms after which other members get the messages that are left when the consumer ends."""
 
 
 class Popped:
-    """Messages of one call of the listener, with what `ListenerWorkers` asks of the queue that they come by.
+    """The messages of one call of the listener, in the form that `ListenerWorkers` needs.
 
-    `expires`: they are ours only as long as they are invisible, and nobody else sees to that.
+    `expires`: they are ours only while they are invisible, and the server does not prolong that time itself.
     """
 
     __slots__ = ("_expires", "_is_given_up", "deadline_ms", "line", "messages", "queue", "size", "telling", "work")
@@ -66,13 +66,13 @@ class Popped:
         self.line = line
         self.work: Work | None = None
         self.telling = asyncio.Lock()
-        """Its receipts change: one request at a time."""
+        """Held during a request about these messages: one at a time, because each request may change the receipts."""
         self._expires = expires
         self._is_given_up = False
 
     @property
     def is_given_up(self) -> bool:
-        """Somebody else has it by now, or may."""
+        """Whether another member has the messages by now, or may have them."""
         return self._is_given_up or (self._expires and self.invisible_until_ms <= steady_ms())
 
     def give_up(self) -> None:
@@ -84,7 +84,7 @@ class Popped:
 
     @property
     def is_ready(self) -> bool:
-        """The listener was not called with it yet."""
+        """Whether the listener was not called with these messages yet."""
         return self.work is None or self.work.started_ms == 0
 
     @property
@@ -95,11 +95,11 @@ class Popped:
         return True
 
     def call_withdrawn(self) -> None:
-        """It never is: what was given up ends as a call that failed."""
+        """Nothing to do: popped messages are never withdrawn; given-up ones end as a failed call."""
 
 
 class _Line:
-    """A queue that is consumed in order: the first one is being called, or rests."""
+    """A queue that is consumed in order: the first of `waiting` is being called, or rests."""
 
     __slots__ = ("timer", "waiting")
 
@@ -124,7 +124,7 @@ class PoppedConsumption:
         self._statistics = statistics
         self._is_suspended = is_suspended
         self.workers = ListenerWorkers(listener, config.consume_thread_max, self._call_ended, rate_bucket(config))
-        self._under_way: dict[Popped, None] = {}    # in the order in which they came
+        self._under_way: dict[Popped, None] = {}    # an ordered set: the order in which they came
         self._lines: dict[MessageQueue, _Line] = {}
         self._size = 0
         self._count = 0
@@ -144,24 +144,24 @@ class PoppedConsumption:
         self._tasks.supervise(self._look_after, f"invisible times of {self._group}")
 
     def assign_soon(self) -> None:
-        """Subscriptions or routes changed, or it is suspended no more."""
+        """Look up brokers again: subscriptions or routes changed, or the consumer was resumed."""
         self._assign_wanted.set()
         self._room.set()
 
     async def finish(self, until_ms: int) -> None:
-        """Receive no more, and give the calls that run, and what is told of them, until this time to end."""
+        """Receive no more; let running calls, and the reports of their ends, finish until `until_ms`."""
         await self._tasks.cancel()
         await self.workers.close(max(0, until_ms - steady_ms()))
         await self._telling.finish(max(0, until_ms - steady_ms()))
         self._is_finished = True
 
     async def stop(self) -> None:
-        """No call any more, though `finish` was cut off."""
+        """Make sure that no call begins any more, even if `finish` was cancelled."""
         if not self._is_finished:
             await self.workers.close(0)
 
     async def close(self) -> None:
-        """Give back what is left, and leave."""
+        """Give back the remaining messages, and close the receiver."""
         left = [popped for popped in self._under_way if not popped.is_given_up]
         self._under_way.clear()
         for popped in left:
@@ -180,21 +180,22 @@ class PoppedConsumption:
         try:
             await self.receiver.change_invisible(message, GIVE_BACK_MS)
         except ClientError as error:
-            _log.info("message %s was not given back, and comes when its time is over: %s", message.message_id, error)
+            _log.info("message %s could not be given back, and is delivered again when its invisible time is over: %s",
+                      message.message_id, error)
 
     @property
     def restarts(self) -> int:
         return self._tasks.restarts + self._telling.restarts + self.workers.restarts
 
     def counts(self) -> dict[PoppedState, int]:
-        """Messages: READY and INFLIGHT now, the others since the start."""
+        """Numbers of messages: READY and INFLIGHT now, the other states since the start."""
         ready = sum(len(popped.messages) for popped in self._under_way if popped.is_ready)
         return {PoppedState.READY: ready, PoppedState.INFLIGHT: self._count - ready, **self._ended}
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     async def _assign(self) -> None:
-        """One task for each broker of each topic."""
+        """Keep one receiving task for each broker of each topic."""
         while True:
             self._assign_wanted.clear()
             wanted: set[tuple[str, str]] = set()
@@ -234,15 +235,15 @@ class PoppedConsumption:
                 continue
             finally:
                 self._asked_for -= count
-            # The same attempt id would have the same messages come once more.
+            # With the same attempt id the server would send the same messages once more.
             attempt_id = str(uuid.uuid4())
             if messages:
                 self._received(messages)
             else:
-                await asyncio.sleep(BUSY_PAUSE_S)   # a server that does not wait is not asked without end
+                await asyncio.sleep(BUSY_PAUSE_S)   # a server that does not hold receives must not be asked nonstop
 
     async def _room_for(self) -> int:
-        """How many messages may be asked for; waits until there is room."""
+        """Wait until there is room; returns how many messages may be requested."""
         config = self._config
         while True:
             room = config.max_cache_message_count - self._count - self._asked_for
@@ -317,7 +318,8 @@ class PoppedConsumption:
             (message, self._failed(message, work.context.delay_level_when_next_consume)) for message in failed])
 
     def _hand_on(self, popped: Popped) -> None:
-        """Another member may be able to read it; after the group's last delivery it is a dead letter."""
+        """Report unreadable messages as failed: another member may be able to read them, and after the group's last
+        delivery they are dead letters."""
         for message in popped.messages:
             _log.warning("message %s of %s cannot be read and is handed on: %s", message.message_id, popped.queue,
                          message.unreadable)
@@ -336,7 +338,7 @@ class PoppedConsumption:
         return lambda: self.receiver.change_invisible(message, delay_ms), PoppedState.RETRY
 
     def _tell(self, popped: Popped, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
-        """The server hears how each message ended; then there is room for others."""
+        """Report to the server how each message ended, in the background; afterwards there is room for others."""
         self._telling.spawn(self._told(popped, deeds), f"ends of messages of {popped.queue}")
 
     async def _told(self, popped: Popped, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
@@ -347,22 +349,22 @@ class PoppedConsumption:
         self._done(popped)
 
     async def _until_told(self, popped: Popped, message: ReceivedMessage, deed: Callable[[], Awaitable[None]]) -> bool:
-        """False when the message is not ours any more, whatever became of it here."""
+        """Report the end of a message until the server has it; False when the message is no longer ours."""
         while not popped.is_given_up:
             try:
                 await deed()
                 return True
             except ReceiptInvalid as error:
-                _log.warning("message %s of %s is not this consumer's any more, and may come again: %s",
-                             message.message_id, popped.queue, error)
+                _log.warning("message %s of %s does not belong to this consumer any more, and may be delivered again: "
+                             "%s", message.message_id, popped.queue, error)
                 return False
             except ClientError as error:
                 if steady_ms() >= popped.deadline_ms:
-                    _log.warning("the server could not be told how message %s of %s ended, and may deliver it again: "
-                                 "%s", message.message_id, popped.queue, error)
+                    _log.warning("the end of message %s of %s could not be reported to the server, which may deliver "
+                                 "it again: %s", message.message_id, popped.queue, error)
                     self._forget(self._with_those_behind(popped))
                     return False
-                _log.warning("the server was not told how message %s of %s ended; it is told again: %s",
+                _log.warning("the end of message %s of %s could not be reported to the server; trying again: %s",
                              message.message_id, popped.queue, error)
             await asyncio.sleep(TELL_AGAIN_S)
         return False
@@ -375,7 +377,7 @@ class PoppedConsumption:
             self._room.set()
 
     def _forget(self, several: Sequence[Popped]) -> None:
-        """They are not ours any more; whatever comes of their calls counts for nothing."""
+        """Forget messages that are no longer ours; results of their calls are ignored."""
         for popped in several:
             popped.give_up()
             self._done(popped)
@@ -417,7 +419,8 @@ class PoppedConsumption:
         line.timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._call_first, popped.queue, line)
 
     async def _first_ended(self, popped: Popped, message: ReceivedMessage, deed: "Deed") -> None:
-        """The next one is called when the server has heard of this one: or it might be delivered behind that."""
+        """Report the end of a queue's first message, then call the next one. If the next were called before the report
+        arrives, this message might be delivered again after it."""
         assert popped.line is not None
         await self._told(popped, [(message, deed)])
         if popped.line.waiting and popped.line.waiting[0] is popped:
@@ -446,7 +449,7 @@ class PoppedConsumption:
     async def _prolong(self, popped: Popped) -> None:
         async with popped.telling:
             if popped not in self._under_way:
-                return      # done by now: what is acknowledged would come again with a new invisible time
+                return      # done by now: with a new invisible time an acknowledged message would be delivered again
             for message in popped.messages:
                 left_ms = popped.deadline_ms - steady_ms()
                 if popped.is_given_up or left_ms <= 0:
@@ -454,7 +457,8 @@ class PoppedConsumption:
                 try:
                     await self.receiver.change_invisible(message, min(left_ms, self._config.pop_invisible_time))
                 except ReceiptInvalid as error:
-                    _log.warning("message %s of %s is another one's: %s", message.message_id, popped.queue, error)
+                    _log.warning("message %s of %s belongs to another member by now: %s", message.message_id,
+                                 popped.queue, error)
                     self._forget([popped])
                     return
                 except ClientError as error:
@@ -468,7 +472,8 @@ class PoppedConsumption:
         self._forget([popped])
 
     def _took_too_long(self, popped: Popped) -> None:
-        """Another one is to have it. In order, what waits behind it may not come before it."""
+        """Give messages back that took too long. In order, the later messages of their queue go back as well, so that
+        they do not come before them."""
         late = self._with_those_behind(popped)
         _log.warning("%d messages of %s took longer than consume_timeout (%d ms), the wait in the cache included; they "
                      "are delivered again", sum(len(each.messages) for each in late), popped.queue,
@@ -488,9 +493,9 @@ class PoppedConsumption:
                     await self.receiver.change_invisible(
                         message, self.receiver.rules.retry_delay_ms(message.delivery_attempt))
                 except ClientError as error:
-                    _log.warning("message %s of %s comes when its time is over: %s", message.message_id, popped.queue,
-                                 error)
+                    _log.warning("message %s of %s could not be given back, and is delivered again when its invisible "
+                                 "time is over: %s", message.message_id, popped.queue, error)
 
 
 Deed = tuple[Callable[[], Awaitable[None]], PoppedState]
-"""What is done with a message at the server, and what has become of it then."""
+"""A request about a message to the server, and the message's state after it."""

@@ -1,11 +1,11 @@
-"""Consumes messages: pulls them, calls a listener, and keeps account of what is done; over grpc://, or where it is
-told to, it pops them instead (`popped_consumption`).
+"""Consumes messages: pulls them, calls a listener, and keeps track of what is done. Over grpc://, or if configured, it
+pops them instead (`popped_consumption`).
 
-The life of a pulled message: the `Rebalancer` says which queues are ours and `Consumption` takes them; a `QueuePuller`
-pulls the message into its `OwnedQueue`; `Calls` has `ListenerWorkers` call the listener; when it succeeds, the offset
-that may be committed moves on; when it fails, the message goes back to the broker, which brings it again later from the
-group's retry topic. Offsets are stored every 5 s or 1,000 messages, so a message may come twice and must be harmless
-then.
+The life of a pulled message: the `Rebalancer` determines which queues are ours, and `Consumption` takes them. A
+`QueuePuller` pulls the message into its `OwnedQueue`, and `Calls` has `ListenerWorkers` call the listener. When the
+listener succeeds, the offset to commit advances. When it fails, the message goes back to the broker, which delivers it
+again later from the group's retry topic. Offsets are stored every 5 s or 1,000 messages, so a message may be delivered
+twice, and a second delivery must do no harm.
 
 Source: DefaultMQPushConsumerImpl.
 """
@@ -99,12 +99,12 @@ class PushConsumer(Started):
         self._statistics: dict[str, TopicStatistics] = {}
         self._limits: dict[str, FlowLimits] = {}
         self._queue_counts: dict[str, int] = {}
-        self._queue_count = 0       # of all topics
+        self._queue_count = 0       # sum over all topics
         self._base_limits = FlowLimits(
             count_max=self.config.pull_threshold_for_queue, size_max_mib=self.config.pull_threshold_size_for_queue,
             span_max=NO_SPAN_LIMIT if self.config.consume_orderly else self.config.consume_concurrently_max_span)
         self._started_ms = 0
-        self._changing = asyncio.Lock()     # of who starts or shuts down
+        self._changing = asyncio.Lock()     # held while starting or shutting down
         self._joining: asyncio.Task[None] | None = None
         self._tasks = TaskGroup()
         self._ending = Ending()
@@ -140,7 +140,7 @@ class PushConsumer(Started):
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume the topic no more. Unknown topics are fine."""
+        """Stop consuming the topic. Unknown topics are ignored."""
         self._subscriptions.pop(topic, None)
         self._subscriptions_changed()
 
@@ -153,10 +153,12 @@ class PushConsumer(Started):
             self._rebalancer.soon()
 
     async def start(self) -> None:
-        """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
-        behind and may be tried again. Where each queue begins is known when it returns, so that what is sent from then
-        on comes; of brokers that do not tell within 5 s a warning says so, and they are asked on. Where it pops from
-        RocketMQ's brokers, the first pop decides.
+        """Join the group and consume; does nothing if the consumer runs already. A start that fails leaves nothing
+        behind and may be tried again.
+
+        When this returns, the begin of each queue is known, so that messages that are sent from then on are delivered.
+        If brokers do not answer within 5 s, a warning names them, and they are asked again. A consumer that pops from
+        RocketMQ's brokers begins where its first pop begins.
 
         Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
         between; ClientError when the offset file cannot be read, or the group has a client of this name already.
@@ -169,7 +171,7 @@ class PushConsumer(Started):
             if not self._subscriptions:
                 raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
             self._ending.begins()
-            # A task of its own, which `shutdown` can end without cancelling whoever called us.
+            # A separate task, which `shutdown` can cancel without cancelling our caller.
             self._joining = joining = asyncio.get_running_loop().create_task(self._join(), name=f"start {self.group}")
             try:
                 await asyncio.wait([joining])
@@ -178,7 +180,7 @@ class PushConsumer(Started):
                 try:
                     await asyncio.wait([joining])
                 finally:
-                    await self._shut_down(steady_ms())      # it may have joined
+                    await self._shut_down(steady_ms())      # the group may have been joined already
                 raise
             finally:
                 self._joining = None
@@ -197,7 +199,7 @@ class PushConsumer(Started):
             own_retry_topic = retry_topic(self.group)
             self._subscriptions[own_retry_topic] = SubscriptionData.compile(own_retry_topic, "*", self._next_version())
         instance = client_instance.acquire(self._name_server, self.config, self, stable_instance_name=not clustering)
-        async with AsyncExitStack() as undo:    # whatever it is: a member that consumes nothing must not be one
+        async with AsyncExitStack() as undo:    # after any error: a member that does not consume must not stay one
             undo.push_async_callback(client_instance.release, instance, self)
             self._started_ms = now_ms()
             offsets = BrokerOffsets(instance, self.group) if clustering else LocalOffsets(
@@ -225,7 +227,7 @@ class PushConsumer(Started):
         self._tasks.supervise(self._sample_statistics, f"statistics of {self.group}")
 
     def _consume(self, instance: ClientInstance, offsets: OffsetStore, limit: RetryLimit) -> None:
-        """Waits for nothing, so it is done as a whole."""
+        """Begin to consume. This waits for nothing, so it cannot be cancelled halfway."""
         self._instance = instance
         self._calls = calls = Calls(self.group, self._listener, self.config, self.statistics, self._on_room,
                                     self._on_idle)
@@ -240,9 +242,9 @@ class PushConsumer(Started):
         self._tasks.supervise(self._sample_statistics, f"statistics of {self.group}")
 
     async def shutdown(self) -> None:
-        """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
-        leave the group. A start that is under way is ended. Who cancels this waits no more, for no call and no broker:
-        the consumer leaves nevertheless, and a second shutdown waits until it has left."""
+        """Stop pulling, let running listener calls end within `await_termination_millis_when_shutdown`, store the
+        offsets, and leave the group. A start that is under way is cancelled. If this call is cancelled, it waits no
+        longer; the consumer leaves nevertheless, and a second shutdown waits until it has left."""
         if self._instance is not None and self._instance.is_left_behind:
             self._leave_behind()
             return
@@ -254,8 +256,9 @@ class PushConsumer(Started):
             await self._shut_down(steady_ms() + self.config.await_termination_millis_when_shutdown)
 
     async def _shut_down(self, until_ms: int) -> None:
-        """Whatever ends one step early, the others follow, the last one first. The calls are ended by our caller, which
-        may be one of them, and all else by itself."""
+        """End all parts, in the reverse order of their start. If one step fails or is cancelled, the others follow
+        nevertheless. The calls are ended in the task of our caller, which may be one of them, and everything else in a
+        separate task."""
         name = f"end of consumer {self.group}"
         if self._popped is not None:
             async with AsyncExitStack() as steps:
@@ -293,7 +296,7 @@ class PushConsumer(Started):
             await self._tasks.cancel()
 
     def _leave_behind(self) -> None:
-        """In a forked child: what runs is the parent's, on a loop that does not run here."""
+        """Forget everything in a forked child: the tasks belong to the parent, and its loop does not run here."""
         self._changing = asyncio.Lock()
         self._joining = None
         self._tasks = TaskGroup()
@@ -301,7 +304,7 @@ class PushConsumer(Started):
         self._stop_using()
 
     def suspend(self) -> None:
-        """Pull no more until `resume`; what is cached is still consumed."""
+        """Stop pulling until `resume`; cached messages are still consumed."""
         self.is_suspended = True
 
     def resume(self) -> None:
@@ -316,14 +319,14 @@ class PushConsumer(Started):
         return self._running().client_id if self._popped is None else self._popped.receiver.client_id
 
     def message_counts(self) -> dict[PoppedState, int]:
-        """Of popped messages: those that are READY and INFLIGHT here now, and how many ended in each way since the
-        start. Raises ClientError for a consumer that pulls."""
+        """Numbers of popped messages: READY and INFLIGHT now, and by how they ended since the start. Raises ClientError
+        for a consumer that pulls."""
         if self._popped is None:
             raise ClientClosed(f"consumer {self.group} does not pop, or is not running")
         return self._popped.counts()
 
     def assigned_queues(self) -> list[MessageQueue]:
-        """The queues that this instance consumes now; one that pops has none of its own."""
+        """The queues that this instance consumes now; a consumer that pops owns none."""
         return [] if self._consumption is None else sorted(self._consumption.owned)
 
     # --- what the client instance asks of its members ----------------------------------------------------------------
@@ -354,13 +357,14 @@ class PushConsumer(Started):
         return self._subscriptions.get(topic) or SubscriptionData.compile(topic, "*")
 
     def touch_subscription(self, topic: str) -> None:
-        """Give the subscription a newer version: the queues of its topic changed."""
+        """Give the subscription a newer version, because the queues of its topic changed."""
         known = self._subscriptions.get(topic)
         if known is not None:
             self._subscriptions[topic] = replace(known, sub_version=self._next_version())
 
     def _next_version(self) -> int:
-        """Newer than all before it, also when the clock was set back: brokers keep what they have of an older one."""
+        """A version newer than all before it, even if the clock was set back: brokers ignore subscriptions that are not
+        newer than theirs."""
         self._version = max(now_ms(), self._version + 1)
         return self._version
 
@@ -382,7 +386,7 @@ class PushConsumer(Started):
         return made
 
     def set_queue_count(self, topic: str, count: int) -> None:
-        """The limits of a topic are shared by its queues that are ours, and those of all by all."""
+        """Note how many queues of a topic are ours; they share its limits, and all queues share the limits of all."""
         before = self._queue_counts.pop(topic, 0)
         if count:
             self._queue_counts[topic] = count
@@ -418,8 +422,8 @@ class PushConsumer(Started):
         return None
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at these offsets, whatever has been consumed; what is cached of the queues is dropped. Queues of other
-        members are left alone."""
+        """Continue at these offsets, whatever has been consumed; cached messages of the queues are dropped. Queues of
+        other members are not touched."""
         await self._consuming().reset(offsets)
 
     async def _answer_consumer_status(self, command: RemotingCommand) -> RemotingCommand | None:
@@ -432,7 +436,7 @@ class PushConsumer(Started):
         return command.response(ResponseCode.SUCCESS, body=self.running_info().encode())
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What an operator sees of this consumer."""
+        """The state of this consumer for operators."""
         if self._popped is not None:
             return self._popping_info(self._popped)
         consumption, instance = self._consuming(), self._running()

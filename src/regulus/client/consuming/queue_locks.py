@@ -1,8 +1,8 @@
-"""Locks of queues at their brokers, so that of a group only one member consumes a queue in order.
+"""Locks of queues at their brokers, so that only one member of a group consumes a queue in order.
 
 A broker forgets a lock 60 s after it was last renewed. We renew every 20 s and trust a lock for 30 s, so that we have
-stopped before another member may begin. A broker that is started anew has forgotten them all, and gives them to whoever
-asks first: so a lock is trusted only for as long as the connection lasts over which it was given.
+stopped before another member may begin. A broker that restarts has forgotten all locks, and gives them to the first
+member that asks. Therefore a lock is trusted only while the connection lasts over which it was given.
 
 Source: RebalanceImpl.lockAll, RebalanceLockManager, ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME.
 """
@@ -28,7 +28,7 @@ TRUSTED_MS = 30_000
 
 
 class QueueLocks:
-    """`on_lost` hears of the queues whose connection was lost."""
+    """The locks of one member. `on_lost` is called with the queues whose connection was lost."""
 
     def __init__(self, instance: ClientInstance, group: str,
                  on_lost: Callable[[Collection[MessageQueue]], None]) -> None:
@@ -37,21 +37,21 @@ class QueueLocks:
         self._on_lost = on_lost
         self._held: dict[Connection, set[MessageQueue]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By the broker's address: what is asked of one comes one behind the other."""
+        """By broker address: each broker gets one request at a time."""
         self._tasks = TaskGroup()
 
     async def close(self) -> None:
         await self._tasks.cancel()
 
     def holds(self, queue: MessageQueue) -> bool:
-        """Whether it was locked, not given back, and the connection is still there."""
+        """Whether the queue was locked and not unlocked, and the connection still exists."""
         return any(queue in held for held in self._held.values())
 
     async def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
-        """Whether each of the queues is ours now, taken or renewed. Those whose broker did not say are left out.
+        """Lock or renew queues; returns whether each is ours now. Queues whose broker did not answer are left out.
 
-        What was begun is ended though the caller is cancelled: RocketMQ works requests off side by side, and what is
-        unlocked before it is locked would be nobody's for a minute.
+        Requests that have begun are finished even if the caller is cancelled. RocketMQ handles requests concurrently,
+        so an unlock could overtake its lock, and no member could consume the queue for a minute.
         """
         said = await asyncio.gather(*(
             asyncio.shield(self._tasks.spawn(self._lock_at(address, each), f"lock queues of {self._group}"))
@@ -59,11 +59,12 @@ class QueueLocks:
         return {queue: is_ours for part in said for queue, is_ours in part.items()}
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Let others have the queues at once. Where that fails, they wait until the lock is forgotten."""
+        """Unlock queues, so that other members may have them at once. If that fails, they wait until the broker forgets
+        the lock."""
         self._let_go(queues)
         for address, each in (await self._by_broker(queues)).items():
             async with self._turns[address]:
-                self._let_go(each)      # of a lock that was under way, too
+                self._let_go(each)      # again, for a lock that was under way
                 await self._unlock_at(address, each)
 
     async def _unlock_at(self, address: str, queues: list[MessageQueue]) -> None:
@@ -81,7 +82,8 @@ class QueueLocks:
     async def _ask_at(self, address: str, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
         body = LockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=queues)
         try:
-            # Before the request: if it is lost meanwhile, another one has the answer, and we hold nothing for long.
+            # Get the connection before the request. If it is lost meanwhile, the answer comes over another one, and the
+            # lock counts as lost at once.
             connection = await self._instance.connections.get(address)
             answer = await self._instance.request(address, RemotingCommand.request(RequestCode.LOCK_BATCH_MQ,
                                                                                    body=body.encode()))
@@ -108,7 +110,7 @@ class QueueLocks:
         self._on_lost(self._held.pop(connection))
 
     async def _by_broker(self, queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
-        """The queues by the address of their master; those without one are left out."""
+        """The queues by the address of their master; queues without a master are left out."""
         grouped: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             try:

@@ -1,4 +1,4 @@
-"""Pulls one queue, for as long as it is assigned to this consumer. Source: DefaultMQPushConsumerImpl.pullMessage."""
+"""Pulls one queue as long as this consumer owns it. Source: DefaultMQPushConsumerImpl.pullMessage."""
 
 import asyncio
 import logging
@@ -29,16 +29,17 @@ FLOW_CONTROL_PAUSE_MS = 50
 THROTTLED_PAUSE_MS = 20
 SUSPENDED_PAUSE_MS = 1000
 NOTHING_NEW_PAUSE_MS = 50
-"""A broker holds a pull that finds nothing; one that does not would be asked as fast as it answers."""
+"""The pause after an empty pull that was answered at once. Brokers normally hold an empty pull; one that does not would
+get pulls as fast as it answers."""
 
 BAD_PULLS_MAX = 3
-"""How often a record that cannot be read is pulled again, for it may have been damaged on its way."""
+"""How often a record that cannot be read is pulled again, because it may have been damaged on its way."""
 
 REFUSAL_REPORT_INTERVAL_MS = 60_000
-"""A refusal that lasts is told again so often."""
+"""ms after which a refusal that continues is logged again."""
 
 OFFSET_RESET = "OFFSET_RESET"
-"""The remark of a broker whose group was reset; without it the offset is out of range."""
+"""The remark in an answer PULL_OFFSET_MOVED when the group was reset; without it the offset is out of range."""
 
 _SUCCESS = int(ResponseCode.SUCCESS)
 _PULL_MESSAGE = int(RequestCode.PULL_MESSAGE)
@@ -48,7 +49,7 @@ _SUBSCRIPTION_UNKNOWN = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSC
 
 
 class Consumer(Protocol):
-    """What a puller asks of the consumer as a whole."""
+    """What a puller needs from the consumer as a whole."""
 
     group: str
     config: PushConsumerConfig
@@ -60,7 +61,7 @@ class Consumer(Protocol):
 
 
 class Receiver(Protocol):
-    """Who hears what pulls brought."""
+    """Receives the results of pulls."""
 
     def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
                next_offset: int) -> None: ...
@@ -70,7 +71,7 @@ class Receiver(Protocol):
 class QueuePuller:
     def __init__(self, consumer: Consumer, receiver: Receiver, instance: ClientInstance, owned: OwnedQueue,
                  pause_ms: int = 0) -> None:
-        """`pause_ms`: before the first pull."""
+        """`pause_ms`: the pause before the first pull."""
         self._consumer = consumer
         self._receiver = receiver
         self._instance = instance
@@ -100,7 +101,7 @@ class QueuePuller:
                 await asyncio.sleep(pause_ms / 1000)
 
     def has_room(self) -> None:
-        """The cache got smaller: a puller that waits for that may look again before its pause is over."""
+        """The cache got smaller: end the pause of a puller that waits for that."""
         room = self._room
         if room is not None and not room.done() and self._consumer.limits(self._queue.topic).exceeded(
                 self._owned.cache) is None:
@@ -128,7 +129,7 @@ class QueuePuller:
             self._owned.is_full = False
 
     async def _pull(self) -> int:
-        """One pull; the ms to wait before the next."""
+        """Pull once; returns the ms to wait before the next pull."""
         config = self._consumer.config
         asked_for = self._owned.next_offset
         begun = steady_ms()
@@ -154,8 +155,8 @@ class QueuePuller:
             return config.pull_time_delay_when_exception
 
     def _command(self) -> RemotingCommand:
-        """Without the offset to store, which it could carry: brokers answer pulls beside other requests, and one that
-        comes to its turn behind a store would take the group back."""
+        """The pull request. It could carry the offset to store, but does not: brokers handle pulls concurrently with
+        other requests, and a pull that is handled after a later store would set the group back."""
         consumer = self._consumer
         config = consumer.config
         queue = self._queue
@@ -178,7 +179,7 @@ class QueuePuller:
             raise ClientError(f"broker {queue.broker_name} is not in the route of {queue.topic}")
         is_silent = self._instance.connections.is_silent
         if is_silent(address):
-            # It may stand still for as long as two minutes before the name servers forget it.
+            # A broker may hang for up to two minutes before the name servers forget it.
             others = [replica for replica in route.replicas(queue.broker_name) if not is_silent(replica)]
             address = others[0] if others else route.master(queue.broker_name) or address
         self._asks_master = address == route.master(queue.broker_name)
@@ -204,9 +205,9 @@ class QueuePuller:
             has_moved = header.next_begin_offset != owned.next_offset
             is_reset = answer.remark == OFFSET_RESET
             if is_reset:
-                _log.info("the group was reset: going on at %d of %s", header.next_begin_offset, self._queue)
+                _log.info("the group was reset: continuing at %d of %s", header.next_begin_offset, self._queue)
             else:
-                _log.warning("offset %d of %s is out of range; going on at %d", owned.next_offset, self._queue,
+                _log.warning("offset %d of %s is out of range; continuing at %d", owned.next_offset, self._queue,
                              header.next_begin_offset)
             self._receiver.moved(owned, header.next_begin_offset, is_reset)
             return 0 if has_moved else config.pull_time_delay_when_exception
@@ -217,8 +218,9 @@ class QueuePuller:
             _log.info("pull of %s refused with %d: %s", self._queue, code, answer.remark)
             return config.pull_time_delay_when_exception
         if code == ResponseCode.TOPIC_NOT_EXIST and self._asks_master and owned.next_offset:
-            # A replica may not know the topic yet; its master would. What comes under the name later is another topic.
-            _log.warning("%s is not there any more; if its topic is made anew, we begin at its first message",
+            # Only a master is believed, because a replica may not know the topic yet. If the topic is created again, it
+            # is another topic.
+            _log.warning("%s does not exist any more; if its topic is created again, we begin at its first message",
                          self._queue)
             self._receiver.moved(owned, 0, True)
             return config.pull_time_delay_when_exception
@@ -226,12 +228,13 @@ class QueuePuller:
         return config.pull_time_delay_when_exception
 
     def _tell_refusal(self, code: int, remark: str | None) -> None:
-        """Nothing behind is consumed before somebody mends it; the first line must say so, and not each second one."""
+        """Log a refusal, at most once a minute. Nothing more of the queue is consumed until somebody fixes the
+        cause."""
         self._owned.is_refused = True
         now = steady_ms()
         if self._refusal_told_ms is None or now >= self._refusal_told_ms + REFUSAL_REPORT_INTERVAL_MS:
             self._refusal_told_ms = now
-            _log.warning("%s stands still at offset %d: its broker refuses pulls with %d: %s", self._queue,
+            _log.warning("%s is blocked at offset %d: its broker refuses pulls with %d: %s", self._queue,
                          self._owned.next_offset, code, remark)
 
     async def _found(self, body: bytes, header: PullMessageResponse, spent_ms: int) -> int:
@@ -249,11 +252,11 @@ class QueuePuller:
         if rest is not None:
             rest = max(rest, asked)
         if messages and messages[0].queue_offset < asked and messages[0].queue_offset not in unreadable:
-            # Of an inner batch, which comes whole; what lies before was consumed.
+            # An inner batch comes whole; the messages before our offset were consumed.
             kept = from_offset(kept, asked)
         if kept:
             self._consumer.statistics(self._queue.topic).pulled_messages(len(kept), spent_ms)
-        # What found no room is pulled again when there is some.
+        # Messages for which there was no room are pulled again later.
         self._receiver.pulled(self._owned, kept, unreadable, header.next_begin_offset if rest is None else rest)
         return self._consumer.config.pull_interval
 
@@ -263,13 +266,16 @@ class QueuePuller:
         parts = messages, tags, self._retry_topic, header.min_offset, header.max_offset, room
         if not is_any_packed(messages):
             return prepare_what_fits(*parts)
-        # Unpacking takes as long as whoever packed wants it to, during which the event loop should serve others.
+        # The producer decides how long unpacking takes, and meanwhile the event loop should serve others.
         return await self._instance.packing(prepare_what_fits, *parts)
 
     async def _found_bad_record(self, body: bytes, header: PullMessageResponse, error: RecordError) -> int:
-        """What lies before the bad record is taken, up to it. The bad one is pulled alone, so that the next offset
-        tells its own; when it stays bad, its bytes take its place. A batch before it that does not tell where it ends
-        is pulled alone, too."""
+        """Handle an answer with a record that cannot be read.
+
+        The messages before it are taken. The bad record is pulled alone, so that the answer's next offset shows its
+        offset; when it stays bad, a message with its bytes takes its place. A batch before it is pulled alone, too, if
+        its end is not certain.
+        """
         config = self._consumer.config
         good = decode_to_the_first_bad(body)
         if good and not tells_its_end(good[-1]) and self._bad_pulls < BAD_PULLS_MAX:

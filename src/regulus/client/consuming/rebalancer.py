@@ -1,4 +1,4 @@
-"""Finds out which queues a consumer should own: whenever members join or leave, and when routes change.
+"""Determines the queues that a consumer should own: when members join or leave, and when routes change.
 
 Source: RebalanceImpl, RebalanceService.
 """
@@ -23,14 +23,14 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 INCOMPLETE_INTERVAL_MS = 1_000
-"""How soon to try again when routes or members are not known."""
+"""ms until the next attempt when routes or members are not known."""
 
 MEMBERS_TIMEOUT_MS = 1_000
-"""How long a broker may take to tell the members before the next one is asked."""
+"""ms that a broker has to answer with the members before the next broker is asked."""
 
 
 class Balanced(Protocol):
-    """What the rebalancer asks of its consumer."""
+    """What the rebalancer needs from its consumer."""
 
     group: str
     config: PushConsumerConfig
@@ -39,14 +39,14 @@ class Balanced(Protocol):
 
 
 class Wants(Protocol):
-    """Who takes and gives up queues."""
+    """Takes queues and gives them up, as the rebalancer wants."""
 
     def want(self, topic: str, queues: Collection[MessageQueue]) -> None: ...
     def want_topics(self, topics: Collection[str]) -> None: ...
 
 
 class Rebalancer:
-    """Rebalances at start, when asked to, and every `rebalance_interval`."""
+    """Rebalances at the start, on request, and every `rebalance_interval`."""
 
     def __init__(self, consumer: Balanced, instance: ClientInstance, wants: Wants) -> None:
         self._consumer = consumer
@@ -62,19 +62,19 @@ class Rebalancer:
         self._tasks.supervise(self._run, f"rebalance {self._consumer.group}")
 
     async def stop(self) -> None:
-        """No rebalance from now on, not even one that is under way."""
+        """Stop rebalancing at once, even in the middle of a rebalance."""
         await self._tasks.cancel()
 
     def soon(self) -> None:
         self._wanted.set()
 
     async def first_look(self) -> None:
-        """Until it is known once which queues are wanted, or that this is not known now."""
+        """Wait for the end of the first rebalance, successful or not."""
         await self._has_looked.wait()
 
     @property
     def unknown(self) -> Sequence[str]:
-        """Topics of which it is not known which queues are wanted, and why; but for those that no broker has."""
+        """Topics whose wanted queues are not known, and why; without topics that no broker has."""
         return [f"{topic}: {why}" for topic, why in self._missing.items() if not isinstance(why, NoRoute)]
 
     @property
@@ -98,7 +98,7 @@ class Rebalancer:
                 continue
 
     async def _rebalance(self) -> bool:
-        """Say which queues of all topics are wanted; False when that is not known of one."""
+        """Pass on which queues of each topic are wanted; False when that is not known for a topic."""
         topics = set(self._consumer.topics())
         self._wants.want_topics(topics)
         for topic in self._missing.keys() - topics:
@@ -112,15 +112,18 @@ class Rebalancer:
                     raise ClientError(f"the members of group {self._consumer.group} do not include this one")
                 self._missing.pop(topic, None)
             except (ClientError, HeaderError) as error:
-                # The next try comes in a second: say it once.
+                # The next attempt follows in a second: log the same error only once.
                 if str(self._missing.get(topic)) != str(error):
                     _log.info("topic %s not rebalanced: %s", topic, error)
                 self._missing[topic] = error
         return not self._missing
 
     async def _queues_of(self, topic: str) -> tuple[list[MessageQueue], bool]:
-        """Our share, and whether we are a member: a broker that was started anew knows only those whose heartbeats it
-        has got. Others have our queues then, so we have none, but not for long. Raises ClientError."""
+        """Our share of the queues, and whether the broker knows us as a member. Raises ClientError.
+
+        A broker that has just restarted knows only the members whose heartbeats it has received. If ours is not among
+        them, other members get our queues, so our share is empty until the next heartbeat.
+        """
         route = await self._instance.route(topic)
         queues = sort_queues(route.subscribe_queues)
         if self._consumer.config.message_model is not MessageModel.CLUSTERING:
@@ -130,7 +133,8 @@ class Rebalancer:
         return allocate(queues, members, own_id), own_id in members
 
     async def _member_ids(self, route: Route) -> list[str]:
-        """Asks the broker that answered last, then the others one after the other: any of them knows the members."""
+        """Client ids of the members. Asks the broker that answered last, then the others: each of them knows the
+        members."""
         header = GetConsumerListByGroupRequest(self._consumer.group)
         addresses = route.readable_addresses()
         failures = []
@@ -147,4 +151,4 @@ class Rebalancer:
                 self._answered_last = address
                 return members
             failures.append(f"{address} knows no members")
-        raise ClientError(f"no broker tells the members of group {self._consumer.group}: {'; '.join(failures)}")
+        raise ClientError(f"no broker names the members of group {self._consumer.group}: {'; '.join(failures)}")

@@ -1,4 +1,4 @@
-"""The door to the protocols: how messages are received for a time, whatever is spoken."""
+"""The interface to receive messages for an invisible time, independent of the protocol."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -10,12 +10,12 @@ from regulus.wire.bodies import SubscriptionData
 INVISIBLE_MS_MAX = 12 * 3_600_000
 
 ConsumeDirectly = Callable[[MessageExt], Awaitable[bool]]
-"""Have the listener called once with a message, as an operator asked for: whether it succeeded."""
+"""Calls the listener once with a message at the request of an operator; returns whether it succeeded."""
 
 
 class ReceiveRules(NamedTuple):
-    """What the server says of the group. `retry_delays_ms`: until the next delivery, by the number of deliveries that
-    failed; the last one repeats."""
+    """The group's settings at the server. `retry_delays_ms`: the delays before the next delivery, by the number of
+    failed deliveries; the last one repeats."""
 
     is_orderly: bool
     deliveries_max: int
@@ -26,7 +26,8 @@ class ReceiveRules(NamedTuple):
 
 
 class Receive(NamedTuple):
-    """`is_prolonged`: the message is to stay invisible until it is done; where the server sees to that, it does."""
+    """A request to receive. `is_prolonged`: the messages must stay invisible until they are done; the server prolongs
+    their time if it can."""
 
     subscription: SubscriptionData
     broker: str
@@ -38,19 +39,20 @@ class Receive(NamedTuple):
 
 
 class Receiver(Protocol):
-    """All but `brokers` raise ClientError; ReceiptInvalid for a message that is not ours any more."""
+    """Receives and acknowledges messages. The methods raise ClientError; those that take a message raise ReceiptInvalid
+    if it is no longer ours."""
 
     prolongs: bool
-    """The server keeps invisible what was received so, until it is done."""
+    """Whether the server keeps messages invisible until they are done, if they were received with `is_prolonged`."""
     consume_directly: "ConsumeDirectly | None"
-    """For servers that ask for it."""
+    """Called when a server asks for a direct call of the listener."""
 
     @property
     def client_id(self) -> str: ...
 
     @property
     def rules(self) -> ReceiveRules:
-        """Known once it was started."""
+        """Known after the start."""
 
     async def start(self) -> None: ...
 
@@ -59,15 +61,16 @@ class Receiver(Protocol):
     def subscriptions_changed(self) -> None: ...
 
     async def brokers(self, topic: str) -> Sequence[str]:
-        """The names of those that have messages of the topic; none where nobody knows it. Raises ClientError."""
+        """Names of the brokers that have messages of the topic; empty when no broker has it. Raises ClientError."""
 
     async def receive(self, asked: Receive) -> list[ReceivedMessage]:
-        """Empty where none came in time. Those of which one tag alone was not asked for are done already."""
+        """The received messages; empty when none came in time. Messages with a tag outside the subscription are left
+        out, and acknowledged."""
 
     async def ack(self, message: ReceivedMessage) -> None: ...
 
     async def change_invisible(self, message: ReceivedMessage, invisible_ms: int) -> None:
-        """From now on; the message gets its new receipt."""
+        """Let the message be invisible for this time from now on; it gets a new receipt."""
 
     async def dead_letter(self, message: ReceivedMessage, deliveries_max: int) -> None:
-        """It is among the group's dead letters, and acknowledged."""
+        """Move the message to the group's dead letters, and acknowledge it."""

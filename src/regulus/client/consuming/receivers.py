@@ -1,4 +1,4 @@
-"""Makes a receiver: the protocol follows from the address."""
+"""Creates the receiver for the protocol of an address."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,7 +15,7 @@ Subscriptions = Callable[[], Iterable[SubscriptionData]]
 
 def simple_receiver(address: str, member: GroupMember, config: SimpleConsumerConfig,
                     subscriptions: Subscriptions) -> Receiver:
-    """Raises ConfigError, MissingExtra."""
+    """A receiver for the address. Raises ConfigError, MissingExtra."""
     protocol, rest = split_protocol(address)
     if protocol is Protocol.REMOTING:
         return RemotingReceiver(rest, member, config, config.consume_from_where, config.request_timeout)
@@ -26,7 +26,7 @@ def simple_receiver(address: str, member: GroupMember, config: SimpleConsumerCon
 
 def push_receiver(address: str, member: GroupMember, config: PushConsumerConfig,
                   subscriptions: Subscriptions) -> Receiver:
-    """Raises ConfigError, MissingExtra."""
+    """A receiver for the address. Raises ConfigError, MissingExtra."""
     protocol, rest = split_protocol(address)
     if protocol is Protocol.REMOTING:
         return RemotingReceiver(rest, member, config, config.consume_from_where, config.mq_client_api_timeout,

@@ -1,4 +1,4 @@
-"""Receives by RocketMQ's own protocol: POP_MESSAGE and what belongs to it, at the masters that routes name.
+"""Receives over RocketMQ's own protocol: POP_MESSAGE and related requests, sent to the masters in the routes.
 
 Source: DefaultMQPushConsumerImpl.popMessage, PopCallback of MQClientAPIImpl.
 """
@@ -57,11 +57,11 @@ _log = logging.getLogger(__name__)
 POP_MARGIN_MS = 2_000
 """How much longer than its poll a broker may take to answer."""
 GIVE_BACK_RESTS_S = (0, 1, 5)
-"""Before each try to give back what came too late."""
+"""Seconds before each attempt to give back messages that came too late."""
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND)
 _BUSY = (ResponseCode.POLLING_FULL, ResponseCode.FLOW_CONTROL, ResponseCode.SYSTEM_BUSY)
 RETRY_DELAYS_MS = parse_ladder(DEFAULT_LADDER)[FIRST_RETRY_LEVEL - 1:]
-"""The sixteen steps, 10 s to 2 h."""
+"""The sixteen delays between deliveries, 10 s to 2 h."""
 
 
 class RemotingReceiver:
@@ -70,8 +70,8 @@ class RemotingReceiver:
     def __init__(self, name_server: str, member: GroupMember, config: ClientConfig,
                  consume_from_where: ConsumeFromWhere, request_timeout_ms: int, *, is_orderly: bool = False,
                  retries_max: int = -1) -> None:
-        """`retries_max` -1: what the group is set to."""
-        self.consume_directly: ConsumeDirectly | None = None     # brokers ask the member itself
+        """`retries_max` -1: the group's own limit."""
+        self.consume_directly: ConsumeDirectly | None = None     # not used here: brokers ask the member itself
         self._name_server = name_server
         self._member = member
         self._config = config
@@ -85,7 +85,7 @@ class RemotingReceiver:
         self._waiting: set[asyncio.Future[list[ReceivedMessage]]] = set()
         """Receives whose callers wait."""
         self._returning: set[asyncio.Task[Any]] = set()
-        """What came too late and is being given back."""
+        """Tasks that give back messages that came too late."""
 
     @property
     def client_id(self) -> str:
@@ -102,7 +102,7 @@ class RemotingReceiver:
         return self._instance
 
     async def start(self) -> None:
-        """Raises NoNameServer, BrokerRefused for a bad SQL expression, ClientError."""
+        """Join the group. Raises NoNameServer, BrokerRefused for a bad SQL expression, ClientError."""
         instance = client_instance.acquire(self._name_server, self._config, self._member)
         self._instance = instance
         is_started = False
@@ -122,8 +122,9 @@ class RemotingReceiver:
                 await self.close()
 
     async def close(self) -> None:
-        """Whoever receives hears of it. What brokers still hold for that is given back by the instance, as long as
-        others use it; else its connections are closed, and brokers see to it."""
+        """Leave the group; waiting receives raise ClientClosed. Messages that brokers still send for those are given
+        back by the client instance if other clients use it; otherwise its connections close, and the brokers notice
+        that themselves."""
         instance, self._instance = self._instance, None
         for waiting in self._waiting:
             waiting.cancel()
@@ -138,7 +139,7 @@ class RemotingReceiver:
         self.instance.heartbeat_soon()
 
     async def _ask_rules(self, topics: Sequence[str]) -> None:
-        """How often the group tries again and whether in order, as the first broker has it that answers."""
+        """Get the group's retry limit and whether it is ordered, from the first broker that answers."""
         found = None
         for address in self._masters(topics):
             try:
@@ -146,7 +147,8 @@ class RemotingReceiver:
                 self._are_rules_told = True
                 break
             except (ClientError, HeaderError) as error:
-                self._are_rules_told |= isinstance(error, BrokerRefused | HeaderError)      # and no other tells more
+                # An answer, if not a useful one: other brokers would not say more.
+                self._are_rules_told |= isinstance(error, BrokerRefused | HeaderError)
                 _log.info("the settings of group %s are not known from %s: %s", self._member.group, address, error)
         limit = self._retries_max
         if limit < 0:
@@ -170,18 +172,20 @@ class RemotingReceiver:
 
     async def receive(self, asked: Receive) -> list[ReceivedMessage]:
         subscription = asked.subscription
-        if not self._are_rules_told:        # no broker was there at the start: in order or not makes all the difference
+        # If no broker answered at the start, ask again: an ordered group must not be popped unordered.
+        if not self._are_rules_told:
             await self._ask_rules([subscription.topic])
             if not self._are_rules_told:
-                raise NoRoute(f"no broker of topic {subscription.topic} tells how group {self._member.group} receives")
+                raise NoRoute(f"no broker of topic {subscription.topic} answers with the settings of group "
+                              f"{self._member.group}")
         header = PopMessageRequest(
             consumer_group=self._member.group, topic=subscription.topic, queue_id=ANY_QUEUE,
             max_msg_nums=asked.messages_max, invisible_time=asked.invisible_ms, poll_time=asked.await_ms,
             born_time=now_ms(), init_mode=self._init_mode,
             exp_type=subscription.expression_type, exp=subscription.sub_string, order=self._rules.is_orderly,
             attempt_id=asked.attempt_id or None, broker_name=asked.broker)
-        # Apart: who gives up while the broker holds the poll leaves it there. And not of this consumer's tasks: it may
-        # be closed by then, while its connections serve others.
+        # In a separate task, because a caller that gives up leaves the poll at the broker, and its answer must be
+        # handled. It is a task of the instance, because this consumer may be closed by then.
         instance = self.instance
         asking = instance.spawn(self._pop(instance, header, asked), f"pop of {self._member.group}", on_done=_heard)
         waiting = asyncio.shield(asking)
@@ -202,11 +206,13 @@ class RemotingReceiver:
         if answer.code in _NOTHING:
             return []
         self._check(answer, asked.broker)
-        # The wait is not counted, and the way back is.
+        # The invisible time begins at the broker, after the poll. Counted from the arrival of the answer, it ends later
+        # here by the time that the answer took.
         return await self._received(instance, answer, asked, steady_ms() + asked.invisible_ms)
 
     async def _give_back_late(self, instance: ClientInstance, asking: "asyncio.Task[list[ReceivedMessage]]") -> None:
-        """What nobody waits for is others' at once, and was not delivered, where the broker knows that word."""
+        """Give back messages for which no caller waits, so that other members get them at once. They do not count as
+        delivered, if the broker supports `suspend`."""
         try:
             messages = await asking
         except ClientError as error:
@@ -221,7 +227,7 @@ class RemotingReceiver:
             self._returning.discard(returning)
 
     async def _give_back(self, instance: ClientInstance, message: ReceivedMessage) -> None:
-        """What is not taken back now is told once more: its invisible time may be long."""
+        """Give a message back, in several attempts, because its invisible time may be long."""
         for rest_s in GIVE_BACK_RESTS_S:
             await asyncio.sleep(rest_s)
             try:
@@ -235,11 +241,12 @@ class RemotingReceiver:
                 self._check(answer, handle.broker_name)
                 return
             except ReceiptInvalid:
-                return      # it is another one's by now
+                return      # another member has it by now
             except ClientError as error:
                 failure = error
-        _log.warning("message %s came too late for a receive of group %s and was not given back; it comes when its "
-                     "invisible time is over: %s", message.message_id, self._member.group, failure)
+        _log.warning("message %s arrived too late for a receive of group %s and could not be given back; it is "
+                     "delivered again when its invisible time is over: %s", message.message_id, self._member.group,
+                     failure)
 
     async def _received(self, instance: ClientInstance, answer: RemotingCommand, asked: Receive,
                         until_ms: int) -> list[ReceivedMessage]:
@@ -260,7 +267,7 @@ class RemotingReceiver:
             received = ReceivedMessage(message, subscription.topic, asked.broker, receipt_handle.encode(handle),
                                        until_ms)
             if subscription.tags_set and message.properties.get(names.TAGS, "") not in subscription.tags_set:
-                # Brokers compare hashes of tags: it is another one's, or nobody's.
+                # Brokers compare only hashes of tags. No member of the group wants this message.
                 instance.spawn(self._ack_unwanted(instance, received), f"unwanted message of {subscription.topic}")
             else:
                 wanted.append(received)
@@ -272,7 +279,7 @@ class RemotingReceiver:
         try:
             await self._ack(instance, message)
         except ClientError as error:
-            _log.info("message %s, whose tag nobody asked for, is not acknowledged: %s", message.message_id, error)
+            _log.info("message %s, whose tag is not subscribed, is not acknowledged: %s", message.message_id, error)
 
     # --- what is done with it ----------------------------------------------------------------------------------------
 
@@ -309,7 +316,7 @@ class RemotingReceiver:
         message.invisible_until_ms = until_ms
 
     async def dead_letter(self, message: ReceivedMessage, deliveries_max: int) -> None:
-        """Copied first, acknowledged then: so it is never nowhere."""
+        """Copy the message to the dead letters, then acknowledge it: in this order it cannot get lost."""
         handle, topic = self._place(message)
         header = ConsumerSendMsgBackRequest(
             offset=message.physical_offset, group=self._member.group, delay_level=DEAD_LETTER, origin_topic=topic,
@@ -321,7 +328,7 @@ class RemotingReceiver:
         await self.ack(message)
 
     def _place(self, message: ReceivedMessage) -> tuple[ReceiptHandle, str]:
-        """The receipt, and the topic in which the message lies."""
+        """The receipt, and the topic in which the message is stored."""
         try:
             handle = receipt_handle.decode(message.receipt_handle)
         except HeaderError as error:
@@ -350,7 +357,7 @@ class RemotingReceiver:
 
 
 def _heard(asking: "asyncio.Task[list[ReceivedMessage]]") -> None:
-    """Whoever waits for it hears of its failure; after that nobody has to."""
+    """Retrieve the error of a pop, so that asyncio does not report it as lost. A caller that waits gets it anyway."""
     if not asking.cancelled():
         asking.exception()
 

@@ -1,4 +1,5 @@
-"""What a push consumer says of itself when an operator asks. Source: DefaultMQPushConsumerImpl.consumerRunningInfo."""
+"""The running info of a push consumer, which operators request. Source: DefaultMQPushConsumerImpl.consumerRunningInfo.
+"""
 
 import platform
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +12,8 @@ from regulus.client.received_message import PoppedState
 from regulus.wire.bodies import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo, SubscriptionData
 
 BLOCKED_QUEUES = "PROP_BLOCKED_QUEUES"
-"""Queues that stand still: their broker refuses what lies next, or, in order, their head has failed again and again."""
+"""The number of blocked queues: the broker refuses to read the next message, or (in order) the first message has failed
+several times."""
 
 TASKS_RESTARTED = "PROP_TASKS_RESTARTED"
 POPPED = "PROP_POPPED_"
@@ -21,8 +23,8 @@ def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool,
                  subscriptions: Iterable[SubscriptionData], queues: Collection[OwnedQueue],
                  statistics: Mapping[str, TopicStatistics], restarts: int, now_ms: int,
                  popped: Mapping[PoppedState, int] | None = None) -> ConsumerRunningInfo:
-    """`restarts`: how often background tasks died. It, the blocked queues and how many popped messages are in each
-    state are properties of our own."""
+    """The answer to GET_CONSUMER_RUNNING_INFO. `restarts`: how often background tasks failed and were started again.
+    Regulus adds it, the number of blocked queues, and the popped messages by state as properties of its own."""
     properties = {
         "PROP_CLIENT_VERSION": f"V5_3_3 (Regulus, Python {platform.python_version()})",
         "PROP_CONSUMEORDERLY": "true" if orderly else "false",

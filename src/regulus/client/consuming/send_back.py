@@ -1,4 +1,4 @@
-"""Gives failed messages back to the brokers, which bring them again from the group's retry topic.
+"""Sends failed messages back to the brokers, which deliver them again from the group's retry topic.
 
 Source: DefaultMQPushConsumerImpl.sendMessageBack.
 """
@@ -41,23 +41,23 @@ _log = logging.getLogger(__name__)
 SEND_BACK_TIMEOUT_MS = 5000
 
 LETTER_WAIT_MS = 10_000
-"""How long a broker that is busy, or is started anew, is asked for a dead letter that nobody else can make whole."""
+"""ms for which a broker that is busy or restarting is asked to make a dead letter that only it can make whole."""
 
 LETTER_PAUSE_FIRST_MS = 100
 LETTER_PAUSE_MAX_MS = 2_000
-"""Between two questions; each pause is twice as long as the one before."""
+"""The first and the longest pause between two such requests; each pause is twice as long as the one before."""
 
 BODY_SIZE_MAX = 0x7FFFFFFF
-"""It came through a broker, packed, whatever producers may send by default."""
+"""No limit on the body: the message was accepted by a broker before, packed, so a producer's default must not apply."""
 
 IsOurs = Callable[[], bool]
-"""Whether the message's queue is still consumed here. A queue that is being given up waits for nothing."""
+"""Returns whether the message's queue is still consumed here. A queue that is being given up must not wait."""
 
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 
 
 class SendBack:
-    """`limit`: says what each request carries."""
+    """Sends messages back for one consumer. `limit`: the retry limit that requests carry."""
 
     def __init__(self, instance: ClientInstance, name_server: str, group: str, config: PushConsumerConfig,
                  limit: RetryLimit) -> None:
@@ -70,7 +70,8 @@ class SendBack:
         self._away: set[str] = set()
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int, is_ours: IsOurs) -> bool:
-        """True when a broker has the message again: the one it came from, or any other through the retry topic."""
+        """Send a message back; True when a broker has it again: the one it came from, or any other through the retry
+        topic."""
         if not is_of_inner_batch(message) and await self._taken_by_its_broker(message, queue, delay_level):
             return True
         limit = self._limit.anywhere()
@@ -85,7 +86,7 @@ class SendBack:
             await self._to_its_broker(message, queue, delay_level)
             if queue.broker_name in self._away:
                 self._away.discard(queue.broker_name)
-                _log.info("broker %s takes back what listeners of %s failed on again", queue.broker_name, self._group)
+                _log.info("broker %s takes back messages of group %s again", queue.broker_name, self._group)
             return True
         except (ClientError, HeaderError) as error:
             if _is_away(error):
@@ -96,8 +97,11 @@ class SendBack:
             return False
 
     async def dead_letter(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs) -> bool:
-        """Make a dead letter of a message that was tried here often enough; True when a broker has it. What comes with
-        a dead letter may not fit in a message that just did: then its broker makes it, or something is left out."""
+        """Make a dead letter of a message that was tried here often enough; True when a broker has it.
+
+        The properties that a dead letter adds may make it too large for a producer. Then the message's own broker makes
+        it, or parts of the message are left out.
+        """
         letter = retry_message(message, self._group, DEAD_LETTER, GROUP_LIMIT)
         refusal = await self._to_the_retry_topic(letter, message, queue)
         if not refusal:
@@ -121,8 +125,11 @@ class SendBack:
         return False
 
     async def _made_by_its_broker(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs) -> bool:
-        """Whether it made the dead letter. It alone has the message, so it is asked again before anything is left out:
-        only an answer that says so is for good. What is not ours any more its next owner has, who asks himself."""
+        """Ask the message's broker to make the dead letter; whether it did.
+
+        Only this broker has the whole message, so it is asked repeatedly before anything is left out, until it refuses
+        for good. If the queue is no longer ours, its next owner asks instead.
+        """
         until_ms = steady_ms() + LETTER_WAIT_MS
         pause_ms = LETTER_PAUSE_FIRST_MS
         while True:
@@ -142,8 +149,8 @@ class SendBack:
 
     async def hand_on(self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str,
                       is_ours: IsOurs) -> bool:
-        """Send a message back that cannot be read; True when a broker has it. Where its own broker does not take it,
-        its bytes become a dead letter with the reason: as a retry they would be taken for a body."""
+        """Send back a message that cannot be read; True when a broker has it. If its own broker does not take it, its
+        bytes become a dead letter with the reason, because in a retry message they would be taken for a body."""
         if message.physical_offset != NOT_STORED and not is_inner_batch(message):
             try:
                 await self._to_its_broker(message, queue, delay_level)
@@ -160,14 +167,15 @@ class SendBack:
             await producer.shutdown()
 
     def _tell_away(self, broker_name: str, error: RegulusError) -> None:
-        """Once as long as it lasts, whatever the number of messages."""
+        """Warn once while the broker is away, however many messages fail."""
         _log.log(logging.INFO if broker_name in self._away else logging.WARNING,
-                 "broker %s is away (%s): what listeners of %s fail on meanwhile is kept here, and offered to the "
-                 "retry topic until a broker takes it", broker_name, error, self._group)
+                 "broker %s is away (%s): failed messages of group %s are kept here meanwhile, and sent to the "
+                 "retry topic until a broker takes them", broker_name, error, self._group)
         self._away.add(broker_name)
 
     async def _to_the_retry_topic(self, copy: Message, message: MessageExt, queue: MessageQueue) -> str | None:
-        """None when a broker has the copy; why it never will, as it is; empty when that may be otherwise later."""
+        """Send the copy: None when a broker has it; the reason when none ever takes it as it is; an empty text when a
+        later attempt may succeed."""
         try:
             producer = await self._inner_producer()
             await producer.send(copy)
@@ -199,13 +207,13 @@ class SendBack:
 
 
 def _is_away(error: RegulusError) -> bool:
-    """Whether nobody answered, as when a broker was killed or is started anew."""
+    """Whether no broker or name server answered, as while a broker is down or restarts."""
     if isinstance(error, SendFailed):
         return error.cause is not None and _is_away(error.cause)
     return isinstance(error, (ConnectFailed, ConnectionLost, RequestTimeout, NoNameServer, NoRoute))
 
 
 def _is_for_good(error: RegulusError) -> bool:
-    """Whether the message as it is will never be taken."""
+    """Whether no broker will ever take the message as it is."""
     return isinstance(error, (MessageIllegal, RequestTooLarge)) or (
         isinstance(error, BrokerRefused) and error.code == ResponseCode.MESSAGE_ILLEGAL)

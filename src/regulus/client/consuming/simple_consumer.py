@@ -1,7 +1,8 @@
-"""Receives messages when the application asks for them, and acknowledges each when it says so.
+"""Receives messages when the application asks for them, and acknowledges each when the application says so.
 
-A received message is nobody else's for its invisible time. What is not acknowledged within it is delivered again: there
-is no other way to say that a message failed. To have it sooner, change its invisible time to a short one.
+No other member gets a received message during its invisible time. A message that is not acknowledged within that time
+is delivered again; this is the only way to report a failed message. To have it delivered again sooner, change its
+invisible time to a shorter one.
 
 Source: SimpleConsumer of RocketMQ 5.
 """
@@ -22,10 +23,10 @@ from regulus.errors import ClientClosed, ConfigError, MessageIllegal
 from regulus.wire.bodies import ConsumerData, SubscriptionData
 
 MESSAGES_MAX = 32
-"""Of one receive."""
+"""The most messages of one receive."""
 INVISIBLE_MS_MIN = 10_000
 NO_ROUTE_PAUSE_S = 1.0
-"""Between two looks for brokers of a topic that has none yet, while a receive waits."""
+"""Seconds between two lookups of the brokers of a topic that has none yet, while a receive waits."""
 
 
 class SimpleConsumer(Started):
@@ -36,14 +37,14 @@ class SimpleConsumer(Started):
                 ...
                 await consumer.ack(message)
 
-    Members of a group share its messages, whatever protocol each of them speaks, as long as all receive so or pop: of
-    one that pulls the broker does not know what it has. Any number of calls may be made at the same time.
+    Members of a group share its messages, whichever protocol each of them uses, as long as all receive like this or
+    pop: the broker does not know which messages a pulling member has. Any number of calls may be made at the same time.
     """
 
     def __init__(self, address: str, group: str, subscriptions: dict[str, str] | None = None,
                  config: SimpleConsumerConfig | None = None) -> None:
-        """Connects to nothing yet. `address` is `grpc://host:port`, or that of name servers, `rocketmq://host:port`;
-        `subscriptions` are tag expressions by their topics. Raises ConfigError, MessageIllegal, HeaderError."""
+        """Connects to nothing yet. `address` is `grpc://host:port`, or names name servers, `rocketmq://host:port`;
+        `subscriptions` has tag expressions by topic. Raises ConfigError, MessageIllegal, HeaderError."""
         check_group(group)
         self.group = group
         self.config = config or SimpleConsumerConfig()
@@ -65,14 +66,15 @@ class SimpleConsumer(Started):
             self._receiver.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
-        """Receive the topic no more. Unknown topics are fine."""
+        """Receive no more messages of the topic. Unknown topics are ignored."""
         self._subscriptions.pop(topic, None)
         if self._receiver is not None:
             self._receiver.subscriptions_changed()
 
     async def start(self) -> None:
-        """Join the group. What is sent once it returned is received, unless a warning says which brokers did not
-        answer within 5 s, or they are RocketMQ's, where the first receive decides where a new group begins.
+        """Join the group. Messages that are sent after this returns are received. Exceptions: brokers that did not
+        answer within 5 s, which a warning names, and RocketMQ's brokers, where a new group begins with the first
+        receive.
 
         Raises ConfigError, NoNameServer, ConnectFailed; BrokerRefused for a bad SQL expression, or a user who may not.
         """
@@ -91,8 +93,9 @@ class SimpleConsumer(Started):
                         self._ending.came_to_nothing()
 
     async def shutdown(self) -> None:
-        """Leave the group. What was received and not acknowledged is delivered again when its time is over. Who cancels
-        this does not wait; the consumer leaves nevertheless, and a second shutdown waits until it has left."""
+        """Leave the group. Messages that were received and not acknowledged are delivered again when their time is
+        over. If this call is cancelled, the consumer leaves nevertheless, and a second shutdown waits until it has
+        left."""
         self._ending.check()
         async with self._changing:
             await self._ending.over()
@@ -106,12 +109,12 @@ class SimpleConsumer(Started):
 
     async def receive(self, max_message_num: int = MESSAGES_MAX, invisible_duration_ms: int = 60_000, *,
                       await_duration_ms: int | None = None) -> list[ReceivedMessage]:
-        """Up to so many messages of one of the topics, each call's the next one; empty when none came within
-        `await_duration`. A proxy of RocketMQ waits 5 s at least.
+        """At most `max_message_num` messages of one topic; each call takes the next topic. Empty when none came within
+        `await_duration`. A RocketMQ proxy waits at least 5 s.
 
         Raises MessageIllegal for numbers that are not possible; ClientError, ClientClosed when this consumer is closed
-        meanwhile. When it is cancelled, what was on its way is others' soon, and was not delivered; when it gets no
-        answer, it comes when its invisible time is over.
+        meanwhile. If this call is cancelled, messages on their way are soon given to other members, and do not count as
+        delivered. If the answer is lost, its messages are delivered again when their invisible time is over.
         """
         if not 0 < max_message_num <= MESSAGES_MAX:
             raise MessageIllegal(f"max_message_num is {max_message_num}; 1 to {MESSAGES_MAX} are possible")
@@ -132,8 +135,8 @@ class SimpleConsumer(Started):
             await asyncio.sleep(min(NO_ROUTE_PAUSE_S, left_ms / 1000))
 
     async def ack(self, message: ReceivedMessage) -> None:
-        """The message is done. Raises ReceiptInvalid when it is another's by now, or done already; ClientError, after
-        which it may come again."""
+        """Acknowledge a message, which is then done. Raises ReceiptInvalid when another member may have it by now, or
+        it is done already; ClientError, after which it may be delivered again."""
         receiver = self._running()
         async with message.telling:
             message.check_ours(steady_ms())
@@ -141,8 +144,8 @@ class SimpleConsumer(Started):
             message.is_acknowledged = True
 
     async def change_invisible_duration(self, message: ReceivedMessage, invisible_duration_ms: int) -> None:
-        """Let the message be invisible for so long from now on: longer, to work on it, or shorter, to have it delivered
-        again soon. Its receipt becomes a new one. Raises as `ack`, and MessageIllegal."""
+        """Let the message be invisible for `invisible_duration_ms` from now on: longer, to work on it, or shorter, to
+        have it delivered again soon. It gets a new receipt. Raises like `ack`, and MessageIllegal."""
         if not 0 <= invisible_duration_ms <= INVISIBLE_MS_MAX:
             raise MessageIllegal(f"invisible_duration_ms is {invisible_duration_ms}; 0 to {INVISIBLE_MS_MAX} are "
                                  "possible")
@@ -152,7 +155,7 @@ class SimpleConsumer(Started):
             await receiver.change_invisible(message, invisible_duration_ms)
 
     async def _next_place(self, receiver: Receiver) -> tuple[SubscriptionData, str | None]:
-        """A topic and one of its brokers, in turn; no broker where the topic has none."""
+        """The next topic and broker in turn; the broker is None when the topic has none."""
         self._turn += 1
         subscriptions = list(self._subscriptions.values())
         if not subscriptions:

@@ -1,4 +1,4 @@
-"""Where a consumer begins in a queue that it takes. Source: RebalancePushImpl.computePullFromWhere."""
+"""Finds the offset at which a consumer begins in a queue. Source: RebalancePushImpl.computePullFromWhere."""
 
 import logging
 from typing import NamedTuple
@@ -30,7 +30,8 @@ CONSUME_TIMESTAMP_DEFAULT_AGE_MS = 30 * 60_000
 
 
 class Start(NamedTuple):
-    """`is_first`: the group has no offset that is stored, and another member would not come to the same one."""
+    """The offset to begin at. `is_first`: the group has no stored offset, and another member may compute another one
+    later."""
 
     offset: int
     is_first: bool
@@ -46,7 +47,7 @@ class StartOffsets:
         self._started_ms = started_ms
 
     async def of(self, queue: MessageQueue) -> Start | None:
-        """Where to begin; None when that cannot be known now, in which case the queue is not taken this time."""
+        """Where to begin; None when that is not known now, and then the queue is not taken this time."""
         try:
             stored = await self._offsets.load(queue)
             if stored is not None:
@@ -58,7 +59,8 @@ class StartOffsets:
             return None
 
     async def has(self, queue: MessageQueue, place: Place) -> bool | None:
-        """Whether the queue has that very message there, alone or in a batch; None when its broker does not tell."""
+        """Whether the queue still has exactly this message at its place, alone or in a batch; None when its broker does
+        not say."""
         header = PullMessageRequest(
             self._group, queue.topic, queue.queue_id, place.queue_offset, 1, sys_flag.PULL_SUBSCRIPTION, 0, 0, "*", 0,
             "TAG", broker_name=queue.broker_name)
@@ -71,15 +73,15 @@ class StartOffsets:
                 address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header.ext()))
             found = message_record.decode_all(answer.body)
         except BrokerRefused as error:
-            _log.info("%s is not as it was: %s", queue, error)
+            _log.info("%s has changed: %s", queue, error)
             return False
         except (ClientError, HeaderError, RecordError) as error:
-            _log.info("whether %s is as it was is not known: %s", queue, error)
+            _log.info("it is not known whether %s has changed: %s", queue, error)
             return None
         return bool(found) and _is_at(found[0], place)
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        """Where a group begins that has no offset. Retry topics begin at 0, so that no retry is skipped."""
+        """Where a group without a stored offset begins. Retry topics begin at 0, so that no retry is skipped."""
         where = self._config.consume_from_where
         if is_retry_topic(queue.topic) or where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
             return 0
@@ -103,7 +105,8 @@ class StartOffsets:
 
 
 def _is_at(found: MessageExt, place: Place) -> bool:
-    """A batch is known by its record: the ids of its messages are within."""
+    """Whether this is the message of the place. A batch is compared by its record, as the ids of its messages are
+    inside."""
     if not is_inner_batch(found):
         return Place.of(found) == place
     return ((found.physical_offset, found.store_timestamp) == (place.physical_offset, place.store_timestamp)

@@ -1,1 +1,1 @@
-"""What a client decides: no I/O, no clock, no chance. Times and random numbers come in as arguments."""
+"""The decisions of a client, without I/O, clock or randomness. Times and random numbers come in as arguments."""

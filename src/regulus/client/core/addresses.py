@@ -1,6 +1,6 @@
-"""Where a client is to connect to, and what is spoken there: `rocketmq://host:port;host:port`, `grpc://host:port`.
+"""Parses the address of a client: `rocketmq://host:port;host:port` or `grpc://host:port`.
 
-An address without either is that of name servers, as RocketMQ's clients have it.
+An address without a protocol is the address of name servers, as in RocketMQ's clients.
 """
 
 from enum import StrEnum
@@ -12,9 +12,9 @@ _MARK = "://"
 
 class Protocol(StrEnum):
     REMOTING = "rocketmq"
-    """RocketMQ's own protocol; the address is that of name servers."""
+    """RocketMQ's own protocol; the address names name servers."""
     GRPC = "grpc"
-    """That of RocketMQ 5's clients; the address is that of a proxy, or of a broker with a gRPC port."""
+    """The protocol of RocketMQ 5's clients; the address names a proxy, or a broker with a gRPC port."""
 
 
 def split_protocol(address: str) -> tuple[Protocol, str]:
@@ -32,12 +32,12 @@ def split_protocol(address: str) -> tuple[Protocol, str]:
 
 
 def grpc_targets(address: str) -> tuple[str, ...]:
-    """The `host:port` of an address without its protocol, any of which may be asked. Raises ConfigError."""
+    """The `host:port` parts of an address without its protocol; each of them may be used. Raises ConfigError."""
     targets = tuple(part.strip() for part in address.replace(",", ";").split(";") if part.strip())
     for target in targets:
         host, colon, port = target.rpartition(":")
         if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= 0xFFFF):
-            raise ConfigError(f"the address {target!r} is no host:port")
+            raise ConfigError(f"the address {target!r} is not host:port")
     if not targets:
         raise ConfigError("the address is empty; write grpc://host:port")
     return targets

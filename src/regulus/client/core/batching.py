@@ -1,4 +1,4 @@
-"""Batches: what may travel together, and how large lists are cut. Source: MessageBatch.generateFromList."""
+"""Decides which messages may be one batch, and cuts large lists. Source: MessageBatch.generateFromList."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from regulus.model.message import Message
 from regulus.model.topics import is_retry_topic
 
 MESSAGE_OVERHEAD = 22 + len(names.UNIQUE_KEY) + 34
-"""Bytes of one message in a batch body besides its body and properties: lengths, and the unique key it is given."""
+"""Bytes of one message in a batch body besides its body and properties: lengths, and the unique key that is added."""
 _SEPARATORS_SIZE = 2
 """Bytes of a property besides its name and value."""
 
@@ -39,7 +39,7 @@ def check_batch(messages: Sequence[Message]) -> None:
 def split(messages: Sequence[Message], size_max: int) -> Iterator[list[Message]]:
     """Cut a list into batches whose bodies and properties together stay at or below `size_max` bytes.
 
-    A message that is larger by itself makes a batch of its own: the broker decides about it.
+    A message that is larger by itself is a batch of its own: the broker decides whether to store it.
     """
     batch: list[Message] = []
     size = 0
@@ -55,12 +55,12 @@ def split(messages: Sequence[Message], size_max: int) -> Iterator[list[Message]]
 
 
 def encoded_size(message: Message) -> int:
-    """Bytes that the message takes in a batch body, at most: it may have its unique key already."""
+    """The most bytes that the message takes in a batch body; fewer if it has its unique key already."""
     return MESSAGE_OVERHEAD + content_size(message)
 
 
 def content_size(message: Message) -> int:
-    """Bytes of body and properties, at most: what is written of a property without a value is less."""
+    """The most bytes that body and properties take; a property without a value takes fewer."""
     properties = message.properties
     if not properties:
         return len(message.body)

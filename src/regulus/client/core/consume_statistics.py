@@ -1,4 +1,4 @@
-"""How fast topics are consumed, for the running info that brokers ask of a consumer. Source: ConsumerStatsManager."""
+"""Measures how fast topics are consumed, for the running info that brokers request. Source: ConsumerStatsManager."""
 
 from collections import deque
 from dataclasses import dataclass, field

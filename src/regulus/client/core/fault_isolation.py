@@ -1,8 +1,8 @@
-"""Which brokers a producer keeps away from, after it found them slow or failing.
+"""Chooses the brokers that a producer avoids, after it found them slow or failing.
 
 Each strategy answers with tiers: sets of brokers to avoid, the strictest first. The first tier that leaves a broker is
-used; when none does, queues are taken in turn as if nothing had happened, because a send that might fail is better than
-one that surely does.
+used. When none does, queues are taken in turn as if nothing had happened, because a send that may fail is better than
+one that certainly fails.
 
 Source: MQFaultStrategy, LatencyFaultToleranceImpl.
 """
@@ -24,7 +24,7 @@ RECOVERY_PERIOD_MS = 30_000
 
 
 class Outcome(Enum):
-    """How an attempt ended, as far as isolation cares."""
+    """How an attempt ended, in the categories that matter to isolation."""
 
     SUCCESS = "the broker stored the message"
     CLIENT_FAULT = "nothing was sent"
@@ -40,11 +40,11 @@ class FaultIsolation(Protocol):
         """An attempt ended."""
 
     def tiers(self, brokers: Collection[str], last_broker: str | None, now_ms: int) -> Sequence[frozenset[str]]:
-        """Sets of brokers to avoid, strictest first. `last_broker`: that of the attempt just before, in a retry."""
+        """Sets of brokers to avoid, strictest first. `last_broker`: in a retry, the broker of the attempt before."""
 
 
 class NoIsolation:
-    """Only a retry keeps away from the broker that just failed."""
+    """Avoids a broker only in a retry: the one that just failed."""
 
     def report(self, broker_name: str, outcome: Outcome, latency_ms: int, now_ms: int) -> None:
         pass
@@ -57,7 +57,7 @@ NO_ISOLATION = NoIsolation()
 
 
 class LatencyIsolation:
-    """RocketMQ's own: the slower the answer, the longer the broker is left alone.
+    """RocketMQ's own strategy: the slower the answer, the longer the broker is avoided.
 
     Since 5.1.4 a later deadline replaces an earlier one and a quick success does not end isolation; in 4.9 each report
     replaces the deadline.
@@ -98,7 +98,7 @@ class LatencyIsolation:
 
 
 class FailureTimeIsolation:
-    """Keeps away from brokers that failed within the last `period_ms`."""
+    """Avoids brokers that failed within the last `period_ms`."""
 
     def __init__(self, period_ms: int = RECOVERY_PERIOD_MS) -> None:
         self._period_ms = period_ms

@@ -1,4 +1,7 @@
-"""When a queue holds so much that pulling must pause. Source: DefaultMQPushConsumerImpl.pullMessage."""
+"""Decides when pulling a queue pauses, because too much of it is cached.
+
+Source: DefaultMQPushConsumerImpl.pullMessage.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -12,8 +15,8 @@ NO_SHARE = 1 << 62
 class FlowLimits:
     """A queue pauses when it is above a limit, not at it. The size is compared in whole MiB, as RocketMQ does.
 
-    `share`: the bytes of bodies at which it pauses, its part of what all queues together may cache. Each has its own
-    part, so that queues that stand still keep no other from being pulled.
+    `share`: the bytes of bodies at which the queue pauses; its part of what all queues together may cache. Each queue
+    has its own part, so that queues that make no progress do not stop the others.
     """
 
     count_max: int = 1000
@@ -22,7 +25,7 @@ class FlowLimits:
     share: int = NO_SHARE
 
     def exceeded(self, queue: ProcessQueue) -> str | None:
-        """Which limit the queue is above, None when it may pull."""
+        """The name of the limit that the queue is above; None when it may pull."""
         if queue.count > self.count_max:
             return "count"
         if queue.size // MIB > self.size_max_mib:
@@ -34,11 +37,11 @@ class FlowLimits:
         return None
 
     def size_left(self, queue: ProcessQueue) -> int:
-        """Bytes of bodies that the queue may still take: 1 at least, for what was pulled within the limits."""
+        """Bytes of bodies that the queue may still take; at least 1, because its pull began within the limits."""
         return max(1, min((self.size_max_mib + 1) * MIB, self.share) - queue.size)
 
     def shared_by(self, queue_count: int, *, topic_count_max: int, topic_size_max_mib: int) -> "FlowLimits":
-        """The limits of one queue when the topic has limits of its own (-1: it has none)."""
+        """The limits of one of `queue_count` queues when the topic has limits of its own (-1: it has none)."""
         owned = max(1, queue_count)
         return FlowLimits(
             count_max=self.count_max if topic_count_max < 0 else max(1, topic_count_max // owned),
@@ -46,7 +49,8 @@ class FlowLimits:
             span_max=self.span_max, share=self.share)
 
     def part_of(self, size_max_mib: int, queue_count: int) -> "FlowLimits":
-        """With the share of one of so many queues in what all may cache together (-1: that has no limit)."""
+        """These limits with the share of one of `queue_count` queues in `size_max_mib`, which all may cache together
+        (-1: no limit)."""
         if size_max_mib < 0:
             return self
         return replace(self, share=max(1, size_max_mib * MIB // max(1, queue_count)))

@@ -1,8 +1,8 @@
-"""Batches that rest as one record each, as topics of `queue.type=BatchCQ` have them: the messages in them.
+"""Takes the messages out of inner batches: batches that are stored as one record, in topics of `queue.type=BatchCQ`.
 
-Such a record has a sysFlag with both bits NEED_UNWRAP and INNER_BATCH, the place of its first message for its own, and
-the body of SEND_BATCH_MESSAGE for its body. What is taken out keeps the bit INNER_BATCH: a broker has it in the midst
-of a record only, and can copy no part of that.
+Such a record has both bits NEED_UNWRAP and INNER_BATCH in its sysFlag, the queue offset of its first message, and the
+body of SEND_BATCH_MESSAGE. A message that is taken out keeps the bit INNER_BATCH, because the broker has it only inside
+a record, and cannot copy a part of a record.
 
 Source: MessageDecoder.decodeMessage, PullAPIWrapper.processPullResult.
 """
@@ -24,18 +24,18 @@ def is_inner_batch(message: MessageExt) -> bool:
 
 
 def is_of_inner_batch(message: MessageExt) -> bool:
-    """Whether it was taken out of such a record."""
+    """Whether the message was taken out of an inner batch."""
     return message.sys_flag & _INNER == flags.INNER_BATCH
 
 
 def offset_behind(message: MessageExt) -> int:
-    """Of what follows a record, as that itself says, whether it can be taken apart or not."""
+    """The queue offset after a record, by the number of messages that it states, whether it can be unwrapped or not."""
     return message.queue_offset + (inner_count(message.properties) if is_inner_batch(message) else 1)
 
 
 def tells_its_end(message: MessageExt) -> bool:
-    """Whether `offset_behind` is surely right. No checksum covers what a record says of its messages; what is packed is
-    not looked at."""
+    """Whether `offset_behind` is certainly right. No checksum covers the number that a record states, so the messages
+    are counted; a packed record is not checked, and the answer is False."""
     if not is_inner_batch(message):
         return True
     if message.sys_flag & flags.COMPRESSED:
@@ -48,12 +48,12 @@ def tells_its_end(message: MessageExt) -> bool:
 
 
 def unwrap(message: MessageExt) -> list[MessageExt]:
-    """The messages of an inner batch, whose body is not packed. Raises MessageIllegal for one that is not whole."""
+    """The messages of an inner batch with an unpacked body. Raises MessageIllegal when the batch is not whole."""
     try:
         inner = message_batch.decode(message.body)
     except HeaderError as error:
         raise MessageIllegal(f"inner batch: {error}") from error
-    # Else messages would lie where those of the next record do, or nowhere.
+    # Otherwise messages would have the queue offsets of the next record, or offsets would have no message.
     if str(len(inner)) != message.properties.get(names.INNER_NUM):
         raise MessageIllegal(f"inner batch: it has {len(inner)} messages and says that it has "
                              f"{message.properties.get(names.INNER_NUM)}")
@@ -67,5 +67,5 @@ def unwrap(message: MessageExt) -> list[MessageExt]:
 
 
 def from_offset(messages: Sequence[MessageExt], queue_offset: int) -> list[MessageExt]:
-    """Without those before: a record is given whole to whoever asks for a message in its midst."""
+    """The messages from an offset on. A broker sends a whole record, even if the request begins in the middle of it."""
     return [message for message in messages if message.queue_offset >= queue_offset]

@@ -1,4 +1,4 @@
-"""Which failed sends are kept, when one is tried again, and when no more: rules without file and clock.
+"""Rules for failed sends: which are kept, when they are tried again, and when they are given up. No file, no clock.
 
     a failure                                             is kept   counts as an attempt
     no broker or name server reached, a broker has no
@@ -9,9 +9,9 @@
     cut off by the producer's shutdown                    yes       -
     begun after that                                      no        -
 
-What counts may have stored the message, so it is bounded by a number; an outage is bounded by the age alone, for it
-says nothing against the message. A topic that is unknown counts: it may be a wrong name as well as a broker that is
-away. A delay of a message counts from when it was kept, by this machine's clock.
+An attempt that counts may have stored the message, so the number of those is limited. An outage says nothing against
+the message, so only the message's age limits it. An unknown topic counts: its name may be wrong, or its broker may be
+away. The delay of a message runs from the time when it was kept, by this machine's clock.
 """
 
 from regulus.client.core.message_check import TIMER_NUMBER
@@ -36,7 +36,7 @@ _DOUBLED_MAX = 32
 
 
 def is_worth_keeping(error: ClientError) -> bool:
-    """Whether the message is not stored, as far as is known, and can be."""
+    """Whether the message is, as far as is known, not stored yet, and another attempt could store it."""
     is_too_late = isinstance(error, ClientClosed) and not isinstance(error, SendCutOff)
     return not (error.code == ResponseCode.MESSAGE_ILLEGAL or is_stored(error) or is_too_late)
 
@@ -46,7 +46,7 @@ def is_stored(error: ClientError) -> bool:
 
 
 def counts(error: ClientError) -> bool:
-    """Whether it was an attempt: one that reached a broker that had time for it."""
+    """Whether the failure counts as an attempt: the send reached a broker, and the broker was not too busy for it."""
     cause = _cause(error)
     if cause.code == ResponseCode.SYSTEM_BUSY:
         return False
@@ -54,7 +54,7 @@ def counts(error: ClientError) -> bool:
 
 
 def at_its_time(message: Message, now_ms: int) -> Message:
-    """The message as it is kept at `now_ms`: what was to wait for so long waits until then, however late it is sent."""
+    """The message as it is kept at `now_ms`: a relative delay becomes a time of delivery, however late it is sent."""
     properties = message.properties
     for name, unit_ms in ((names.TIMER_DELAY_SEC, 1000), (names.TIMER_DELAY_MS, 1)):
         text = properties.get(name, "")
@@ -66,11 +66,11 @@ def at_its_time(message: Message, now_ms: int) -> Message:
 
 
 def rest_ms(failures: int, first_ms: int, longest_ms: int, jitter: float) -> int:
-    """How long a lane rests after so many failures in a row, at least one; `jitter` is in -1 .. 1."""
+    """ms that a lane rests after `failures` failures in a row, at least one; `jitter` is in -1 .. 1."""
     return round(min(first_ms << min(failures - 1, _DOUBLED_MAX), longest_ms) * (1 + JITTER * jitter))
 
 
 def _cause(error: ClientError) -> ClientError:
-    """What the last attempt of a send failed with."""
+    """The error of the last attempt of a send."""
     cause = error.__cause__ if isinstance(error, SendFailed | TooManyRequests) else None
     return cause if isinstance(cause, ClientError) else error

@@ -1,4 +1,4 @@
-"""What is checked before anything is sent. Source: Validators."""
+"""Checks messages, topics and groups before anything is sent. Source: Validators."""
 
 import re
 from functools import lru_cache
@@ -19,7 +19,8 @@ def check_message(message: Message, body_size_max: int) -> None:
     """Raises MessageIllegal."""
     check_topic(message.topic)
     body = message.body
-    if not isinstance(body, bytes) and body is not None:    # set after the message was made; compiled, that fails
+    # The body may have been set after the message was made. The compiled build refuses such a value at once.
+    if not isinstance(body, bytes) and body is not None:
         raise MessageIllegal(body_type_fault(body))
     if not body:
         raise MessageIllegal("the message has no body; send at least one byte")
@@ -38,14 +39,17 @@ def _check_properties(properties: dict[str, str], topic: str) -> None:
         text = "".join([*properties, *properties.values()])
     except TypeError:
         raise MessageIllegal(f"the message properties are {properties!r}; names and values are texts") from None
-    # What a consumer sends to its retry topic came out of the format, and must not be lost for what is strange in it.
+    # What a consumer sends to its retry topic was read from a record, and must not be lost for strange properties.
     if (NAME_VALUE_SEPARATOR in text or PROPERTY_SEPARATOR in text) and not is_retry_topic(topic):
         raise MessageIllegal(f"the message properties {properties!r} contain the characters 0x01 or 0x02, which "
                              f"separate properties")
 
 
 def _check_delay_level(message: Message) -> None:
-    """A broker takes what is no number for no delay. What a consumer sends to its retry topic must not be lost."""
+    """Refuse a level that is not a number, which a broker would ignore: it would deliver the message without delay.
+
+    Messages for a retry topic pass, because a consumer must not lose what it sends back.
+    """
     level = message.properties.get(names.DELAY_TIME_LEVEL)
     if level is None or is_retry_topic(message.topic):
         return
@@ -67,7 +71,7 @@ def _check_timer(message: Message) -> None:
 
 
 def _check_priority(message: Message) -> None:
-    """A broker takes what is no number for no priority, and takes away one that does not count."""
+    """Refuse a priority that a broker would ignore or remove."""
     properties = message.properties
     if is_retry_topic(message.topic):
         return
@@ -78,7 +82,7 @@ def _check_priority(message: Message) -> None:
 
 
 def check_priority_alone(properties: dict[str, str]) -> None:
-    """Raises MessageIllegal for a priority that would not count beside what else the message is."""
+    """Raises MessageIllegal for a priority on a message whose other properties make a broker ignore it."""
     rival = priority.rival(properties)
     if rival and names.PRIORITY in properties:
         raise MessageIllegal(f"the message has a priority and {rival}: what is delayed, transactional or ordered has "

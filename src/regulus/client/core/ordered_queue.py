@@ -1,12 +1,12 @@
-"""A taking of a queue that is consumed in order: one call at a time, the next only after the one before succeeded.
+"""A taking of a queue that is consumed in order: one call at a time, and the next only after success.
 
     PULLING ── next_step: Call ──> CALLING ── success ──> PULLING
        ^                              ├────── failure ──> SUSPENDED ── its time is over ──> PULLING
        └── dead_lettered ── DeadLetter ┘ (too many failures, or a message that cannot be read)
 
-`next_step` is the only place where a call begins, whatever asked for it: a pull, the end of a call, a timer, a lock.
-It gives none while one runs, before the rest after a failure is over, without the queue's lock, or while a call of the
-taking before this one still runs: a listener that never returns holds its queue up, and two calls never meet.
+`next_step` is the only place where a call begins, whether after a pull, the end of a call, a timer or a lock. It begins
+none while a call runs, during the rest after a failure, without the queue's lock, or while a call of the taking before
+this one still runs. Therefore a listener that never returns blocks its queue, and two calls never overlap.
 
 Source: ConsumeMessageOrderlyService, ProcessQueue.takeMessages, ProcessQueue.makeMessageToConsumeAgain.
 """
@@ -23,17 +23,18 @@ from regulus.model.message_queue import MessageQueue
 SUSPEND_MS_MIN = 10
 SUSPEND_MS_MAX = 30_000
 TELL_AFTER_TRIES = 3
-"""A blocked queue is told after so many tries, and again after twice as many each time."""
+"""The number of tries after which a blocked queue is reported; it doubles with each report."""
 
 OURS_MAX = 64
-"""Offsets that a taking stored and that are remembered; a broker that was killed forgets those of some seconds."""
+"""Stored offsets that a taking remembers, because a killed broker may come back with one of several seconds ago."""
 
 NEEDS_NO_LOCK = 1 << 62
-"""`locked_until_ms` where nobody else consumes the queue: broadcasting."""
+"""`locked_until_ms` of a queue without a lock: in broadcasting every client consumes every queue for itself."""
 
 
 class Place(NamedTuple):
-    """Where a message lies, and which one it is: another one may lie there by now, behind a log that lost its end."""
+    """The position and the identity of a message. The broker may have another message at that position by now, if its
+    log lost its end."""
 
     queue_offset: int
     physical_offset: int
@@ -46,21 +47,22 @@ class Place(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Call the listener with these, and tell `call_ended`."""
+    """Call the listener with these messages, then call `call_ended`."""
 
     messages: list[MessageExt]
 
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Ask for the next step at this time."""
+    """Call `next_step` at this time."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Make dead letters of these, and tell `dead_lettered`. `reason`: why they cannot be read; empty: they failed."""
+    """Make dead letters of these messages, then call `dead_lettered`. `reason`: why they cannot be read; empty if the
+    listener failed."""
 
     messages: list[MessageExt]
     reason: str = ""
@@ -68,7 +70,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Nothing moves behind this message; it is time to say so."""
+    """Report that this message blocks its queue."""
 
     message: MessageExt
     tries: int
@@ -88,7 +90,7 @@ class OrderRules:
 
 
 class OrderedQueue(OwnedQueue):
-    """`is_busy`: a call runs, or its messages are being made dead letters. `tries`: failures of the current batch.
+    """`is_busy`: a call runs, or messages are being made dead letters. `tries`: failures of the current batch.
     `last_done`: the last message that succeeded."""
 
     __slots__ = ("_after", "_blocked_since_ms", "_current", "_ours", "_rules", "_suspended_until_ms", "_tell_at",
@@ -125,7 +127,7 @@ class OrderedQueue(OwnedQueue):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def queued(self, messages: Iterable[MessageExt], unreadable: Mapping[int, str]) -> None:
-        """What `pulled` found new; `unreadable` tells by queue offset which of them cannot be read, and why."""
+        """Append the new messages of a pull. `unreadable`: by queue offset, why a message cannot be read."""
         self._waiting.extend(messages)
         self._unreadable.update(unreadable)
 
@@ -146,7 +148,8 @@ class OrderedQueue(OwnedQueue):
         return Call(list(batch)) if reason is None else DeadLetter(list(batch), reason)
 
     def call_ended(self, is_success: bool, wished_suspend_ms: int, now_ms: int) -> DeadLetter | Blocked | None:
-        """A negative wish takes the rules' rest. Makes dead letters of what was tried as often as allowed."""
+        """A call ended. After a failure the queue rests for `wished_suspend_ms`, or as the rules say if that is
+        negative. Returns DeadLetter for messages that were tried as often as allowed."""
         self.is_busy = False
         if self.is_given_up or not self._current:
             return None
@@ -165,11 +168,11 @@ class OrderedQueue(OwnedQueue):
         return self._failed(suspend_ms(wished_suspend_ms, self._rules.suspend_ms), now_ms)
 
     def call_withdrawn(self) -> None:
-        """It was not begun: its messages are next again, and nothing was tried."""
+        """Take back a call that was not begun: its messages are next again, and no try is counted."""
         self.is_busy = False
 
     def dead_lettered(self, taken: Sequence[MessageExt], now_ms: int) -> Blocked | None:
-        """Brokers have these dead letters; what they did not take of the batch is tried again after a rest."""
+        """Brokers have stored the dead letters of `taken`; the rest of the batch is tried again after a rest."""
         self.is_busy = False
         if self.is_given_up or not self._current:
             return None
@@ -177,30 +180,35 @@ class OrderedQueue(OwnedQueue):
         return self._failed(suspend_ms(-1, self._rules.suspend_ms), now_ms) if self._current else None
 
     def lock_renewed(self, asked_ms: int, until_ms: int) -> bool:
-        """False when the lock had lapsed: another member may have gone on with the queue, so take it anew."""
+        """Extend the lock; False when it had lapsed: another member may have consumed the queue, so take it again."""
         if self.locked_until_ms <= asked_ms:
             return False
         self.locked_until_ms = until_ms
         return True
 
     def goes_on_at(self, stored: int) -> int | None:
-        """Where a taking behind this one, whose lock was lost, begins when its broker has that offset: behind what was
-        done here, if the offset is one of ours, for then nobody else consumed or reset the queue meanwhile. A broker
-        that was killed has forgotten the last ones. None when that is not so, or nothing more was done. To be asked as
-        well is whether the queue has `last_done` still: a topic that was made anew begins at an offset of ours, too.
-        What the broker passed over behind it, for its tags, is looked at anew: others may lie there by now."""
+        """Where the next taking begins, after this one lost its lock, when the broker has the offset `stored`.
+
+        If this taking stored that offset, no other member consumed or reset the queue meanwhile: the broker was killed
+        and has forgotten the later ones. The next taking then begins after the last message that was done here.
+        Returns None when the offset is not one of ours, or when nothing was done after it.
+
+        The caller also checks that the queue still has `last_done`, because a topic that was deleted and created again
+        may begin at one of our offsets, too. Messages after `last_done` that the broker skipped because of their tags
+        are read again, because others may have taken their place.
+        """
         if self.last_done is None or stored not in self._ours:
             return None
         further = self.last_done.queue_offset + 1
         return further if stored < further else None
 
     def follow(self, before: "OrderedQueue") -> None:
-        """This taking goes on where that one was: the broker may forget what that one stored, too."""
+        """Continue where `before` was. Its stored offsets are remembered too, because the broker may return to them."""
         self._ours.extendleft(reversed(before._ours))
         self.last_done = before.last_done
 
     def lock_lost(self) -> None:
-        """Another member has it."""
+        """Another member has the lock."""
         self.locked_until_ms = 0
 
     def reset(self, offset: int) -> None:
@@ -211,8 +219,8 @@ class OrderedQueue(OwnedQueue):
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def to_store(self, now_ms: int) -> int | None:
-        """None without the lock too: it is for its holder to say how far the group is. Remembered as one of ours: it
-        may arrive though nobody hears so."""
+        """Also None without the lock, because only its holder may say how far the group is. The offset is remembered as
+        one of ours at once: it may reach the broker even if the answer is lost."""
         offset = super().to_store(now_ms) if self.is_locked(now_ms) else None
         if offset is not None and offset != self._ours[-1]:
             self._ours.append(offset)
@@ -223,16 +231,16 @@ class OrderedQueue(OwnedQueue):
 
     @property
     def is_settled(self) -> bool:
-        """A call of a taking before this one counts, too: the queue's next owner must not meet it."""
+        """Whether no call runs, of this taking or of one before it: it must not overlap with the queue's next owner."""
         return self.unfinished() is None
 
     @property
     def is_blocked(self) -> bool:
-        """Its head was tried so often that it was told."""
+        """Whether the first message was tried so often that it was reported."""
         return self.tries >= TELL_AFTER_TRIES
 
     def unfinished(self) -> "OrderedQueue | None":
-        """The taking whose call a next one must wait for: this one, or one before it."""
+        """The taking, this one or one before it, whose call the next taking must wait for."""
         if self.is_busy:
             return self
         return self._after if self._waits_for_another() else None
@@ -245,7 +253,7 @@ class OrderedQueue(OwnedQueue):
         return self._after is not None
 
     def _begin_next(self) -> list[MessageExt]:
-        """The next messages become the current batch; one that cannot be read is a batch of its own."""
+        """Make the next messages the current batch; a message that cannot be read is a batch of its own."""
         waiting, unreadable = self._waiting, self._unreadable
         size = min(self._rules.batch_size_max, len(waiting))
         if size and unreadable:

@@ -1,15 +1,16 @@
-"""One taking of a queue: all that is known of it, and what is to be done next.
+"""The state of one taking of a queue. A taking is the time in which this client owns the queue without interruption.
 
     PULLING ── settle ──> SETTLING ── give_up ──> GIVEN_UP
        └──────────────────── give_up ──────────────┘
 
-Every taking is an object of its own, and what is under way for it carries the object: a result that comes when the
-taking is GIVEN_UP counts for nothing, whoever has the queue by then. While it is SETTLING nothing is begun, but what
-runs still counts. A reset of a queue that is pulled is a new taking; one that is settling keeps the offset for its next
-owner. Here any number of calls may run at the same time; `ordered_queue` adds what one at a time needs.
+Every taking is an object of its own, and each call and pull refers to the object for which it was begun. A result that
+arrives when the taking is GIVEN_UP is ignored, even if this client has taken the queue again. While the taking is
+SETTLING nothing is begun, but results of what runs still count. A reset of a queue that is being pulled is a new
+taking; a queue that is settling keeps the reset offset for its next owner. Here any number of calls may run at the same
+time; `ordered_queue` adds the rules for one call at a time.
 
-The offset to store only grows within a taking, unless a reset says so, and a taking that is given up has none. So
-neither a late result nor a timer can undo what a reset or a later taking stored.
+Within a taking the offset to store only grows, except by a reset, and a taking that is given up has no offset to store.
+Therefore neither a late result nor a timer can undo what a reset or a later taking stored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,13 +23,13 @@ from regulus.model.message_queue import MessageQueue
 NOT_SETTLING = 0
 
 UNSTORED_MAX = 1_000
-"""So many messages that are done are worth a store of their own: a kill would bring them again."""
+"""After this many finished messages the offset is stored before it is due: a kill would deliver them all again."""
 
 
 class State(Enum):
     PULLING = auto()
     CALLING = auto()
-    """An ordered queue has a call under way, or a dead letter."""
+    """An ordered queue has a call under way, or messages that are being made dead letters."""
     SUSPENDED = auto()
     """An ordered queue rests after a failure."""
     SETTLING = auto()
@@ -36,9 +37,9 @@ class State(Enum):
 
 
 class OwnedQueue:
-    """`next_offset`: what the next pull asks for. `is_full`: its puller waits until the cache gets smaller.
-    `is_refused`: its broker refuses what lies there. `is_reset`: its offset is wanted, and stored whatever the broker
-    has.
+    """`next_offset`: where the next pull begins. `is_full`: the puller waits until the cache gets smaller.
+    `is_refused`: the broker refuses to read at that offset. `is_reset`: the offset was chosen by a reset, and is stored
+    whatever offset the broker has.
     """
 
     __slots__ = ("_pressing_offset", "_stored_offset", "cache", "commit_offset", "is_full", "is_given_up",
@@ -48,7 +49,7 @@ class OwnedQueue:
     is_ordered = False
 
     def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, *, is_reset: bool = False) -> None:
-        """With `is_reset` the start offset is to be stored, whatever was stored before."""
+        """With `is_reset` the start offset is stored, whatever was stored before."""
         self.queue = queue
         self.cache = ProcessQueue()
         self.next_offset = start_offset
@@ -76,7 +77,7 @@ class OwnedQueue:
     # --- messages come and are done ----------------------------------------------------------------------------------
 
     def pulled(self, messages: Sequence[MessageExt], next_offset: int) -> list[MessageExt]:
-        """A pull brought these, and the next one begins at `next_offset`. Those that are new, in order."""
+        """Take in the messages of a pull; the next one begins at `next_offset`. Returns the new messages, in order."""
         if not self.is_pulled:
             return []
         self.next_offset = next_offset
@@ -87,11 +88,11 @@ class OwnedQueue:
         return self.cache.put(messages)
 
     def held(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
-        """Those of the messages that are not done yet; none when the queue was given up."""
+        """The given messages that are not finished yet; empty when the queue was given up."""
         return [] if self.is_given_up else [message for message in messages if self.cache.holds(message)]
 
     def finished(self, messages: Iterable[MessageExt]) -> None:
-        """These are done: consumed, sent back or dead letters."""
+        """Mark these messages as finished: they were consumed or sent back, or became dead letters."""
         if self.is_given_up:
             return
         commit = self.cache.remove(messages)
@@ -99,7 +100,7 @@ class OwnedQueue:
             self.commit_offset = commit
 
     def call_withdrawn(self) -> None:
-        """A call that `next_step` gave does not come; only ordered queues wait for its end."""
+        """Take back a call that `next_step` returned and that will not be made; only ordered queues wait for calls."""
 
     def _nothing_left(self, next_offset: int) -> None:
         if self.cache.count == 0 and next_offset > self.commit_offset:
@@ -108,13 +109,14 @@ class OwnedQueue:
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def to_store(self, now_ms: int) -> int | None:
-        """The offset that is to be stored now, None when there is none. Ask when it is sent, not before."""
+        """The offset to store now, None when there is none. Ask when sending it, not earlier: a reset may change it."""
         if self.is_given_up or self.commit_offset == self._stored_offset:
             return None
         return self.commit_offset
 
     def is_pressing(self) -> bool:
-        """Whether to store before it is due; once for so many messages, whatever becomes of that store."""
+        """Whether to store the offset before it is due: True once for each UNSTORED_MAX messages, even if that store
+        fails."""
         if self.commit_offset < self._pressing_offset:
             return False
         self._pressing_offset = self.commit_offset + UNSTORED_MAX
@@ -122,31 +124,32 @@ class OwnedQueue:
 
     def stored(self, offset: int) -> None:
         self._stored_offset = offset
-        if offset <= self.commit_offset:    # else it was reset while that was on its way
+        if offset <= self.commit_offset:    # otherwise the queue was reset while the offset was on its way
             self.is_reset = False
 
     def forget_stored(self) -> None:
-        """What was stored may be there no more: it is to be stored again."""
+        """Store the offset again, because the broker may have lost it."""
         self._stored_offset = NOTHING_PUT
 
     # --- its end -----------------------------------------------------------------------------------------------------
 
     def is_locked(self, now_ms: int) -> bool:
-        """Whether nobody else may consume the queue; only ordered queues need that."""
+        """Whether this client alone may consume the queue; only ordered queues need that."""
         return True
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is under way whose end is worth waiting for."""
+        """Whether nothing is under way whose end must be awaited."""
         return True
 
     def settle(self, until_ms: int) -> None:
-        """Begin nothing more; the queue is given up when it `is_settled`, or at that time."""
+        """Begin nothing more; the queue is given up when it `is_settled`, or at `until_ms`."""
         self.settle_until_ms = until_ms
 
     def reset(self, offset: int) -> None:
-        """While it settles: the next owner begins there, and what runs counts for nothing."""
-        assert not self.is_pulled, "a queue that is pulled is taken anew"
+        """Reset a queue that is settling: its next owner begins at `offset`, and results of running calls are
+        ignored."""
+        assert not self.is_pulled, "a queue that is being pulled is taken again instead"
         self.cache = ProcessQueue()
         self.commit_offset = offset
         self._stored_offset = NOTHING_PUT

@@ -1,12 +1,12 @@
 """The messages of one queue between pull and commit.
 
-A pull `put`s messages in order of their queue offsets; workers finish them in any order and `remove` them. What may be
-committed is always the smallest offset that is not finished, so that no message is lost when the client dies.
+A pull `put`s messages in order of their queue offsets; workers finish them in any order and `remove` them. The offset
+to commit is always the smallest one that is not finished, so that no message is lost when the client dies.
 
     put 5 6 7 8      commit_offset 5
     remove 6, 8                    5    5 is still being worked on
     remove 5                       7
-    remove 7                       9    nothing is left: the offset behind the last one put
+    remove 7                       9    nothing is left: the offset after the last one put
 
 Source: ProcessQueue.
 """
@@ -20,12 +20,12 @@ NOTHING_PUT = -1
 
 
 class ProcessQueue:
-    """`size`: the bytes of the bodies that are cached."""
+    """The unfinished messages of one queue, by queue offset. `size`: bytes of their bodies."""
 
     def __init__(self) -> None:
         self.size = 0
         self.max_offset = NOTHING_PUT
-        self._sizes: dict[int, int] = {}    # by queue offset, as they were put: listeners may change a body
+        self._sizes: dict[int, int] = {}    # by queue offset, measured when put, because listeners may change a body
         self._order: deque[int] = deque()
 
     @property
@@ -49,7 +49,7 @@ class ProcessQueue:
             else:
                 late.append(offset)
             fresh.append(message)
-        if late:    # pulls come in order, so only when a queue is read again from an earlier offset
+        if late:    # rare: pulls come in order, except when a queue is read again from an earlier offset
             self._order = deque(sorted({*self._order, *late}))
         return fresh
 
@@ -61,7 +61,7 @@ class ProcessQueue:
         return self.commit_offset()
 
     def commit_offset(self) -> int:
-        """The smallest unfinished offset, or the one behind the last put; NOTHING_PUT when nothing was ever put."""
+        """The smallest unfinished offset, or the one after the last put; NOTHING_PUT when nothing was ever put."""
         order = self._order
         cached = self._sizes
         while order and order[0] not in cached:

@@ -1,4 +1,4 @@
-"""Which queue a message goes to.
+"""Chooses the queue of a message.
 
 Source: TopicPublishInfo.selectOneMessageQueue, ThreadLocalIndex, SelectMessageQueueByHash.
 """
@@ -14,13 +14,13 @@ QueueSelector = Callable[[Sequence[MessageQueue], Message, object], MessageQueue
 
 
 class RoundRobin:
-    """Each queue in turn. Clients start at random places, so that they do not all load the same queue at once."""
+    """Takes each queue in turn. Clients start at random places, so that they do not all load one queue at once."""
 
     def __init__(self, start: int) -> None:
         self._index = start
 
     def select(self, queues: Sequence[MessageQueue], avoid: Collection[str] = ()) -> MessageQueue:
-        """The next queue whose broker is not in `avoid`; simply the next one when all are."""
+        """The next queue whose broker is not in `avoid`; simply the next one when every broker is."""
         count = len(queues)
         self._index = first = (self._index + 1) % count
         if not avoid:
@@ -41,5 +41,5 @@ def select_by_hash(queues: Sequence[MessageQueue], message: Message, argument: o
 def check_selected(queues: Sequence[MessageQueue], selected: MessageQueue) -> MessageQueue:
     """Raises ValueError when a selector answered with anything but one of the queues."""
     if selected not in queues:
-        raise ValueError(f"the selector chose {selected!r}, which is none of the topic's {len(queues)} queues")
+        raise ValueError(f"the selector chose {selected!r}, which is not one of the topic's {len(queues)} queues")
     return selected

@@ -1,4 +1,4 @@
-"""Who consumes which queue. Every client of a group computes the same answer from the same two lists.
+"""Assigns queues to the clients of a group. Every client computes the same assignment from the same two lists.
 
 Source: AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle, AllocateMessageQueueConsistentHash,
 ConsistentHashRouter, AllocateMessageQueueByConfig.

@@ -1,4 +1,4 @@
-"""What a pulled message goes through before a listener sees it. Source: PullAPIWrapper.processPullResult."""
+"""Prepares pulled messages for a listener. Source: PullAPIWrapper.processPullResult."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -12,16 +12,16 @@ from regulus.record import message_record
 from regulus.wire import compression
 
 NOT_STORED = -1
-"""The physical offset of a message that stands for a record which cannot be read."""
+"""The physical offset of a message that stands for a record that cannot be read."""
 
 
 def prepare(messages: Sequence[MessageExt], tags: Collection[str], retry_topic: str, min_offset: int,
             max_offset: int) -> tuple[list[MessageExt], dict[int, str]]:
-    """Those whose tag is one of `tags` (all when empty), unpacked, under their own topic; and why some could not be
-    unpacked, by their queue offsets: these have the body as it was stored, and no listener may see them.
+    """The messages whose tag is one of `tags` (all when empty), unpacked and with their original topic.
 
-    Brokers compare hashes of tags only, so a message with another tag of the same hash gets this far. An inner batch
-    gives the messages in it.
+    The second value has, by queue offset, why a message could not be unpacked; such a message keeps its stored body,
+    and no listener may get it. Tags are checked here because brokers compare only hashes of tags, so that a message
+    with another tag of the same hash gets this far. An inner batch is replaced by its messages.
     """
     kept, unreadable, _ = prepare_what_fits(messages, tags, retry_topic, min_offset, max_offset, sys.maxsize)
     return kept, unreadable
@@ -29,10 +29,10 @@ def prepare(messages: Sequence[MessageExt], tags: Collection[str], retry_topic: 
 
 def prepare_what_fits(messages: Sequence[MessageExt], tags: Collection[str], retry_topic: str, min_offset: int,
                       max_offset: int, room: int) -> tuple[list[MessageExt], dict[int, str], int | None]:
-    """As `prepare`, until unpacked bodies fill the room of so many bytes: one may go beyond it, as its size is known
-    only then. Also the queue offset of the first message that was left out, if there is one.
+    """Like `prepare`, but stops when unpacked bodies have filled `room` bytes. The last body may exceed it, because its
+    size is known only then. The third value is the queue offset of the first message that was left out, if any.
 
-    What is packed may be a thousand times as large: the size of an answer says nothing of what it unpacks to.
+    The limit is needed because a body may unpack to a thousand times its size, whatever the size of the answer.
     """
     low, high = str(min_offset), str(max_offset)
     kept: list[MessageExt] = []
@@ -64,8 +64,8 @@ def prepare_what_fits(messages: Sequence[MessageExt], tags: Collection[str], ret
 
 def _take_inner(message: MessageExt, tags: Collection[str], bounds: tuple[str, str], kept: list[MessageExt],
                 unreadable: dict[int, str]) -> int:
-    """Add the messages of an inner batch, or the record itself where it cannot be read; how many bytes were unpacked.
-    Its tags are those of its messages: the record has none."""
+    """Add the messages of an inner batch, or the record itself if it cannot be read; returns the bytes unpacked. Tags
+    are checked for each message, because the record has none."""
     is_packed = message.sys_flag & flags.COMPRESSED
     try:
         message.body = compression.decompress(message.body, message.sys_flag)
@@ -86,7 +86,7 @@ def is_any_packed(messages: Sequence[MessageExt]) -> bool:
 
 
 def decode_to_the_first_bad(body: bytes) -> list[MessageExt]:
-    """The messages of a pull answer that lie before the first record which cannot be read."""
+    """The messages of a pull answer before the first record that cannot be read."""
     messages = []
     position = 0
     while position < len(body):

@@ -1,17 +1,17 @@
-"""What to do after one attempt of a send: how long the next may take, where it goes, when it starts, or why not.
+"""Decides what happens after an attempt of a send: whether there is another one, when it starts, and its time limit.
 
-All attempts of a call share one time budget. RocketMQ gives the whole rest of it to each attempt, so that one broker
-that does not answer eats the budget and no retry happens. We divide what is left by the attempts that are left, unless
-`attempt_timeout_max_ms` is set or `java_budget` asks for RocketMQ's way. What is not sent again without an answer waits
-for it as long as there is time; so does what could only be sent to the same broker again, which would store it twice
-when it goes on.
+All attempts of a call share one time budget. RocketMQ gives each attempt all the time that is left, so that one broker
+that does not answer uses up the budget and no retry happens. We divide the time that is left by the attempts that are
+left, unless `attempt_timeout_max_ms` is set or `java_budget` asks for RocketMQ's way. Two kinds of sends wait for an
+answer as long as there is time: those that must not be repeated without an answer, and those for which there is only
+one broker. That broker would store the message twice, once it continues.
 
-A broker that throttles (SYSTEM_BUSY) rests: first 1 s from the start of the attempt, then 1.6 times as long each time,
-at most 120 s, give or take a fifth. One that refuses connections rests too: 50 ms, then twice as long each time, at
-most 1 s: most brokers that are killed are back soon. A send whose time ends before its broker's rest asks it once more,
-200 ms before the end. A queue that the broker does not have any more costs no attempt: the route is asked for, and
-where it still has that queue, there is such a pause before the next one. Other brokers are asked at once, and so is the
-same one after every other failure that may be retried.
+A broker that throttles (SYSTEM_BUSY) is left alone: first for 1 s from the start of the attempt, then 1.6 times as long
+each time, at most 120 s, plus or minus a fifth. A broker that refuses connections is left alone, too: for 50 ms, then
+twice as long each time, at most 1 s, because most brokers that are killed are back soon. A send whose time ends before
+its broker's rest tries that broker once more, 200 ms before the end. A queue that the broker no longer has costs no
+attempt: the route is fetched again, and if it still has the queue, there is such a pause before the next attempt. After
+any other failure that may be retried, the next attempt begins at once, with another broker or the same one.
 
 Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCodes.
 """
@@ -39,7 +39,7 @@ REFUSED_FIRST_MS = 50
 REFUSED_MULTIPLIER = 2
 REFUSED_MAX_MS = 1000
 REFUSED_LAST_MS = 200
-"""How long before its end a send begins its last attempt."""
+"""ms before the end of a send at which its last attempt begins."""
 TIMER_EARLY_MAX_MS = 1
 _GONE_QUEUE_CODES = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
 _GONE_QUEUE = "request queueId["
@@ -47,13 +47,13 @@ _GONE_QUEUE = "request queueId["
 
 
 def is_worth_a_retry(refusal: BrokerRefused, codes: Set[int]) -> bool:
-    """Whether another attempt may be answered otherwise. A user who may not do it may not a moment later either."""
+    """Whether another attempt may succeed. It cannot after a denial of access, whatever the code."""
     return refusal.code in codes and not (refusal.remark or "").startswith(DENIAL)
 
 
 def names_a_gone_queue(code: int, remark: str | None) -> bool:
-    """Whether a broker answers a send that it has no such queue: the topic has fewer than when its route was asked for,
-    and nothing is stored. RocketMQ 4 calls it a SYSTEM_ERROR."""
+    """Whether a broker refused a send because it has no such queue: the topic has fewer queues than when its route was
+    fetched, and nothing is stored. RocketMQ 4 answers SYSTEM_ERROR."""
     return code in _GONE_QUEUE_CODES and (remark or "").startswith(_GONE_QUEUE)
 
 
@@ -63,7 +63,7 @@ def is_of_a_gone_queue(error: ClientError | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBudget:
-    """How a call's time is shared by its attempts, of which there are `attempts` at most."""
+    """How the time of a call is divided among its attempts, of which there are at most `attempts`."""
 
     attempts: int
     attempt_timeout_max_ms: int = -1
@@ -71,8 +71,8 @@ class SendBudget:
     resends_without_answer: bool = True
 
     def attempt_timeout_ms(self, attempt: int, left_ms: int, *, is_alone: bool = False) -> int:
-        """What attempt number `attempt` (from 1) may take of what is left; 0 or less when nothing is. `is_alone`: no
-        other broker could take the next one."""
+        """ms of the remaining `left_ms` that attempt number `attempt` (from 1) may take; 0 or less when no time is
+        left. `is_alone`: no other broker could take the next attempt."""
         attempts_left = self.attempts - attempt + 1
         if attempts_left <= 1 or left_ms <= 0:
             return left_ms
@@ -90,14 +90,14 @@ class _Rest:
     is_throttling: bool
 
     def was_over(self, started_ms: int) -> bool:
-        """Whether an attempt waited for its end. A timer may go off a little early."""
+        """Whether an attempt began after the rest. A timer may go off a little early."""
         return started_ms >= self.until_ms - TIMER_EARLY_MAX_MS
 
 
 class BackOff:
-    """Which brokers rest after throttling or a refused connection, and until when.
+    """The brokers that are left alone after throttling or a refused connection, and until when.
 
-    Several sends may be under way to a broker: only an attempt begun after its last rest makes it rest longer.
+    Several sends to a broker may be under way: only an attempt that began after the last rest makes the next longer.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class BackOff:
             rest.until_ms = started_ms + round(rest.step_ms * (1 + BACK_OFF_JITTER * jitter))
 
     def refused(self, broker_name: str, started_ms: int, now_ms: int) -> None:
-        """A broker took no connection for an attempt that began at `started_ms`; it rests from now on."""
+        """A broker refused the connection of an attempt that began at `started_ms`; it rests from `now_ms` on."""
         rest = self._rests.get(broker_name)
         if rest is None or rest.is_throttling:
             self._rests[broker_name] = _Rest(REFUSED_FIRST_MS, now_ms + REFUSED_FIRST_MS, False)
@@ -131,12 +131,12 @@ class BackOff:
         return not self._rests
 
     def wait_ms(self, broker_name: str, now_ms: int) -> int:
-        """How long the broker still rests; 0 when it may be asked now."""
+        """ms that the broker still rests; 0 when it may be used now."""
         rest = self._rests.get(broker_name)
         return 0 if rest is None else max(0, rest.until_ms - now_ms)
 
     def throttles(self, broker_name: str) -> bool:
-        """Whether it is after throttling that the broker rests."""
+        """Whether the broker rests because of throttling, not because of a refused connection."""
         rest = self._rests.get(broker_name)
         return rest is not None and rest.is_throttling
 
@@ -148,9 +148,9 @@ class BackOff:
 
 
 def refused_pause_ms(rest_ms: int, left_ms: int, *, has_tried: bool) -> int | None:
-    """How long a send waits for a broker that refused connections and rests for `rest_ms` yet; None: no longer.
+    """ms that a send waits for a broker that refused connections and still rests for `rest_ms`; None: it gives up.
 
-    A send that has tried nothing yet tries now rather than at its end: for it, the broker may be back.
+    A send that has not tried yet tries now rather than at its end, because the broker may be back already.
     """
     if rest_ms < left_ms:
         return rest_ms

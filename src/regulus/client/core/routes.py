@@ -1,4 +1,4 @@
-"""What a topic's route means to producers and consumers.
+"""The route of a topic as producers and consumers use it.
 
 Source: MQClientInstance.topicRouteData2TopicPublishInfo, MQClientInstance.topicRouteData2TopicSubscribeInfo.
 """
@@ -15,14 +15,14 @@ from regulus.wire.bodies import TopicRouteData
 
 MASTER_ID = 0
 QUEUES_MAX = 4 * QUEUE_NUMS_MAX
-"""Queues of a route that take sends, and that can be read: so many as four brokers can give a topic. A name server's
-number must not become the memory of all clients."""
+"""The most queues of a route that take sends, and the most that can be read: what four brokers can give a topic.
+Without a limit, a number from a name server could fill the memory of all clients."""
 _COUNT = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A topic's route in the form that clients need: who takes sends, what can be read, where brokers are."""
+    """A topic's route in the form that clients need: queues that take sends, queues to read, and broker addresses."""
 
     topic: str
     publish_queues: tuple[MessageQueue, ...]
@@ -31,7 +31,7 @@ class Route:
     """Broker name -> broker id -> address."""
     ordered: bool = False
     has_one_publisher: bool = field(init=False)
-    """Whether all queues that take sends are one broker's."""
+    """Whether all queues that take sends belong to one broker."""
 
     def __post_init__(self) -> None:
         names = {queue.broker_name for queue in self.publish_queues}
@@ -41,12 +41,12 @@ class Route:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
     def any_address(self, broker_name: str) -> str | None:
-        """The master's address, or that of the replica with the lowest id."""
+        """The master's address, or else the address of the replica with the lowest id."""
         addresses = self.brokers.get(broker_name)
         return addresses[min(addresses)] if addresses else None
 
     def replicas(self, broker_name: str) -> list[str]:
-        """Addresses of all brokers of the name but the master, by id."""
+        """Addresses of all brokers of this name except the master, by id."""
         addresses = sorted(self.brokers.get(broker_name, {}).items())
         return [address for broker_id, address in addresses if broker_id != MASTER_ID]
 
@@ -55,7 +55,7 @@ class Route:
         return [addresses[MASTER_ID] for _, addresses in sorted(self.brokers.items()) if MASTER_ID in addresses]
 
     def readable_addresses(self) -> list[str]:
-        """One address of each broker set that can answer reads, by broker name."""
+        """One address of each broker set, the one that `any_address` chooses, by broker name."""
         return [addresses[min(addresses)] for _, addresses in sorted(self.brokers.items()) if addresses]
 
 
@@ -67,8 +67,8 @@ def route_of(topic: str, data: TopicRouteData) -> Route:
 
 
 def default_topic_route(topic: str, data: TopicRouteData, default_topic_queue_nums: int) -> Route:
-    """The route by which the first message of an unknown topic goes: that of TBW102, with as many queues as the broker
-    will give the new topic."""
+    """The route for the first message of an unknown topic: the route of TBW102, with as many queues as the broker will
+    give the new topic."""
     queues = [replace(row, write_queue_nums=min(default_topic_queue_nums, row.read_queue_nums),
                       read_queue_nums=min(default_topic_queue_nums, row.read_queue_nums)) for row in data.queue_datas]
     return route_of(topic, replace(data, queue_datas=queues))

@@ -1,7 +1,7 @@
-"""How a message that could not be consumed goes back to the broker when the broker does not take it back by itself.
+"""Makes the retry copy of a message that could not be consumed, when the broker does not make it.
 
-Normally the broker makes the retry copy (CONSUMER_SEND_MSG_BACK). When that request fails, the consumer sends the copy
-to the retry topic as an ordinary message, on any broker.
+Normally the broker makes the copy (CONSUMER_SEND_MSG_BACK). When that request fails, the consumer sends the copy to the
+retry topic as an ordinary message, on any broker.
 
 Source: DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage.
 """
@@ -17,13 +17,15 @@ DEAD_LETTER = -1
 """`delay_level` of a message that goes to the dead-letter topic at once."""
 
 UNREADABLE = "UNREADABLE_REASON"
-"""The property of a dead letter whose body no consumer could read: why."""
+"""Property of a dead letter that says why no consumer could read the body."""
 
 NOT_WHOLE = "NOT_WHOLE_REASON"
-"""The property of a dead letter that lacks something of its message, which did not fit: where that is, and what."""
+"""Property of a dead letter from which parts of the message were left out, because they did not fit: which parts, and
+where the whole message is."""
 
 PROPERTIES_KEPT_MAX = 28_000
-"""Bytes of properties that are kept in a dead letter that was too large: 32,767 fit, and brokers add some."""
+"""Bytes of properties that are kept in a dead letter that was too large: a record has room for 32,767, and brokers add
+some."""
 
 _TOLD_MAX = 1000
 
@@ -31,13 +33,15 @@ _NEEDED = {names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, nam
 
 _DROPPED = (names.TRANSACTION_PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME,
             names.MAX_RECONSUME_TIMES)
-"""The limit among them: it is for the group to set, not for whoever sent the message."""
+"""Properties that are not copied. MAX_RECONSUME_TIMES is one of them, because the group sets the limit, not the
+producer."""
 
 
 def retry_message(message: MessageExt, group: str, delay_level: int, max_reconsume_times: int) -> Message:
-    """The retry copy. `delay_level` 0 is one level more for each failure; `max_reconsume_times` -1: the group's.
+    """The retry copy. `delay_level` 0: one level more for each failure. `max_reconsume_times` -1: the group's limit.
 
-    RocketMQ forgets the wished level on this path; we keep it: a dead letter is sent with a limit that it exceeds.
+    RocketMQ ignores the requested level on this path; we keep it. A dead letter is sent with a limit that it exceeds,
+    so that the broker stores it in the dead-letter topic.
     """
     properties = {name: value for name, value in message.properties.items() if name not in _DROPPED}
     properties.setdefault(names.RETRY_TOPIC, message.topic)
@@ -55,8 +59,8 @@ def retry_message(message: MessageExt, group: str, delay_level: int, max_reconsu
 
 def lacking_letter(message: MessageExt, queue: MessageQueue, letter: Message, reason: str, *,
                    with_body: bool) -> Message | None:
-    """What fits of a dead letter that no broker takes as a whole: without the longest properties, or the body too. None
-    when that would be all of it."""
+    """A smaller form of a dead letter that no broker takes whole: without its longest properties, and with
+    `with_body=False` without its body. None when nothing would be left out."""
     properties = dict(letter.properties)
     lacking = [] if with_body else [f"its body of {len(letter.body)} bytes"]
     size = _size(properties)

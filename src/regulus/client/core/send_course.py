@@ -1,7 +1,7 @@
-"""The course of one send: what was tried, how it ended, and how much of its time is left.
+"""The course of one send: its attempts, how they ended, and how much of its time is left.
 
-The clock of a send starts when its turn comes and stands still while it waits for another one, unless `counts_waits`:
-then all of the call counts. A connection that is refused costs time and no attempt, because nothing was sent.
+The clock of a send starts when its turn comes and pauses while the send waits for another one, unless `counts_waits` is
+set: then the whole call counts. A refused connection costs time but no attempt, because nothing was sent.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from regulus.errors import ClientError, ConnectRefused, SendFailed, TooManyReque
 
 
 class SendCourse:
-    """`gone_queues`: how often a broker had no such queue; `last_broker`: that of the attempt just before, and
-    `is_alone` says that it had all the time because there is no other; `stored`: a result that is less than was asked
-    for, and better than none.
+    """`gone_queues`: how often a broker no longer had the chosen queue. `last_broker`: the broker of the attempt
+    before. `is_alone`: that attempt had all the remaining time, because no other broker takes the send. `stored`: the
+    message is stored, but with less safety than was asked for (not flushed, or not on a replica).
     """
 
     __slots__ = ("attempts", "budget", "counts_waits", "failure", "gone_queues", "is_alone", "last_broker",
@@ -42,12 +42,12 @@ class SendCourse:
         return self.timeout_ms - (now_ms - self.started_ms)
 
     def stand_still(self, ms: int) -> None:
-        """So much time does not count."""
+        """Leave `ms` out of the time of the send."""
         self.started_ms += ms
 
     def begin_attempt(self, broker_name: str, now_ms: int, *, is_alone: bool) -> int:
-        """What the next attempt may take; 0 or less when no time is left, and then there is none. `is_alone`: no other
-        broker takes such a send."""
+        """Begin the next attempt and return the ms that it may take; 0 or less when no time is left and none begins.
+        `is_alone`: no other broker takes this send."""
         self.attempts += 1
         timeout_ms = self.budget.attempt_timeout_ms(self.attempts, self.timeout_ms - (now_ms - self.started_ms),
                                                     is_alone=is_alone)
@@ -60,7 +60,7 @@ class SendCourse:
         return timeout_ms
 
     def was_refused(self) -> None:
-        """No connection was made, or the broker has no such queue: the attempt counts as none."""
+        """Do not count the last attempt, because no connection was made or the broker has no such queue."""
         self.attempts -= 1
 
     def failed_for_good(self, now_ms: int) -> SendFailed:
@@ -68,7 +68,7 @@ class SendCourse:
                           brokers=tuple(self.tried), cause=self.failure)
 
     def end(self, now_ms: int) -> SendResult:
-        """When there will be no other attempt: what is stored after all. Raises SendFailed, TooManyRequests."""
+        """End the send; returns the result if the message is stored after all. Raises SendFailed, TooManyRequests."""
         if self.stored is not None:
             return self.stored
         has_tried_all = self.attempts == self.budget.attempts or self.is_alone

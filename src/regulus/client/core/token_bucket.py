@@ -1,4 +1,4 @@
-"""How much may begin now: tokens come at a steady rate, and as many as the bucket holds may be taken at once."""
+"""Limits a rate: tokens arrive at a steady rate, and as many as the bucket holds may be taken at once."""
 
 from math import ceil
 
@@ -15,9 +15,9 @@ class TokenBucket:
         self._at_ms = now_ms
 
     def take(self, count: int, now_ms: int) -> int:
-        """Take `count` tokens, or tell how many ms to wait until they are there; 0: they are taken.
+        """Take `count` tokens and return 0, or take none and return how many ms to wait until they are there.
 
-        More than the bucket holds are taken when it is full, and those that follow wait the longer.
+        A count larger than the bucket is taken when the bucket is full; the next tokens then take longer to arrive.
         """
         self._tokens = min(self._burst, self._tokens + (now_ms - self._at_ms) * self._rate_ms)
         self._at_ms = now_ms

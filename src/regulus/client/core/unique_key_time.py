@@ -1,4 +1,4 @@
-"""When a unique key was made, as far as it tells: it has the ms since its month began, but not which month.
+"""Estimates when a unique key was made: the key has the ms since its month began, but not the month.
 
 Source: MessageClientIDSetter.getNearlyTimeFromID.
 """

@@ -1,1 +1,1 @@
-"""The protocol of RocketMQ 5's clients, from their side: what `grpc://` addresses are spoken to with."""
+"""The client side of the protocol of RocketMQ 5's clients, which is used for `grpc://` addresses."""

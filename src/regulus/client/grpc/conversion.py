@@ -1,4 +1,4 @@
-"""Messages on their way to a server of RocketMQ 5, and back. What gRPC has no room for is refused, not dropped.
+"""Converts messages to the form of RocketMQ 5's servers and back. Anything that gRPC cannot carry is refused.
 
 Source: PublishingMessageImpl, MessageViewImpl of rocketmq-clients.
 """
@@ -30,7 +30,7 @@ _DIGESTS: dict[int, Callable[[bytes], str]] = {
 
 
 def to_grpc(message: Message, host: str) -> messages.Message:
-    """A message that has its unique key. Raises MessageIllegal for what this protocol cannot carry."""
+    """Convert a message that has its unique key. Raises MessageIllegal for anything that this protocol cannot carry."""
     properties = message.properties
     if message.flag:
         raise MessageIllegal("the message has a flag, which grpc:// does not carry; use a property")
@@ -75,7 +75,7 @@ def _set_kind(system: messages.SystemProperties, properties: dict[str, str], now
 
 
 def _deliver_at(properties: dict[str, str], now: int) -> int | None:
-    """In the order in which brokers look at them."""
+    """The time of delivery in ms; None without a delay. Brokers check the properties in the same order."""
     if (value := properties.get(names.TIMER_DELAY_SEC)) is not None:
         return now + int(value) * 1000
     if (value := properties.get(names.TIMER_DELAY_MS)) is not None:
@@ -85,7 +85,7 @@ def _deliver_at(properties: dict[str, str], now: int) -> int | None:
 
 
 def message_of(told: messages.Message) -> tuple[MessageExt, str]:
-    """A message as it is known here, and why its body cannot be read; empty: it can."""
+    """The received message, and why its body cannot be read; an empty text if it can."""
     system = told.system_properties
     properties = dict(told.user_properties)
     properties[names.UNIQUE_KEY] = system.message_id
@@ -158,7 +158,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _host(host: str, port: str) -> bytes:
-    """As stored; an address that is none, such as a name, is left unsaid."""
+    """The stored form of an address; zeros for text that is not an address, such as a host name."""
     try:
         return host_bytes(host, int(port) & 0xFFFF)
     except ValueError:

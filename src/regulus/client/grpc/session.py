@@ -1,7 +1,7 @@
-"""One client of RocketMQ 5 at its servers: connections, signatures, settings, heartbeats.
+"""The session of one client with servers of RocketMQ 5: connections, signatures, settings, heartbeats.
 
-The address is the access point. What a route names are other addresses, as a rule the same one; each is told the
-settings by a telemetry stream of its own, over which it asks what only a client knows.
+The configured address is the access point. Routes may name other addresses, but usually name the same one. Each server
+gets the client's settings over a telemetry stream, and sends its questions to the client over the same stream.
 
 Source: ClientImpl, ClientSessionImpl, RpcClientImpl, Signature of rocketmq-clients.
 """
@@ -52,30 +52,31 @@ _log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
 SETTINGS_S = 300.0
-"""Between two tellings of the settings."""
+"""Seconds after which the settings are sent again."""
 STREAM_PAUSE_S = 1.0
-"""Until a telemetry stream that broke is opened anew."""
+"""Seconds until a broken telemetry stream is opened again."""
 SETTINGS_WITHIN_S = 10.0
 ROUTES_S = 30.0
-"""After which a route is asked for again."""
+"""Seconds after which a route is fetched again."""
 ROUTE_PAUSE_S = 5.0
-"""... and asked for again where nobody answered, while the old one counts."""
+"""Seconds until the next attempt when no server answered; meanwhile the old route is used."""
 CHANNELS_MAX = 256
-"""Addresses that routes may name."""
+"""The most addresses that routes may name."""
 QUESTIONS_MAX = 32
-"""Of servers, that are being answered at the same time; those above it are let go, as if they had not come."""
+"""Questions of servers that are being answered at the same time; further ones are dropped."""
 ANSWERS_MAX = 64
-"""That wait to be written to one stream; those above it are let go."""
+"""Answers that wait to be written to one stream; the oldest ones beyond that are dropped."""
 RECONNECT_MS_MIN, RECONNECT_MS_MAX = 100, 1_000
-"""Between two tries of an address that takes no connection. gRPC's own 2 minutes would outlast an outage by as much."""
+"""Pauses between attempts to connect. With gRPC's own maximum of 2 minutes a client might stay disconnected that long
+after an outage."""
 _SILENT = "it says nothing"
 MESSAGE_SIZE_MAX = 130 << 20
 _PYTHON = 6
 _numbers = count(1)
 
 OnCommand = Callable[[messages.TelemetryCommand, str], Awaitable[messages.TelemetryCommand | None]]
-"""What a server asks over the stream, and its address -> what it is answered; None: nothing."""
-# In quotes, for these types take no parameters at run time.
+"""(question of a server over the stream, its address) -> the answer, or None to send none."""
+# In quotes, because these types take no parameters at run time.
 _Receive: TypeAlias = ("grpc.aio.UnaryStreamMultiCallable[messages.ReceiveMessageRequest, "
                        "messages.ReceiveMessageResponse]")
 _Converse: TypeAlias = "grpc.aio.StreamStreamMultiCallable[messages.TelemetryCommand, messages.TelemetryCommand]"
@@ -86,7 +87,7 @@ class _Sent(Protocol):
 
 
 class _Answer(Protocol):
-    """What says in its status whether a request was taken."""
+    """An answer whose status says whether the request succeeded."""
 
     @property
     def status(self) -> messages.Status: ...
@@ -100,7 +101,7 @@ _Response = TypeVar("_Response", bound=_Answer)
 
 
 class Place:
-    """A broker as a route names it, and at which address it is asked."""
+    """A queue of a broker as in a route, and the address at which the broker is reached."""
 
     __slots__ = ("broker", "is_readable", "is_writable", "queue", "target")
 
@@ -113,7 +114,7 @@ class Place:
 
 
 class _Stream:
-    """What is to be written to a server: the settings when they changed, and answers to what it asked."""
+    """Data to be written to a server: the settings when they changed, and answers to its questions."""
 
     __slots__ = ("answers", "has_news", "task", "tells_settings")
 
@@ -134,15 +135,15 @@ class _Stream:
 
 
 class Session:
-    """`settings` makes what servers are told of this client; `on_command` answers what they ask."""
+    """A session with all servers. `settings` makes the settings to send; `on_command` answers servers' questions."""
 
     def __init__(self, address: str, config: ClientConfig, kind: ClientType,
                  settings: Callable[[], messages.Settings], on_command: OnCommand, request_timeout_ms: int,
                  heartbeat_group: str = "") -> None:
-        """Raises ConfigError for an address or a setting that gRPC cannot have."""
+        """Connects to nothing yet. Raises ConfigError for an address or a setting that gRPC does not support."""
         self.targets = grpc_targets(address)
         self.client_id = _client_id(config)
-        self.told = messages.Settings()     # as the server has them; empty before it has told them
+        self.told = messages.Settings()     # the server's settings for this client; empty before they came
         self.timeout_ms = request_timeout_ms
         self._config = config
         self._kind = kind
@@ -166,7 +167,7 @@ class Session:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Known to a server, which has told its settings. Raises ConnectFailed, BrokerRefused."""
+        """Connect, and wait until a server has sent its settings. Raises ConnectFailed, BrokerRefused."""
         self._is_open = True
         self._home = HomeLoop()
         self._is_told.clear()
@@ -182,7 +183,7 @@ class Session:
                 await self.close()
 
     async def _until_told(self) -> None:
-        """The first access point that answers is as good as any."""
+        """Wait for the settings from any of the access points."""
         deadline = steady_ms() + int(SETTINGS_WITHIN_S * 1000)
         for target in self.targets * 2:
             self._greet(target)
@@ -205,7 +206,7 @@ class Session:
             self._home.check()
 
     async def close(self) -> None:
-        """Raises ClientError in another event loop than that of `start`."""
+        """End the session. Raises ClientError in another event loop than that of `start`."""
         self._check_loop()
         was_told = self._is_open and self._is_told.is_set()
         self._is_open = False
@@ -229,11 +230,11 @@ class Session:
             method = self._method(messages.MessagingService.NotifyClientTermination, target)
             await self._unary(method, request, target, self.timeout_ms)
         except ClientError as error:
-            _log.info("%s was not told that this client ends: %s", target, error)
+            _log.info("%s could not be notified that this client ends: %s", target, error)
 
     @property
     def streams(self) -> set[str]:
-        """The addresses that have a stream of telemetry."""
+        """The addresses with a telemetry stream."""
         return set(self._streams)
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class Session:
 
     def receive(self, request: messages.ReceiveMessageRequest, target: str,
                 timeout_ms: int) -> AsyncGenerator[messages.ReceiveMessageResponse, None]:
-        """The parts of the answer; when it is closed, the server is told that nobody listens."""
+        """The parts of the answer. Closing the generator cancels the call at the server."""
         self._check_open()
         return self._stream_of(self._receive_method(target), request, target, timeout_ms)
 
@@ -280,7 +281,8 @@ class Session:
             under_way.cancel()
 
     def _cut_off(self, error: asyncio.CancelledError, target: str) -> BaseException:
-        """Of a call that ended with its channel: its caller was not cancelled by anyone."""
+        """The error for a cancelled call: ClientClosed if it ended with its channel, as its caller was not cancelled
+        then."""
         if self._is_open or is_being_cancelled(error):
             return error
         return ClientClosed(f"the client was shut down before {target} answered")
@@ -340,8 +342,8 @@ class Session:
     # --- routes ------------------------------------------------------------------------------------------------------
 
     async def route(self, topic: str) -> tuple[Place, ...]:
-        """Where the topic is; asked for again when it is older than `ROUTES_S`, and the old one counts where nobody
-        answers. Raises NoRoute, ClientError."""
+        """The route of the topic. One older than `ROUTES_S` is fetched again, and still used when no server answers.
+        Raises NoRoute, ClientError."""
         self._check_loop()
         known = self._routes.get(topic)
         if known is not None and steady_ms() < known[0]:
@@ -368,7 +370,7 @@ class Session:
         return places
 
     def _let_go(self) -> None:
-        """Of addresses that no route names any more."""
+        """Close streams and channels to addresses that no route names any more."""
         named = {place.target for _, places in self._routes.values() for place in places}.union(self.targets)
         for target in self._streams.keys() - named:
             task = self._streams.pop(target).task
@@ -378,11 +380,11 @@ class Session:
             del self._calls[key]
         gone = [self._channels.pop(target) for target in self._channels.keys() - named]
         if gone:
-            # What is under way there may still end.
+            # Calls that are under way may still end.
             self._tasks.spawn(_close_late(gone, self.timeout_ms), "channels that no route names any more")
 
     def forget_route(self, topic: str) -> None:
-        """It led to nobody: ask anew with the next call. It counts where that is not answered either."""
+        """Fetch the route again at the next call, because it led to no server. If that fails, too, it is still used."""
         if topic in self._routes:
             self._routes[topic] = 0, self._routes[topic][1]
 
@@ -396,7 +398,7 @@ class Session:
                 answer = await self.call(messages.MessagingService.QueryRoute, request, target)
             except BrokerRefused as error:
                 if error.code == Code.TOPIC_NOT_FOUND:
-                    raise NoRoute(f"topic {topic!r} is not there: create it with `regulus topic create {topic}`"
+                    raise NoRoute(f"topic {topic!r} does not exist: create it with `regulus topic create {topic}`"
                                   ) from error
                 raise
             except ClientError as error:
@@ -408,7 +410,7 @@ class Session:
     # --- settings, heartbeats, questions -----------------------------------------------------------------------------
 
     def settings_changed(self) -> None:
-        """Servers are told soon."""
+        """Send the new settings to all servers soon."""
         for stream in self._streams.values():
             stream.tell_settings()
 
@@ -426,7 +428,7 @@ class Session:
         return command
 
     def _greet(self, target: str) -> None:
-        """A server that was not met before gets a stream of telemetry."""
+        """Open a telemetry stream to a server if there is none yet."""
         if target not in self._streams and self._is_open and len(self._streams) < CHANNELS_MAX:
             stream = self._streams[target] = _Stream()
             stream.task = self._tasks.supervise(lambda: self._telemetry(target, stream), f"telemetry of {target}")
@@ -437,7 +439,7 @@ class Session:
                 await self._one_stream(target, stream)
             except (ClientError, grpc.aio.AioRpcError) as error:
                 self._broke = _words(error)
-                _log.info("the telemetry stream to %s broke, and is opened anew: %s", target, self._broke)
+                _log.info("the telemetry stream to %s broke, and is opened again: %s", target, self._broke)
             await asyncio.sleep(STREAM_PAUSE_S)
 
     async def _one_stream(self, target: str, stream: _Stream) -> None:
@@ -445,11 +447,11 @@ class Session:
         method: _Converse = self._channel(target).stream_stream(
             rpc.path, request_serializer=rpc.request.SerializeToString, response_deserializer=rpc.response.FromString)
         call = method(metadata=self._metadata())
-        stream.answers.clear()      # they were for a stream that is no more
+        stream.answers.clear()      # they were for the stream that broke
         stream.tell_settings()
         writing = self._tasks.spawn(self._write(stream, call), f"telemetry to {target}")
         try:
-            while isinstance(command := await call.read(), messages.TelemetryCommand):      # else the end
+            while isinstance(command := await call.read(), messages.TelemetryCommand):      # EOF is another type
                 self._take(target, command, stream)
         finally:
             writing.cancel()
@@ -467,13 +469,13 @@ class Session:
                 while stream.answers:
                     await call.write(stream.answers.popleft())
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                return      # whoever reads it hears why
+                return      # the task that reads the stream gets the reason
 
     def _take(self, target: str, command: messages.TelemetryCommand, stream: _Stream) -> None:
         if command.HasField("status") and command.status.code not in (0, Code.OK):
             self._refusal = BrokerRefused(command.status.code, command.status.message, target)
             if self._is_told.is_set():
-                _log.warning("%s refuses what it was told of this client: %s", target, self._refusal)
+                _log.warning("%s refuses the settings of this client: %s", target, self._refusal)
             self._is_told.set()
             return
         if command.WhichOneof("command") == "settings":
@@ -483,7 +485,7 @@ class Session:
         elif len(self._questions.all()) < QUESTIONS_MAX:
             self._questions.spawn(self._answer(command, target, stream), f"question of {target}")
         else:
-            _log.warning("%s asks more than %d things at once; one is not answered", target, QUESTIONS_MAX)
+            _log.warning("%s has more than %d questions at once; one is not answered", target, QUESTIONS_MAX)
 
     async def _answer(self, command: messages.TelemetryCommand, target: str, stream: _Stream) -> None:
         answer = await self._on_command(command, target)
@@ -514,7 +516,7 @@ async def _close_late(channels: Sequence[grpc.aio.Channel], grace_ms: int) -> No
 
 
 def check_status(status: messages.Status, target: str) -> None:
-    """Raises BrokerRefused, ReceiptInvalid, TooManyRequests for what is not OK."""
+    """Raises BrokerRefused, ReceiptInvalid or TooManyRequests for a status that is not OK."""
     code = status.code
     if code == Code.OK:
         return
@@ -538,24 +540,25 @@ def _failure(error: grpc.aio.AioRpcError, target: str, timeout_ms: int) -> Clien
 
 
 def _was_not_reached(words: str) -> bool:
-    """Not of a connection that was there: "Stream removed (recvmsg:Connection reset by peer (104))"."""
+    """Whether no connection was made. A connection that was lost has other words, such as "Stream removed
+    (recvmsg:Connection reset by peer (104))"."""
     return "failed to connect" in words.lower() or "resolution" in words.lower()
 
 
 def _mend(words: str, tls: TlsConfig) -> str:
-    """What there is to do where a server broke off with these words before it told anything."""
+    """Advice for an operator when a server closes the connection with these words before it has sent anything."""
     if "CERTIFICATE_VERIFY_FAILED" in words:
-        return "tls_client_trust_cert_path says whose certificates are believed"
+        return "set tls_client_trust_cert_path to the server's certificate, or its authority's"
     if "Hostname Verification Check failed" in words:
         return "use an address that the certificate names"
     if "Socket closed" in words or "handshake failed" in words:
         if tls.tls_enable:
-            return "that port speaks no TLS, or wants a certificate of its clients; its server's log says which"
-        return ("that port takes TLS only (tls_enable), or is not the one of RocketMQ 5 clients, which is 8081 unless "
+            return "that port does not use TLS, or requires client certificates; the server's log says which"
+        return ("that port takes TLS only (tls_enable), or is not the port of RocketMQ 5 clients, which is 8081 unless "
                 "it was set otherwise")
     if words == _SILENT or _was_not_reached(words):
         return "start one with `regulus up` or `regulus proxy`, or correct the address (grpc://host:port)"
-    return "its log says more"
+    return "see its log for the reason"
 
 
 def _words(error: BaseException) -> str:
@@ -588,31 +591,31 @@ def _scheme(host: str) -> int:
 
 
 def _target_of(endpoints: messages.Endpoints, asked: str) -> str:
-    """Any of a broker's addresses; the one that was asked where it is among them."""
+    """One of a broker's addresses; the one that answered if it is among them."""
     targets = [f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}"
                for each in endpoints.addresses]
     return asked if asked in targets or not targets else targets[0]
 
 
 def _credentials(tls: TlsConfig) -> grpc.ChannelCredentials | None:
-    """None where nothing is encrypted. Raises ConfigError for what gRPC cannot have."""
+    """The credentials for a channel; None without TLS. Raises ConfigError for settings that gRPC does not support."""
     if not tls.tls_enable:
         return None
     if not tls.tls_client_auth_server:
-        raise ConfigError("tls_client_auth_server is False, and gRPC always checks who answers: set "
-                          "tls_client_trust_cert_path to the server's certificate, or its authority's")
+        raise ConfigError("tls_client_auth_server is False, but gRPC always checks the server's certificate: set "
+                          "tls_client_trust_cert_path to that certificate, or its authority's")
     if not tls.tls_client_check_host:
-        raise ConfigError("tls_client_check_host is False, and gRPC always checks the name in the certificate: use an "
+        raise ConfigError("tls_client_check_host is False, but gRPC always checks the name in the certificate: use an "
                           "address that the certificate names")
     if tls.tls_client_key_password:
-        raise ConfigError("tls_client_key_password is set, and gRPC reads no key that is encrypted: give it one that "
-                          "is not")
+        raise ConfigError("tls_client_key_password is set, but gRPC cannot read an encrypted key: give it a key that "
+                          "is not encrypted")
     roots, cert, key = (_read(path, name) for path, name in (
         (tls.tls_client_trust_cert_path, "tls_client_trust_cert_path"),
         (tls.tls_client_cert_path, "tls_client_cert_path"), (tls.tls_client_key_path, "tls_client_key_path")))
-    client_context(tls)     # gRPC does not say what is wrong with a file
+    client_context(tls)     # raises for a bad file, because gRPC does not say what is wrong with one
     if roots is None:
-        # gRPC brings roots of its own; the system's are those that all other connections go by.
+        # gRPC has roots of its own; use the system's, like all other connections.
         paths = ssl.get_default_verify_paths()
         roots = _read(paths.cafile or "", "the system's certificates")
     return grpc.ssl_channel_credentials(roots, key, cert)

@@ -1,1 +1,1 @@
-"""Producers: from a message to the broker that takes it."""
+"""Producers: they send messages to the brokers that store them."""

@@ -1,8 +1,8 @@
-"""What a producer has taken to send and what has not ended yet; how it ends with the producer.
+"""The sends that a producer has accepted and that have not ended yet, and how they end with the producer.
 
-A call counts from its begin to its end, whatever it waits for. When the producer is shut down no more are taken; those
-that were go on for a time, and what is left then is cut off: it ends at once, as a failed send does, and whoever keeps
-failed sends may keep it.
+A call counts from its begin to its end, whatever it waits for. When the producer is shut down, it accepts no more
+calls. Accepted ones continue for a time, and then the rest are cut off: they end at once like failed sends, and a hook
+that keeps failed sends may keep them.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from regulus.client.tasks import HomeLoop
 from regulus.errors import ClientClosed, SendCutOff
 
 HAND_OVER_MAX_MS = 10_000
-"""How long a shutdown waits for what is done with sends that were cut off, such as keeping them in a file."""
+"""How long a shutdown waits for the handling of sends that were cut off, such as keeping them in a file."""
 
 _log = logging.getLogger(__name__)
 
 
 class AcceptedSends:
-    """`with` it, a call counts. Raises ClientClosed when the producer is being shut down, and ClientError in another
-    event loop than that of `home`, where the producer was started."""
+    """A context manager around each call. Raises ClientClosed when the producer is being shut down, and ClientError in
+    another event loop than that of `home`, where the producer was started."""
 
     def __init__(self, group: str, home: HomeLoop | None = None) -> None:
         self._group = group
@@ -52,7 +52,7 @@ class AcceptedSends:
     # --- the task that sends -----------------------------------------------------------------------------------------
 
     def begin(self, course: SendCourse) -> "asyncio.Task[object] | None":
-        """From here on, the sending task may be cut off. Raises SendCutOff when it comes too late."""
+        """Let the current task be cut off from now on. Raises SendCutOff when the time for sends is over."""
         if self._is_over:
             raise self.error(course)
         task = asyncio.current_task()
@@ -60,7 +60,7 @@ class AcceptedSends:
         return task
 
     def is_cut_off(self, task: "asyncio.Task[object] | None") -> bool:
-        """Of a task that finds itself cancelled: whether that was us, and nobody else wants its end."""
+        """Whether a cancelled task was cut off by us, and by no other cancellation."""
         if task is None or task not in self._cut_off:
             return False
         return task.uncancel() <= self._cut_off.pop(task)
@@ -68,10 +68,10 @@ class AcceptedSends:
     def end(self, task: "asyncio.Task[object] | None") -> None:
         self._under_way.discard(task)
         if self._cut_off:
-            self.is_cut_off(task)       # it ended in the same moment, and goes on
+            self.is_cut_off(task)       # the send ended at the same moment: undo the cancellation
 
     def error(self, course: SendCourse) -> SendCutOff:
-        """What such a send raises."""
+        """The error that a send raises when it is cut off."""
         how_far = "while this send was under way: it may be stored" if course.tried else (
             "before it was the turn of this send")
         why = "" if course.failure is None else f": {course.failure}"
@@ -82,21 +82,21 @@ class AcceptedSends:
 
     @property
     def are_cut_off(self) -> bool:
-        """What had not ended in time was cut off, and had its time to be handed over."""
+        """Whether the time for accepted sends is over: those that had not ended were cut off."""
         return self._is_over
 
     def may_last_ms(self, wait_ms: int) -> int:
-        """How long `ended` may take; 0 when nothing is left."""
+        """ms that `ended` may take; 0 when no send is left."""
         return wait_ms + HAND_OVER_MAX_MS if self._count else 0
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more calls."""
         self._is_closing = True
 
     async def ended(self, wait_ms: int) -> None:
-        """After `close`: let those that were taken end, for so long, and then cut them off."""
+        """After `close`: let accepted sends end within `wait_ms`, then cut off the rest."""
         if await self._ends_within(wait_ms):
             return
         if not self._is_over:

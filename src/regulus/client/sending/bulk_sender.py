@@ -1,13 +1,13 @@
 """Sends whole requests of many messages, many at a time, and drops none.
 
     async with BulkSender("127.0.0.1:9876", "my-group", config) as sender:
-        await sender.submit(send)       # returns when there is room; raises what an earlier send failed with
+        await sender.submit(send)       # returns when there is room; raises the error of an earlier send that failed
         await sender.flush()            # returns when all are stored
 
-The body of a request comes encoded, so that this costs per request and not per message. Sends of one lane reach the
-broker in the order of `submit`: a send that fails is tried again only after those before it are stored. A failure that
-may pass (a busy broker, a lost connection, no answer in time) is tried again until the retry budget is spent; then this
-send and the sender fail, and with them all that waits.
+The caller encodes the bodies of requests, so that the sender's cost is per request and not per message. Sends of one
+lane reach the broker in the order of `submit`: a send that fails is tried again only after those before it are stored.
+After a failure that may be temporary (a busy broker, a lost connection, no answer in time) the send is tried again
+until its retry budget is spent. Then the sender fails, with this send and all that wait.
 """
 
 import asyncio
@@ -44,19 +44,20 @@ RETRY_PAUSE_FIRST_MS = 50
 RETRY_PAUSE_MAX_MS = 2_000
 
 DUPLICATE = "duplicate"
-"""Field of an answer that says that the broker had stored the messages before."""
+"""The field of an answer which says that the broker had already stored the messages."""
 
 _STORED = frozenset((ResponseCode.SUCCESS, ResponseCode.SLAVE_NOT_AVAILABLE))
 _RETRIED = RETRY_CODES | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT}
-"""Stored, but not as safely as the broker was told to: the sender owns the messages until they are."""
+"""Codes after which a send is repeated. FLUSH_DISK_TIMEOUT and FLUSH_SLAVE_TIMEOUT mean: stored, but not as safely as
+the broker is set up to; the sender is responsible for the messages until they are."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BulkSend:
-    """One request. `body` is a batch request's when `count` is given, else a single message's; a view is not copied.
+    """One request. With `count`, `body` is the body of a batch, else of a single message; a view is not copied.
 
-    `properties` are the request's own: of a batch they belong to each of its messages. Sends of one `lane` keep their
-    order. `on_stored` is called with the queue and the answer; what it raises fails the send.
+    `properties` are the request's own; those of a batch apply to each of its messages. Sends of one `lane` keep their
+    order. `on_stored` is called with the queue and the answer; an exception in it fails the send.
     """
 
     queue: MessageQueue
@@ -70,7 +71,7 @@ class BulkSend:
 
     @property
     def size(self) -> int:
-        """Messages."""
+        """The number of messages."""
         return self.count or 1
 
 
@@ -85,9 +86,9 @@ class BulkConfig:
     in_flight_max: int = 1024
     """[messages] Sent and not yet answered; one send may be larger. More is faster and uses more memory."""
     in_flight_size_max: int = 32 << 20
-    """[bytes] Bodies of these; one send may be larger."""
+    """[bytes] Size of the bodies of these messages; one send may be larger."""
     reroutes: bool = False
-    """Whether another attempt may go to another broker. Off where the queue matters."""
+    """Whether another attempt may go to another broker. Switch it off where the queue matters."""
     repeats: bool = True
     """On: a send whose answer is lost is tried again, and may be stored twice. Off: it fails."""
     client: ClientConfig = field(default_factory=ClientConfig)
@@ -95,14 +96,14 @@ class BulkConfig:
 
 
 class _Turn:
-    """A send in the order of its lane. `begun` is set when its first attempt may go out."""
+    """The position of a send in its lane. `begun` is set when the send begins its first attempt."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
     async def done(self) -> None:
-        """Returns when it is stored or has failed."""
+        """Return when the send is stored or has failed."""
         if self.task is not None and not self.task.done():
             await asyncio.wait((self.task,))
 
@@ -132,7 +133,7 @@ class BulkSender:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         trace: TracebackType | None) -> None:
-        """Give up what is under way; `flush` before where it matters."""
+        """Cancel the sends under way; call `flush` first to wait for them."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -144,12 +145,12 @@ class BulkSender:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     async def submit(self, send: BulkSend) -> None:
-        """Begin a send, as soon as there is room. Raises what an earlier one failed with."""
+        """Begin a send as soon as there is room. Raises the error of an earlier send that failed."""
         while not self._has_room(send):
             self._raise_failure()
             self._room.clear()
             await self._room.wait()
-        # The first sends of a broker would else leave in any order, once the connection is there.
+        # Without a connection first, the first sends to a broker would leave in any order once it is open.
         with suppress(ClientError):
             await self._connect(send.queue)
         self._raise_failure()
@@ -163,7 +164,7 @@ class BulkSender:
         task.add_done_callback(lambda done: self._ended(send, done))
 
     async def flush(self) -> None:
-        """Returns when all that was submitted is stored. Raises what the first failed with."""
+        """Return when everything that was submitted is stored. Raises the error of the first send that failed."""
         while self._tasks and self._failure is None:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         self._raise_failure()
@@ -175,7 +176,7 @@ class BulkSender:
     async def request(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
         """The answer, whatever its code, of the master that serves the topic; the request may reach it twice.
 
-        A broker that is away is waited for, as by a send. Raises ClientError.
+        Like a send, this waits for a broker that is down. Raises ClientError.
         """
         until = time.monotonic() + self.config.retry_budget_ms / 1000
         pause_ms = RETRY_PAUSE_FIRST_MS
@@ -260,7 +261,7 @@ class BulkSender:
             send.on_stored(queue, answer)
 
     async def _other_queue(self, queue: MessageQueue) -> MessageQueue:
-        """One of another broker if there is one, whose number comes next."""
+        """A queue of another broker if there is one, chosen by the queue id; else the same queue."""
         try:
             queues = (await self._route(queue.topic)).publish_queues
         except ClientError:
@@ -289,7 +290,7 @@ class BulkSender:
         last = self._last.get(send.lane)
         if last is not None and last.task is task:
             del self._last[send.lane]
-        # Asked of each, or asyncio would report at some later time that nobody has heard of those behind the first.
+        # Retrieve the error of every task: otherwise asyncio reports later that the errors after the first were lost.
         failure = None if task.cancelled() else task.exception()
         if self._failure is None:
             self._failure = failure

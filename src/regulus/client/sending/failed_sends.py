@@ -1,4 +1,4 @@
-"""What becomes of a send that failed for good: a hook of the producer may take its messages over."""
+"""Hands sends that failed for good to a hook of the producer, which may take their messages over."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -15,8 +15,8 @@ _log = logging.getLogger(__name__)
 
 
 class FailedSend(NamedTuple):
-    """`batches`: what would have been a request each; a plain send is one batch of one message. Each message has its
-    unique key. `queue`: the one that the application chose."""
+    """`batches`: the messages of each request; a plain send is one batch of one message. Each message has its unique
+    key. `queue`: the queue if the application chose one."""
 
     batches: Sequence[Sequence[Message]]
     queue: MessageQueue | None
@@ -32,18 +32,18 @@ class FailedSend(NamedTuple):
 
 
 OnSendFailed = Callable[[FailedSend], Awaitable[bool | None] | bool | None]
-"""Called once a send has failed for good. True: the messages are taken over, and the send raises SendKept.
+"""Called when a send has failed for good. True: the messages are taken over, and the send raises SendKept.
 
-A ClientError of its own is raised in place of the failure; what else it raises is logged. A coroutine function runs in
-the event loop, any other function in a thread.
+If the hook raises a ClientError, the send raises that instead of its failure; any other exception is logged. A
+coroutine function runs in the event loop, any other function in a thread.
 """
 
 SendAgain = Callable[[Sequence[Message], MessageQueue | None], Awaitable[SendResult]]
-"""A producer's way to send what was kept, which calls no hook."""
+"""A producer's function for sending kept messages again, which does not call the hook."""
 
 
 class SendKeeper(ABC):
-    """A hook that lives with its producer, and sends again through it."""
+    """A hook that its producer starts and shuts down, and that sends again through the producer."""
 
     @abstractmethod
     async def start(self, send: SendAgain) -> None: ...
@@ -56,7 +56,7 @@ class SendKeeper(ABC):
 
 
 async def hand_over(hook: OnSendFailed, failed: FailedSend) -> ClientError | MessageIllegal:
-    """Let the hook have the messages; what the caller of the send is told."""
+    """Offer the messages to the hook; returns the error that the send raises."""
     answer, raised = await call_anywhere(hook, failed)
     if isinstance(raised, ClientError | MessageIllegal):
         return raised

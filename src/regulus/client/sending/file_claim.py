@@ -1,4 +1,4 @@
-"""A claim on a file that one holder has at a time, among processes and within one, and that ends with its process."""
+"""A claim on a file: only one holder has it at a time, in all processes, and it ends with the process of its holder."""
 
 import fcntl
 import os
@@ -7,14 +7,14 @@ from weakref import WeakSet
 
 
 class FileClaim:
-    """A lock on a file of its own, beside the claimed one: `<name>.claim`, which stays when the claim ends."""
+    """A lock on a separate file next to the claimed one, `<name>.claim`, which stays when the claim ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(f"{path.name}.claim")
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Whether it is ours now, or was already. Raises OSError."""
+        """Try to take the claim; whether we have it now. Raises OSError."""
         if self._descriptor is not None:
             return True
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -28,13 +28,14 @@ class FileClaim:
         return True
 
     def release(self) -> None:
-        """Nothing is done without a claim."""
+        """Give the claim back; without one this does nothing."""
         if self._descriptor is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)    # a child that is just being forked has it open, too
+            # Closing alone is not enough: a child that is just being forked has the descriptor open, too.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             self.forget()
 
     def forget(self) -> None:
-        """Close what a forked child has of its parent's claim, which stays the parent's."""
+        """Close a forked child's descriptor of the claim, which stays with the parent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -45,7 +46,8 @@ _held: "WeakSet[FileClaim]" = WeakSet()
 
 
 def _leave_to_the_parent() -> None:
-    """A forked child has its parent's descriptor, and with it a claim that would outlive the parent."""
+    """Forget all claims in a forked child: it inherits the descriptors, and would keep the claims after the parent's
+    end."""
     for claim in list(_held):
         claim.forget()
 

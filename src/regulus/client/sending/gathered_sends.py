@@ -1,8 +1,9 @@
-"""Concurrent sends that travel together: each caller has its own result, the requests are few.
+"""Gathers concurrent sends into batches: each caller gets its own result from few requests.
 
-A *lane* is what may be one batch: a topic, a queue if one is wanted, a tag, a wish to wait for the store. Where nothing
-is under way, what is sent in one moment leaves at the end of that moment. Where something is, sends gather until it is
-answered, until they fill a batch, or until the first of them has waited `batch_max_delay_ms`.
+Messages that may share a batch are one *lane*: they have the same topic, the same chosen queue if any, the same tag,
+and the same choice whether to wait for the store. When no batch of a lane is under way, messages that are sent within
+one turn of the event loop leave at its end. Otherwise they gather until the batch under way is answered, until they
+fill a batch, or until the first of them has waited `batch_max_delay_ms`.
 
 Source: ProduceAccumulator.
 """
@@ -20,13 +21,13 @@ from regulus.model.message_queue import MessageQueue
 
 SendTogether = Callable[[Sequence[Message], MessageQueue | None],
                         Coroutine[object, object, Sequence[SendResult | BaseException]]]
-"""Sends messages of one lane, in order; each one's result, or why it has none."""
+"""Sends messages of one lane, in order; returns the result or the error of each."""
 
 _LaneKey = tuple[str, MessageQueue | None, bool, str]
 
 
 class _Lane:
-    """`waiting` are messages that gather now, and who waits for their results."""
+    """`waiting`: the messages that gather now, with the futures of their results."""
 
     __slots__ = ("key", "size", "timer", "under_way", "waiting")
 
@@ -39,7 +40,7 @@ class _Lane:
 
 
 class GatheredSends:
-    """`held_size` counts the bytes of bodies and properties that gather, in all lanes."""
+    """The lanes of a producer. `held_size`: bytes of bodies and properties that gather in all of them."""
 
     def __init__(self, config: ProducerConfig, send: SendTogether, tasks: TaskGroup) -> None:
         self.held_size = 0
@@ -47,14 +48,14 @@ class GatheredSends:
         self._batch_size_max = config.batch_max_bytes
         self._body_size_max = config.max_message_size
         self._delay_s = config.batch_max_delay_ms / 1000
-        # What is large enough to be compressed is a batch of its own, because batches are not compressed.
+        # A message that is large enough to be compressed is sent alone, because batches are not compressed.
         self._compressed_from = config.compress_msg_body_over_howmuch
         self._send = send
         self._tasks = tasks
         self._lanes: dict[_LaneKey, _Lane] = {}
 
     def add(self, message: Message, queue: MessageQueue | None) -> "asyncio.Future[SendResult] | None":
-        """The result to come; None when the message must be sent directly."""
+        """A future of the result; None when the message must be sent directly."""
         size = content_size(message)
         if not may_gather(message) or self.held_size + size > self._held_size_max:
             return None
@@ -78,12 +79,13 @@ class GatheredSends:
         return future
 
     def _fits(self, lane: _Lane, size: int) -> bool:
-        """Small messages weigh little in `batch_max_bytes`, and yet each needs room in what a broker takes at once."""
+        """Whether a message fits the lane's batch. `batch_max_bytes` counts bodies and properties only, so the broker's
+        limit is checked separately, with the overhead of each message."""
         return (lane.size + size <= self._batch_size_max and
                 lane.size + size + MESSAGE_OVERHEAD * (len(lane.waiting) + 1) <= self._body_size_max)
 
     def send_all(self) -> None:
-        """Let everything that gathers leave now."""
+        """Send everything that is gathering now."""
         for lane in list(self._lanes.values()):
             if lane.waiting:
                 self._leave(lane)
@@ -92,7 +94,7 @@ class GatheredSends:
         if lane.timer is not None:
             lane.timer.cancel()
             lane.timer = None
-        # Whoever gave up meanwhile is not sent any more.
+        # Messages whose callers have given up meanwhile are not sent.
         waiting = [each for each in lane.waiting if not each[1].done()]
         lane.waiting = []
         self.held_size -= lane.size
@@ -106,7 +108,7 @@ class GatheredSends:
 
     def _done(self, lane: _Lane, task: "asyncio.Task[Sequence[SendResult | BaseException]]",
               waiting: "Sequence[tuple[Message, asyncio.Future[SendResult]]]") -> None:
-        """Give each caller its own result, or all of them the same failure."""
+        """Give each caller its own result, or the same failure to all."""
         lane.under_way -= 1
         if task.cancelled():
             for _, future in waiting:

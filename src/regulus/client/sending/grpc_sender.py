@@ -1,7 +1,8 @@
-"""Sends to servers of RocketMQ 5. Which queue a message goes to is theirs to say.
+"""Sends to servers of RocketMQ 5, which choose the queue of a message.
 
-An attempt that fails is followed by the next one at once, at another address where there is one; a server that asks for
-fewer requests, or takes no connection, rests first, as a broker does (`core.resend`), within the time of the call.
+After a failed attempt the next one follows at once, at another address if there is one. A server that asks for fewer
+requests, or refuses connections, is left alone for a time first, like a broker (`core.resend`), within the time of the
+call.
 
 Source: ProducerImpl of rocketmq-clients.
 """
@@ -36,8 +37,8 @@ from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code, TransactionResolution, TransactionSource
 
 ATTEMPT_MS_MIN = 20_000
-"""What an attempt may take at least, if the send has so much time left: a server that is slow is not sent the same
-message once more."""
+"""The shortest time limit of an attempt, if the send has that much time left, so that a slow server does not get the
+same message twice."""
 _UNLIMITED = 1 << 20
 _RPCS = messages.MessagingService
 _RETRIED = (Code.INTERNAL_SERVER_ERROR, Code.PROXY_TIMEOUT, Code.HA_NOT_AVAILABLE)
@@ -47,13 +48,13 @@ _STATUSES: dict[int, SendStatus] = {
     Code.HA_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE}
 
 OnRecover = Callable[[MessageExt, str, str], Awaitable[None]]
-"""A server asks what became of a transaction: its message, the transaction id, and the address of who asks."""
+"""Called when a server asks for the outcome of a transaction: its message, its id, and the server's address."""
 
 
 class GrpcSender:
     def __init__(self, address: str, config: ProducerConfig, queues: SendQueues, topics: Callable[[], Iterable[str]],
                  on_recover: OnRecover) -> None:
-        """`topics`: those whose transactions it may be asked for. Raises ConfigError."""
+        """`topics`: topics about whose transactions servers may ask. Raises ConfigError."""
         self._config = config
         self._queues = queues
         self._topics = topics
@@ -69,7 +70,7 @@ class GrpcSender:
         return self._session.client_id
 
     async def start(self) -> None:
-        """Raises ConnectFailed, BrokerRefused."""
+        """Connect and send the settings. Raises ConnectFailed, BrokerRefused."""
         await self._session.start()
 
     async def close(self) -> None:
@@ -78,7 +79,8 @@ class GrpcSender:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     async def send(self, batch: Sequence[Message], course: SendCourse) -> SendResult:
-        """Raises MessageIllegal, NoRoute, BrokerRefused, SendFailed, Throttled, TooManyRequests, ClientError."""
+        """Try until the messages are stored. Raises MessageIllegal, NoRoute, BrokerRefused, SendFailed, Throttled,
+        TooManyRequests, ClientError."""
         request = self._request(batch)
         is_new = course.topic not in self._queues.turns
         async with self._under_way:
@@ -127,7 +129,7 @@ class GrpcSender:
         return places
 
     def _choose(self, course: SendCourse, places: Sequence[Place]) -> Place:
-        """Each in turn, and not where the last attempt failed or a server rests, if there are others."""
+        """Each in turn, avoiding the server of the last attempt and servers that rest, if there are others."""
         queues = [MessageQueue(course.topic, place.target, number) for number, place in enumerate(places)]
         avoid = set(self._queues.back_off.resting(steady_ms()))
         if course.last_broker is not None:
@@ -155,7 +157,7 @@ class GrpcSender:
                 begun: int) -> SendResult:
         entries = answer.entries
         if len(entries) != len(batch):
-            raise AnswerUnreadable(f"{place.target} took {len(batch)} messages and answered of {len(entries)}")
+            raise AnswerUnreadable(f"{place.target} took {len(batch)} messages and answered for {len(entries)}")
         self._queues.succeeded(place.target, begun)
         statuses = [_STATUSES.get(entry.status.code) for entry in entries]
         if None in statuses:
@@ -170,7 +172,7 @@ class GrpcSender:
     # --- what was sent -----------------------------------------------------------------------------------------------
 
     async def recall(self, topic: str, recall_handle: str, timeout_ms: int) -> str:
-        """Raises as `Producer.recall`."""
+        """Take a message back; returns its id. Raises like `Producer.recall`."""
         broker = recalls.read(recall_handle, topic).broker_name
         request = messages.RecallMessageRequest(recall_handle=recall_handle)
         request.topic.name = topic
@@ -179,7 +181,8 @@ class GrpcSender:
 
     async def end_transaction(self, topic: str, message_id: str, transaction_id: str, *, commits: bool,
                               from_check: bool, timeout_ms: int, broker_name: str = "", target: str = "") -> None:
-        """At that address, or where the broker is. Raises BrokerRefused, ClientError."""
+        """Commit or roll back at the address `target`, or else at the address of the broker. Raises BrokerRefused,
+        ClientError."""
         request = messages.EndTransactionRequest(
             message_id=message_id, transaction_id=transaction_id,
             resolution=int(TransactionResolution.COMMIT if commits else TransactionResolution.ROLLBACK),
@@ -211,7 +214,7 @@ class GrpcSender:
 
 
 def _is_stored(answer: messages.SendMessageResponse, count: int) -> bool:
-    """Whether all messages have their places, though the disk or a slave may not have them yet: the status of the whole
-    is that of a refusal then."""
+    """Whether all messages are stored, even if not yet on the disk or a slave: then the status of the whole answer is
+    that of a refusal."""
     entries = answer.entries
     return len(entries) == count and all(entry.message_id and entry.status.code in _STATUSES for entry in entries)

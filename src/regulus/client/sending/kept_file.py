@@ -1,11 +1,11 @@
-"""The file in which sends that failed for good are kept: an SQLite database, and this module the only door to it.
+"""The file of kept sends, an SQLite database with the sends that failed for good. Only this module accesses it.
 
     sends     one row for each request that failed, in the order in which they were kept: `messages` has its messages
-              as a batch travels (wire.message_batch); a row goes once they are stored
-    totals    one row: what the sends are together, kept up to date by triggers, so that no count walks over the sends
+              in the format of a batch body (wire.message_batch); the row is removed once they are stored
+    totals    one row with the totals of all sends, kept up to date by triggers, so that no count walks over the sends
 
-What was added is on the disk when `add` returns, and so is each other change: WAL with synchronous=FULL. The methods
-block; any thread may call them.
+Each change is on the disk when its method returns: WAL with synchronous=FULL. The methods block; any thread may call
+them.
 """
 
 import os
@@ -72,7 +72,7 @@ WITH RECURSIVE named(lane) AS (
     WHERE named.lane IS NOT NULL)
 SELECT lane FROM named WHERE lane IS NOT NULL
 """
-"""Goes from one lane to the next in the index, however many sends each has."""
+"""Jumps from lane to lane in the index, so that its cost does not depend on the number of sends in a lane."""
 
 
 class NewSend(NamedTuple):
@@ -89,8 +89,8 @@ class NewSend(NamedTuple):
 
 
 class KeptSend(NamedTuple):
-    """Times in ms since 1970. `message_id` is the unique key of its first message, `size` that of all of them;
-    `attempts`: those since it was kept that reached a broker."""
+    """A kept send; times are in ms since 1970. `message_id`: the unique key of its first message. `size`: bytes of all
+    its messages. `attempts`: attempts since it was kept that reached a broker."""
 
     send_id: int
     topic: str
@@ -110,8 +110,8 @@ class KeptSend(NamedTuple):
 
 
 class KeptStatus(NamedTuple):
-    """Of all kept sends; `waiting` and `given_up` are they together, and `oldest_time` is when the oldest one that
-    waits was kept, in ms since 1970: 0 where none waits."""
+    """Totals of all kept sends, each of which is either `waiting` or `given_up`. `size`: bytes of their messages.
+    `oldest_time`: when the oldest waiting send was kept, in ms since 1970; 0 when none waits."""
 
     waiting: int
     given_up: int
@@ -120,25 +120,25 @@ class KeptStatus(NamedTuple):
 
 
 def lane_of(topic: str, queue: MessageQueue | None) -> str:
-    """What has one order: the sends to a topic, or to a queue of it that was chosen, whose broker alone can take them.
-    No name of a topic has a space."""
+    """The name of the lane in which the order of sends is kept: a topic, or a queue that the application chose, because
+    only its broker can take those sends. A space separates the parts, as no topic name has one."""
     return topic if queue is None else f"{topic} {queue.broker_name}/{queue.queue_id}"
 
 
 def encode(messages: Sequence[Message]) -> bytes:
-    """Raises MessageIllegal when a message's properties are too long."""
+    """The messages as stored in the file. Raises MessageIllegal when the properties of a message are too long."""
     return message_batch.encode(messages)
 
 
 def decode(topic: str, messages: bytes) -> list[Message]:
-    """Raises HeaderError."""
+    """The messages of a kept send. Raises HeaderError."""
     return [Message(topic, each.body, properties=each.properties, flag=each.flag)
             for each in message_batch.decode(messages)]
 
 
 class KeptFile:
     def __init__(self, path: Path) -> None:
-        """Makes the file where there is none. Raises KeptFileUnusable."""
+        """Open the file, and create it if necessary. Raises KeptFileUnusable."""
         self._path = path
         self._lock = real_threads.new_lock()
         with self._by_name():
@@ -161,8 +161,11 @@ class KeptFile:
     # --- keeping -----------------------------------------------------------------------------------------------------
 
     def add(self, calls: Sequence[Sequence[NewSend]], config: KeptSendsConfig, now_ms: int) -> list[str | None]:
-        """Keep what calls could not send, in order, in one transaction; for each call, whose sends are kept all or not
-        at all, None or why they are not: the file is full."""
+        """Keep the failed sends of several calls, in order, in one transaction.
+
+        The sends of a call are kept all or not at all. Returns for each call None, or why its sends are not kept: the
+        file is full.
+        """
         refusals: list[str | None] = []
         with self._change() as database:
             count, size = database.execute("SELECT sends, size FROM totals").fetchone()
@@ -180,17 +183,17 @@ class KeptFile:
     # --- sending again -----------------------------------------------------------------------------------------------
 
     def lanes(self) -> list[str]:
-        """Those in which sends wait."""
+        """The lanes in which sends wait."""
         return [lane for (lane,) in self._rows(_LANES)]
 
     def head(self, lane: str) -> tuple[KeptSend, bytes] | None:
-        """The lane's oldest send that waits, and its messages, encoded."""
+        """The oldest waiting send of a lane, and its encoded messages."""
         found = self._rows(f"SELECT messages, {_COLUMNS} FROM sends WHERE is_given_up = 0 AND lane = ? "
                            "ORDER BY send_id LIMIT 1", lane)
         return (_kept_send(found[0][1:]), found[0][0]) if found else None
 
     def remove(self, send_ids: Sequence[int]) -> int:
-        """How many there were."""
+        """Remove sends; returns how many of them were there."""
         with self._change() as database:
             return sum(database.execute("DELETE FROM sends WHERE send_id = ?", (each,)).rowcount for each in send_ids)
 
@@ -200,14 +203,14 @@ class KeptFile:
                              "WHERE send_id = ?", (attempts, now_ms, _storable(error), is_given_up, send_id))
 
     def give_up_older(self, lane: str, kept_before_ms: int) -> None:
-        """Those that waited for too long, each with the error that it has."""
+        """Give up the sends of a lane that were kept before a time; each keeps its last error."""
         with self._change() as database:
             database.execute("UPDATE sends SET is_given_up = 1 WHERE is_given_up = 0 AND lane = ? AND kept_time < ?",
                              (lane, kept_before_ms))
 
     def begin_anew(self, now_ms: int, send_ids: Sequence[int] | None = None) -> int:
-        """Let given-up sends wait again, all of them by default, in their old place, and with time and attempts as if
-        they were kept now; how many they were."""
+        """Let given-up sends wait again, by default all, in their old order, with age and attempts as if they were kept
+        now; returns how many."""
         statement = "UPDATE sends SET is_given_up = 0, is_told = 0, attempts = 0, kept_time = ? WHERE is_given_up = 1"
         with self._change() as database:
             if send_ids is None:
@@ -222,13 +225,13 @@ class KeptFile:
         return KeptStatus(sends - given_up, given_up, size, oldest or 0)
 
     def sends(self, limit: int, *, only_given_up: bool = False) -> list[KeptSend]:
-        """The oldest of them."""
+        """The oldest kept sends, at most `limit`."""
         where = "WHERE is_given_up = 1" if only_given_up else ""
         return [_kept_send(row) for row in self._rows(
             f"SELECT {_COLUMNS} FROM sends {where} ORDER BY send_id LIMIT ?", limit)]
 
     def untold(self, limit: int) -> tuple[int, list[KeptSend]]:
-        """Given-up sends that nobody was told of: how many, and the oldest of them."""
+        """The number of given-up sends that were not reported yet, and the oldest of them."""
         [(count,)] = self._rows("SELECT count(*) FROM sends WHERE is_given_up = 1 AND is_told = 0")
         if not count:
             return 0, []
@@ -236,7 +239,7 @@ class KeptFile:
             f"SELECT {_COLUMNS} FROM sends WHERE is_given_up = 1 AND is_told = 0 ORDER BY send_id LIMIT ?", limit)]
 
     def mark_told(self) -> None:
-        """All that are given up now."""
+        """Mark all sends that are given up now as reported."""
         with self._change() as database:
             database.execute("UPDATE sends SET is_told = 1 WHERE is_given_up = 1 AND is_told = 0")
 
@@ -246,7 +249,7 @@ class KeptFile:
         (application,) = self._database.execute("PRAGMA application_id").fetchone()
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION_ID:
-            raise KeptFileUnusable(f"{self._path} is no file of kept sends; give another path")
+            raise KeptFileUnusable(f"{self._path} is not a file of kept sends; give another path")
         if version != _FORMAT:
             raise KeptFileUnusable(f"{self._path} has format {version} of kept sends, this version of Regulus knows "
                                    f"{_FORMAT}; use the version that made it")
@@ -257,7 +260,7 @@ class KeptFile:
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        """A transaction; whole or not at all."""
+        """A transaction: all changes within it are made, or none."""
         with self._by_name(), self._lock, self._database as database:
             database.execute("BEGIN IMMEDIATE")
             yield database
@@ -272,10 +275,12 @@ class KeptFile:
 
 
 def _make(path: Path) -> None:
-    """Whole under another name first: two processes may do this at once, and either may die in between."""
+    """Create the file under another name and link it when it is complete: two processes may do this at once, and either
+    may die in between."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
     fresh.unlink(missing_ok=True)
-    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))      # messages are the owner's
+    # Only the owner may read the messages.
+    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with closing(sqlite3.connect(fresh, isolation_level=None)) as database:
             database.executescript(_SCHEMA)
@@ -308,7 +313,7 @@ def _insert(database: sqlite3.Connection, send: NewSend, now_ms: int) -> None:
 
 
 def _storable(text: str) -> str:
-    """SQLite takes no half characters."""
+    """The text in a form that SQLite accepts (no lone surrogates), cut to _ERROR_SIZE_MAX characters."""
     return text.encode(errors="replace").decode()[:_ERROR_SIZE_MAX]
 
 

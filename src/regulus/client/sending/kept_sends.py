@@ -1,14 +1,14 @@
-"""Keeps sends that failed for good in a local file, and sends them again once there is a broker, in order.
+"""Keeps sends that failed for good in a local file, and sends them again in order when a broker is available.
 
     kept  --its turn in its lane, and the lane does not rest-->  sent again
-    sent again  --stored-->  gone
-                --failed-->  kept: its lane rests, longer each time, and nothing behind it goes before it
-                --failed, and tried as often, or kept as long, as may be-->  given up: told, and left to a human
+    sent again  --stored-->  removed from the file
+                --failed-->  kept: its lane rests, longer each time, and no later send of the lane overtakes it
+                --failed, attempts or age at the limit-->  given up: reported, and left to a human
 
-A lane is a topic, or a queue of it that was chosen for the send; its order is that in which sends were kept. What is
-sent anew meanwhile does not wait for it. Of the processes that keep in one file, one sends at a time, whose claim ends
-with it: then another goes on. A message that is stored and whose row was not removed yet when its process died is
-stored once more, as after a lost answer; its unique key is the same.
+A lane is a topic, or a queue of it that the application chose; its order is the order in which sends were kept. New
+sends do not wait for kept ones. Several processes may keep sends in one file, but only the one with the claim sends;
+when that process ends, another continues. If a process dies after a message was stored and before its row was removed,
+the message is stored once more, as after a lost answer, with the same unique key.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ from regulus.errors import (
 _log = logging.getLogger(__name__)
 
 _IN_A_ROW_MAX = 100
-"""Sends of one lane before it is another's turn."""
+"""The most sends of one lane before it is the turn of the next lane."""
 _TOLD_MAX = 10
 
 
 class GivenUpSends(NamedTuple):
-    """What is told of a file: how many sends are given up there now, and some of those that nobody was told of yet.
+    """A report about a file: how many sends are given up there now, and some that were not reported before.
 
-    `given_up` 0: there are none, or none any more.
+    `given_up` 0: there are none, or no longer any.
     """
 
     path: Path
@@ -56,9 +56,9 @@ class GivenUpSends(NamedTuple):
 
 
 OnGivenUp = Callable[[GivenUpSends], Awaitable[None] | None]
-"""Called at the first send that is given up, for all that follow within `tell_ms` together, and when the last one was
-sent or dropped, or there is none at the start. A coroutine function runs in the event loop, any other in a thread;
-when it raises it is called again."""
+"""Called when a send is given up; sends that are given up within the next `tell_ms` are reported together. Also called
+when no send is given up any more, and at the start if there is none. A coroutine function runs in the event loop, any
+other function in a thread; if it raises, it is called again."""
 
 
 class _Rest(NamedTuple):
@@ -67,7 +67,7 @@ class _Rest(NamedTuple):
 
 
 class KeptSends(SendKeeper):
-    """For one producer, which starts it and shuts it down:
+    """Keeps the failed sends of one producer, which starts it and shuts it down:
 
         async with Producer(name_server, "orders", on_send_failed=KeptSends("orders.kept")) as producer:
             try:
@@ -78,7 +78,8 @@ class KeptSends(SendKeeper):
 
     def __init__(self, path: str | Path, config: KeptSendsConfig | None = None, *,
                  on_given_up: OnGivenUp | None = None, tells: bool = True) -> None:
-        """Opens nothing yet. With `tells=False` what is given up is left to be told by others who use the file."""
+        """Opens nothing yet. With `tells=False` this object does not report sends that are given up, but leaves that to
+        others that use the file."""
         self.path = Path(path).absolute()
         self.config = config or KeptSendsConfig()
         self._on_given_up = on_given_up
@@ -101,7 +102,8 @@ class KeptSends(SendKeeper):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self, send: SendAgain) -> None:
-        """Raises KeptFileUnusable; ConfigError when another producer has it."""
+        """Open the file and begin to send. Raises KeptFileUnusable; ConfigError when another producer uses this
+        object."""
         if self._send is not None:
             raise ConfigError(f"this KeptSends of {self.path} is another producer's; make one of its own for each, "
                               "with the same path if they may share it")
@@ -111,12 +113,12 @@ class KeptSends(SendKeeper):
         finally:
             if self._file is None:
                 self._send = None
-        # In the event loop of this start, which may be another than that of the one before.
+        # These belong to the event loop of this start, which may differ from the loop of an earlier start.
         self._stopping, self._sending, self._writing = asyncio.Event(), asyncio.Lock(), asyncio.Lock()
         self._worker = self._tasks.supervise(self._work, f"kept sends of {self.path}")
 
     async def shutdown(self) -> None:
-        """Wait for the send under way and for what is being written; what is kept stays for the next process."""
+        """Wait for the send under way and for writes to the file; kept sends stay there for the next process."""
         file = self._file
         if file is None:
             return
@@ -124,7 +126,7 @@ class KeptSends(SendKeeper):
         try:
             async with self._sending:
                 assert self._worker is not None
-                self._worker.cancel()       # it looks, tells or rests
+                self._worker.cancel()       # it does not send now: the lock is ours
             if tasks := self._tasks.all():
                 await asyncio.wait(tasks)
         finally:
@@ -135,7 +137,7 @@ class KeptSends(SendKeeper):
 
     @property
     def status(self) -> KeptStatus:
-        """How many wait, are given up, and how old the oldest is: as of the last look, `poll_ms` ago at most."""
+        """How many sends wait and are given up, and how old the oldest is, as of at most `poll_ms` ago."""
         return self._status
 
     # --- keeping -----------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class KeptSends(SendKeeper):
         return True
 
     async def _write(self) -> None:
-        """What gathered while the writing before this one took its time, in one transaction."""
+        """Write everything that gathered during the previous write, in one transaction."""
         async with self._writing:
             gathered, self._gathering = self._gathering, []
             refusals: list[str | None] = ["the log says why"] * len(gathered)
@@ -172,11 +174,11 @@ class KeptSends(SendKeeper):
         try:
             refusals = await in_thread(self._opened().add, calls, self.config, now_ms())
             for sends in calls:
-                if sends[0].lane not in self._rests:        # it has just been tried
+                if sends[0].lane not in self._rests:        # its broker has just been tried
                     self._rests[sends[0].lane] = self._rest_after(1, counted=False)
         except (KeptFileUnusable, ClientClosed) as error:
             return [str(error)] * len(calls)
-        with suppress(KeptFileUnusable):    # they are kept, whatever can be read of them; the next look says why
+        with suppress(KeptFileUnusable):    # the sends are kept in any case; the worker's next look reports the error
             await self._look()
         if was_empty and self._status.waiting:
             _log.warning("sends that fail are kept in %s, to be sent again: %s", self.path, calls[0][0].error)
@@ -186,9 +188,9 @@ class KeptSends(SendKeeper):
     # --- sending again -----------------------------------------------------------------------------------------------
 
     async def send_now(self) -> KeptStatus | None:
-        """Send what waits without waiting for the end of any rest, until each lane has nothing left or fails.
+        """Send what waits, without waiting for the end of rests, until each lane is empty or fails.
 
-        None when another process, or another KeptSends, sends what is in the file.
+        Returns None when another process, or another KeptSends, has the claim to send from the file.
         """
         if not self._has_claim():
             return None
@@ -232,14 +234,14 @@ class KeptSends(SendKeeper):
             await self._look()
 
     async def _send_some(self, lane: str) -> bool:
-        """Whether there may be more that can go now."""
+        """Send up to _IN_A_ROW_MAX sends of a lane; whether more of it may be sent now."""
         for _ in range(_IN_A_ROW_MAX):
             if self._stopping.is_set() or not await self._send_head(lane):
                 return False
         return True
 
     async def _send_head(self, lane: str) -> bool:
-        """Whether it is gone, or given up, so that it is the next one's turn."""
+        """Send the first send of a lane; whether it was stored or given up, so that the next one may follow."""
         if self._is_resting(lane):
             return False
         found = await in_thread(self._opened().head, lane)
@@ -261,14 +263,14 @@ class KeptSends(SendKeeper):
         return True
 
     async def _attempt(self, head: KeptSend, messages: bytes) -> ClientError | MessageIllegal | HeaderError | None:
-        """Why it is not stored, or None."""
+        """Send the messages; returns why they are not stored, or None."""
         assert self._send is not None
         try:
             await self._send(decode(head.topic, messages), head.queue)
         except (ClientError, MessageIllegal, HeaderError) as error:
             if not isinstance(error, ClientError) or not is_stored(error):
                 return error
-            _log.warning("kept message %s is stored, as it seems: %s", head.message_id, error)
+            _log.warning("kept message %s seems to be stored: %s", head.message_id, error)
         return None
 
     async def _remove(self, head: KeptSend) -> None:
@@ -277,7 +279,8 @@ class KeptSends(SendKeeper):
         self._rests.pop(head.lane, None)
 
     async def _settle(self) -> None:
-        """Nothing is sent while the file still has a send that is stored: on a full disk it would go out for ever."""
+        """Remove a stored send that could not be removed before. Nothing else is sent until then: on a full disk the
+        same message would be sent forever."""
         if self._owed is not None:
             await in_thread(self._opened().remove, [self._owed])
             self._owed = None
@@ -312,8 +315,8 @@ class KeptSends(SendKeeper):
         return _Rest(failures, steady_ms() + rest_ms(failures, self.config.rest_ms, longest, random.uniform(-1, 1)))
 
     def _rest_from_before(self, head: KeptSend) -> _Rest | None:
-        """What is left of the rest that an earlier process began: one that dies again and again must not use up all
-        attempts within a moment. A clock that was set back makes it no longer."""
+        """The remaining part of a rest that began in an earlier process, because a process that dies again and again
+        must not use up all attempts at once. A clock that was set back does not make the rest longer."""
         if not head.attempts:
             return None
         rest = rest_ms(head.attempts, self.config.rest_ms, self.config.rest_ms_max, 0)
@@ -323,13 +326,13 @@ class KeptSends(SendKeeper):
     # --- telling -----------------------------------------------------------------------------------------------------
 
     async def _tell(self) -> None:
-        """Of what was given up since, as one; and when nothing is given up any more."""
+        """Report the sends that were given up since the last report, together; or that none is given up any more."""
         if steady_ms() < self._tells_from_ms:
             return
         count, sends = await in_thread(self._opened().untold, _TOLD_MAX)
         given_up = self._status.given_up
         if count:
-            _log.error("%d sends kept in %s are given up, of them %d now, and left to you (`regulus message kept`): %s",
+            _log.error("%d sends kept in %s are given up, %d of them new, and left to you (`regulus message kept`): %s",
                        given_up, self.path, count, "; ".join(
                            f"{send.message_id} to {send.topic}, {send.attempts} attempts, {send.last_error}"
                            for send in sends))

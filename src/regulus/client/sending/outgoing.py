@@ -1,4 +1,4 @@
-"""A message, or a batch, made ready to be sent: what stays the same over all attempts of a send."""
+"""A message or a batch that is ready to be sent: everything that is the same in all attempts of a send."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ _SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 class Outgoing:
-    """Made by `single` or `batch`. The command is encoded anew for each attempt, with the queue chosen for it."""
+    """Create it with `single` or `batch`. Each attempt encodes a new command, for the queue that was chosen for it."""
 
     __slots__ = ("_body", "_code", "_header", "message_id", "topic")
 
@@ -52,7 +52,7 @@ class Outgoing:
         if len(body) >= config.compress_msg_body_over_howmuch:
             bits = _COMPRESSION_BITS[config.compress_type]
             packed = compression.compress(body, bits, config.compress_level)
-            if len(packed) < len(body):     # what does not shrink may not fit once it has grown
+            if len(packed) < len(body):     # a body that does not shrink grows, and may then be too large
                 body = packed
                 sys_flag = flags.COMPRESSED | bits
         if properties.get(names.TRANSACTION_PREPARED) == "true":
@@ -81,7 +81,7 @@ class Outgoing:
         return RemotingCommand.request(self._code, header.ext(), self._body, oneway)
 
     def result(self, answer: RemotingCommand, queue: MessageQueue) -> SendResult | None:
-        """What the answer says; None when it is a refusal. Raises HeaderError."""
+        """The result in an answer; None when it is a refusal. Raises HeaderError."""
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
             return None
@@ -93,8 +93,8 @@ class Outgoing:
 
 
 def _carry_retry_count(header: SendMessageRequest) -> None:
-    """The count and limit of a message that a consumer sends to its retry topic travel in the header, not among the
-    message's own properties. Raises MessageIllegal."""
+    """Move the retry count and limit of a message to a retry topic from its properties into the header, where brokers
+    expect them. Raises MessageIllegal."""
     properties = dict(header.properties)
     header.reconsume_times = _number(properties, names.RECONSUME_TIME, 0)
     header.max_reconsume_times = _number(properties, names.MAX_RECONSUME_TIMES, MAX_RECONSUME_TIMES_ABSENT)

@@ -1,13 +1,14 @@
 """Sends messages.
 
-A send chooses a queue, waits until it is its turn there, waits for the broker's answer and, when an attempt fails,
-tries again elsewhere while its time budget lasts. A returned result means that the message is stored; an error means
-that it may or may not be (a lost answer cannot be told from a lost request), and that the application owns it again,
+A send chooses a queue, waits for its turn there, waits for the broker's answer and, when an attempt fails, tries again
+elsewhere while its time budget lasts. A returned result means that the message is stored. An error means that it may or
+may not be stored (a lost answer looks like a lost request), and that the application is responsible for it again,
 unless `on_send_failed` took it over.
 
-Its turn is a place among the requests to the broker, and room for its bytes among all that are under way. Both are
-given back before a place at another broker is waited for: whoever waits for a place holds nothing that others wait for.
-While a broker is away its sends keep their places, so that those which wait there have all their time when it is back.
+A turn consists of a place among the requests to the broker, and room for the message's bytes among all sends under way.
+A send gives both back before it waits for a place at another broker, so that a waiting send holds nothing that others
+wait for. While a broker is down its sends keep their places; the sends that wait behind them then still have all their
+time when it is back.
 """
 
 import asyncio
@@ -70,13 +71,14 @@ if TYPE_CHECKING:
 _ONE_ATTEMPT = SendBudget(attempts=1)
 
 _COMPRESS_IN_THREAD_FROM = 256 << 10
-"""Compressing a body of this size takes some ms, during which the event loop should serve others."""
+"""Bodies of this size and above are compressed in a thread, because that takes some ms and would block the event
+loop."""
 
 _MESSAGES_A_PLACE = 2
-"""So many messages of a batch take the place of one request: a batch saves a broker about half of the work."""
+"""Messages of a batch that count as one request: a batch saves a broker about half of the work."""
 
 _BATCH_PLACES_MAX = 128
-"""What one batch takes at most, so that two are under way however large they are."""
+"""The most places that one batch takes, so that two batches can be under way however large they are."""
 
 
 class Producer(Started):
@@ -85,16 +87,16 @@ class Producer(Started):
         async with Producer("127.0.0.1:9876", "my-group") as producer:
             result = await producer.send(Message("my-topic", b"hello"))
 
-    The address is that of name servers, or `grpc://host:port` of a broker's gRPC port or a proxy. Any number of sends
-    may be called at the same time. They share one connection to each broker, where `back_pressure_for_async_send_num`
-    are under way at most; the others wait for their turn, in the order of the calls.
+    The address names name servers, or is `grpc://host:port` of a broker's gRPC port or a proxy. Any number of sends may
+    be called at the same time. They share one connection to each broker, on which at most
+    `back_pressure_for_async_send_num` are under way; the others wait for their turn, in the order of the calls.
     """
 
     def __init__(self, name_server: str, group: str, config: ProducerConfig | None = None, *,
                  on_send_failed: OnSendFailed | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError.
 
-        `on_send_failed` is told of each send that failed for good and may take it over, as `KeptSends` does.
+        `on_send_failed` is called for each send that failed for good, and may take it over, as `KeptSends` does.
         """
         check_group(group)
         self.group = group
@@ -125,8 +127,9 @@ class Producer(Started):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Over rocketmq:// it needs no network; over grpc:// it waits until a server has told its settings. Raises
-        ConfigError for a malformed address, MissingExtra, KeptFileUnusable; ConnectFailed, BrokerRefused."""
+        """Start the producer: over rocketmq:// without the network; over grpc:// it waits until a server has sent its
+        settings. Raises ConfigError for a malformed address, MissingExtra, KeptFileUnusable; ConnectFailed,
+        BrokerRefused."""
         await self._ending.over()
         if self._instance is not None or self._grpc is not None:
             self._accepted.check_loop()
@@ -153,7 +156,8 @@ class Producer(Started):
         await self._grpc.start()
 
     async def _disconnect(self) -> None:
-        """Another call may have come first, and who cancels this one must not keep the instance from being closed."""
+        """Close the connections. The attributes are cleared first, because this may run twice, and a cancellation must
+        not leave a released instance behind."""
         instance, self._instance = self._instance, None
         sender, self._grpc = self._grpc, None
         if sender is not None:
@@ -162,14 +166,14 @@ class Producer(Started):
             await client_instance.release(instance, self)
 
     async def shutdown(self) -> None:
-        """Send what was accepted, unregister, and close connections that nobody else uses.
+        """Send what was accepted, unregister, and close connections that no other client uses.
 
-        What is not sent within `await_termination_millis_when_shutdown` raises SendCutOff, unless it is kept; new sends
-        raise ClientClosed from the start. Who cancels this does not wait for them: they are cut off at once, and a
-        second shutdown waits until all is done.
+        Sends that have not ended within `await_termination_millis_when_shutdown` raise SendCutOff, unless they are
+        kept; new sends raise ClientClosed at once. If this call is cancelled, the sends are cut off at once; a second
+        shutdown waits until everything is done.
         """
         instance = self._instance
-        if instance is not None and instance.is_left_behind:     # in a forked child: what is under way is the parent's
+        if instance is not None and instance.is_left_behind:     # a forked child: the sends under way are the parent's
             self._instance = None
             self._tasks = TaskGroup()
             self._accepted = AcceptedSends(self.group)
@@ -180,7 +184,7 @@ class Producer(Started):
             return
         self._accepted.check_loop()
         try:
-            await asyncio.sleep(0)      # of the tasks that the program has made, none has begun that is newer than this
+            await asyncio.sleep(0)      # lets tasks begin that the program created before this call
             self._accepted.close()
             self._gathered.send_all()
             await self._accepted.ended(self.config.await_termination_millis_when_shutdown)
@@ -192,7 +196,7 @@ class Producer(Started):
     async def _end(self) -> None:
         try:
             self._accepted.close()
-            if not self._accepted.are_cut_off:      # as one that is cancelled would have done
+            if not self._accepted.are_cut_off:      # a cancelled shutdown has not waited: cut off the rest now
                 await self._accepted.ended(0)
             if pending := self._tasks.all():
                 await asyncio.wait(pending)
@@ -212,15 +216,15 @@ class Producer(Started):
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None, selector: QueueSelector | None = None,
                    argument: object = None, timeout_ms: int | None = None) -> SendResult:
-        """Store one message; the message gets its unique key, and its body is left as it is.
+        """Store one message; the message gets its unique key, and its body is not changed.
 
-        Without `queue` and `selector` the queue is chosen in turn and failures are retried on another broker. With one
-        of them (ordered sends) there is one attempt. `argument` is handed to the selector. `timeout_ms` is an overall
-        deadline: unlike `send_msg_timeout` it covers the wait for the send's turn.
+        Without `queue` and `selector` the queue is chosen in turn, and failures are retried on another broker. With one
+        of them (ordered sends) there is one attempt. `argument` is passed to the selector. `timeout_ms` is an overall
+        deadline: unlike `send_msg_timeout` it includes the wait for the send's turn.
 
         Raises MessageIllegal before anything is sent; NoRoute, NoNameServer; BrokerRefused for an answer that is not
         retried; SendFailed when all attempts failed, or an answer cannot be read; Throttled and TooManyRequests when
-        the budget leaves no room; in their place SendKept or SendNotKept where failed sends are kept.
+        the time budget is too short; SendKept or SendNotKept instead of these when failed sends are kept.
         """
         check_message(message, self.config.max_message_size)
         self._check_choice(queue, selector)
@@ -237,9 +241,9 @@ class Producer(Started):
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None,
                          timeout_ms: int | None = None) -> SendResult:
-        """Store several messages of one topic in one request, neighbours in one queue; all of them or none.
+        """Store several messages of one topic in one request, next to each other in one queue; all of them or none.
 
-        The result has their ids joined by commas, in order, and the queue offset of the first. Raises as `send`;
+        The result has their ids in order, joined by commas, and the queue offset of the first. Raises like `send`;
         MessageIllegal also when the messages cannot be one batch.
         """
         self._check_batch(messages)
@@ -250,9 +254,9 @@ class Producer(Started):
     async def send_in_batches(self, messages: Iterable[Message], *, size_max: int = 1 << 20) -> list[SendResult]:
         """Store any number of messages of one topic, cut into batches of at most `size_max` bytes, one after another.
 
-        The result of each batch, as `send_batch` gives it. Raises as that, MessageIllegal before anything is sent;
-        PartlySent when a batch fails and those before it are stored; where failed sends are kept, so is all that is not
-        stored.
+        Returns the result of each batch, as from `send_batch`. Raises like `send_batch`, with MessageIllegal before
+        anything is sent; PartlySent when a batch fails and those before it are stored. When failed sends are kept, all
+        batches that are not stored are kept.
         """
         listed = list(messages)
         if listed:
@@ -276,8 +280,8 @@ class Producer(Started):
 
     def _check_choice(self, queue: MessageQueue | None, selector: QueueSelector | None) -> None:
         if self._grpc is not None and (queue is not None or selector is not None):
-            raise MessageIllegal("over grpc:// the server chooses the queue: messages with the same property "
-                                 f"{SHARDING_KEY} come in order")
+            raise MessageIllegal("over grpc:// the server chooses the queue: messages with the same value of property "
+                                 f"{SHARDING_KEY} keep their order")
 
     def _check_batch(self, messages: Sequence[Message]) -> None:
         batching.check_batch(messages)
@@ -286,9 +290,9 @@ class Producer(Started):
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None,
                           selector: QueueSelector | None = None, argument: object = None) -> None:
-        """Write one message to the broker's connection and wait for no answer: it may be lost unseen.
+        """Write one message to the broker's connection without waiting for an answer: it may be lost unnoticed.
 
-        Raises MessageIllegal, NoRoute, NoNameServer, ConnectFailed: what is known on this side.
+        Raises MessageIllegal, NoRoute, NoNameServer, ConnectFailed, which are found out on this side.
         """
         check_message(message, self.config.max_message_size)
         self._check_remoting("a send without an answer")
@@ -311,12 +315,13 @@ class Producer(Started):
             raise MessageIllegal(f"the message does not fit: {error}") from error
 
     async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
-        """Take back a message that waits for its time, by the `recall_handle` of its result; its id. To do so again
-        does no harm.
+        """Take back a delayed message, by the `recall_handle` of its send result; returns its id. A second recall does
+        no harm.
 
-        Raises MessageIllegal for what is no handle of that topic; NoRoute, NoMaster; BrokerRefused, also when its time
-        has come (ILLEGAL_OPERATION) or where the broker does not allow it (NO_PERMISSION, recallMessageEnable);
-        ConnectFailed, ConnectionLost, RequestTimeout, after which nobody knows; AnswerUnreadable.
+        Raises MessageIllegal for a text that is not a handle of that topic; NoRoute, NoMaster; BrokerRefused, also when
+        its time has come (ILLEGAL_OPERATION) or the broker does not allow recalls (NO_PERMISSION, recallMessageEnable);
+        ConnectFailed, ConnectionLost, RequestTimeout, after which the message may be taken back or not;
+        AnswerUnreadable.
         """
         timeout_ms = self.config.send_msg_timeout if timeout_ms is None else timeout_ms
         if self._grpc is not None:
@@ -327,11 +332,11 @@ class Producer(Started):
     async def fetch_publish_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that take sends. Raises NoRoute, NoNameServer."""
         check_topic(topic)
-        self._check_remoting("to list a topic's queues")
+        self._check_remoting("listing a topic's queues")
         return (await self._routes.known_or_asked(topic)).publish_queues
 
     def owed_ms(self) -> int:
-        """How long a shutdown may take for the sends that have not ended; 0 when there are none."""
+        """ms that a shutdown may take for the sends that have not ended; 0 when there are none."""
         return self._accepted.may_last_ms(self.config.await_termination_millis_when_shutdown)
 
     async def end_with_process(self) -> None:
@@ -364,7 +369,7 @@ class Producer(Started):
 
     async def _after_failure(self, batches: Sequence[Sequence[Message]], queue: MessageQueue | None,
                              error: ClientError | MessageIllegal) -> ClientError | MessageIllegal:
-        """What the caller is told: the failure, or what became of the messages instead."""
+        """The error that the caller gets: the failure, or what the hook did with the messages."""
         hook, running = self._on_send_failed, self._grpc or self._instance
         if hook is None or running is None or isinstance(error, MessageIllegal) or not is_worth_keeping(error):
             return error
@@ -384,7 +389,8 @@ class Producer(Started):
 
     async def _send(self, message: Message | Sequence[Message], wanted: MessageQueue | None,
                     timeout_ms: int | None) -> SendResult:
-        """Try until stored. One function steers here; what it decides by is in `core`."""
+        """Try until the message is stored. Only this function steers a send; the rules for its decisions are in
+        `core`."""
         if isinstance(message, Message):
             topic, size, weight = message.topic, batching.content_size(message), 1
         else:
@@ -456,11 +462,11 @@ class Producer(Started):
                 held.give_back(weight)
 
     def _budget(self, message: Message | Sequence[Message]) -> SendBudget:
-        """How the attempts of this send share its time."""
+        """The division of time among the attempts of this send."""
         return self._retries
 
     def _tries_again(self, course: SendCourse, error: ClientError, broker_name: str, begun_ms: int) -> bool:
-        """Whether an attempt that failed so is followed by another. Raises SendFailed."""
+        """Whether another attempt follows after this error. Raises SendFailed."""
         course.failure = error
         now = steady_ms()
         if isinstance(error, BrokerRefused):
@@ -490,12 +496,13 @@ class Producer(Started):
             return split_result(await self._send(messages, queue, None), messages)
         except (MessageIllegal, ClientError) as error:
             if len(messages) > 1 and error.code == ResponseCode.MESSAGE_ILLEGAL:
-                # One of them breaks a rule, and none was stored. The others must not suffer for it.
+                # One of the messages breaks a rule, and none was stored. The others are sent without it.
                 return [await self._alone(message, queue) for message in messages]
             return await asyncio.gather(*(self._after_failure([[message]], queue, error) for message in messages))
 
     async def _alone(self, message: Message, queue: MessageQueue | None) -> SendResult | BaseException:
-        """Whatever it fails with is its own: those before it are stored, and their callers are to hear that."""
+        """The result or the error of one message. The error must not be raised, because other messages of the batch may
+        be stored, and their callers must get their results."""
         [result] = await asyncio.gather(self._send_or_hand_over(message, queue, None), return_exceptions=True)
         return result
 
@@ -507,15 +514,15 @@ class Producer(Started):
             return Outgoing.batch(message, self.group, self.config, unique_keys, now)
         if len(message.body) < self._thread_size:
             return Outgoing.single(message, self.group, self.config, unique_keys, now)
-        unique_keys.give(message, now)      # here, because the counter is this thread's
+        unique_keys.give(message, now)      # here, because the counter belongs to this thread
         return await self._running().packing(Outgoing.single, message, self.group, self.config, unique_keys, now)
 
     async def _on_recover(self, message: MessageExt, transaction_id: str, target: str) -> None:
-        """A server asks for a transaction; whoever makes transactions answers."""
+        """A server asks about a transaction; only the transaction producer answers."""
 
     def _check_remoting(self, what: str) -> None:
         if self._grpc is not None:
-            raise ClientError(f"{what} is nothing that grpc:// has; give the address of name servers, rocketmq://")
+            raise ClientError(f"{what} is not possible over grpc://; give the address of name servers, rocketmq://")
 
     def _running(self) -> ClientInstance:
         if self._instance is None:

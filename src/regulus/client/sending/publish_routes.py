@@ -1,4 +1,4 @@
-"""The routes of the topics that a producer sends to: those that are known, and else what the name servers say."""
+"""The routes of the topics that a producer sends to: known routes, or else fresh ones from the name servers."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _DOUBLED_MAX = 8
 
 
 class PublishRoutes:
-    """`running` gives the instance, or raises ClientClosed."""
+    """Finds routes with queues that take sends. `running` returns the client instance, or raises ClientClosed."""
 
     def __init__(self, config: ProducerConfig, turns: SendTurns, running: Callable[[], ClientInstance]) -> None:
         self._config = config
@@ -24,7 +24,7 @@ class PublishRoutes:
         self._running = running
 
     async def known_or_asked(self, topic: str) -> Route:
-        """Raises NoRoute, NoNameServer."""
+        """The known route if it takes sends, else one fetched from a name server. Raises NoRoute, NoNameServer."""
         instance = self._running()
         route = instance.known_route(topic)
         if route is not None and route.publish_queues:
@@ -36,14 +36,14 @@ class PublishRoutes:
             raise NoRoute(str(error)) from error
 
     async def find(self, course: SendCourse) -> Route:
-        """As `known_or_asked`, in its turn; asks again while there is no name server or no broker at all, for most that
-        go are back soon.
+        """Like `known_or_asked`, but waits for its turn, and tries again while no name server or no broker is up:
+        most of them are back soon.
 
         Raises TooManyRequests when the name servers take all the time that is left.
         """
         await self._turns.wait(self._turns.route_seekers, 1, course)
         try:
-            # Thousands of sends may begin in one moment. The time of the first counts from when the last has begun.
+            # Thousands of sends may begin at once. The time of each starts only after all of them have begun.
             began = steady_ms()
             await asyncio.sleep(0)
             now = steady_ms()
@@ -55,14 +55,14 @@ class PublishRoutes:
         except TimeoutError:
             if isinstance(course.failure, NoBroker | NoNameServer):
                 raise course.failure from None
-            raise TooManyRequests(f"no name server told the route of {course.topic} within the {left} ms left of the "
-                                  f"send's time") from course.failure
+            raise TooManyRequests(f"no name server answered with the route of {course.topic} within the {left} ms left "
+                                  f"of the send's time") from course.failure
         finally:
             self._turns.route_seekers.give_back(1)
 
     async def without(self, queue: MessageQueue, course: SendCourse) -> None:
-        """Ask for the route after a broker had no such queue. Where the name servers have it still, they hear of it
-        soon, and other queues may be there: returns after a pause, a longer one each time."""
+        """Fetch the route again after a broker no longer had this queue. If the route still has it, wait for a pause,
+        longer each time, because the broker reports its queues to the name servers soon."""
         try:
             route = await self._running().fetch_route(queue.topic)
         except (NoRoute, NoNameServer, HeaderError):

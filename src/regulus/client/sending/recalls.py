@@ -1,4 +1,4 @@
-"""Takes back messages that wait for their time. Source: DefaultMQProducerImpl.recallMessage."""
+"""Takes back delayed messages before they are delivered. Source: DefaultMQProducerImpl.recallMessage."""
 
 from regulus.client.connecting.client_instance import ClientInstance
 from regulus.client.core.routes import Route
@@ -11,19 +11,19 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def read(text: str, topic: str) -> RecallHandle:
-    """Raises MessageIllegal for what is no handle of the topic."""
+    """The decoded recall handle. Raises MessageIllegal for a text that is not a handle of the topic."""
     try:
         handle = recall_handle.decode(text)
     except HeaderError:
-        raise MessageIllegal(f"{text[:100]!r} is no recall handle; the result of a send has one, when the message "
-                             "waits for its time") from None
+        raise MessageIllegal(f"{text[:100]!r} is not a recall handle; the result of a send has one when the message is "
+                             "delayed") from None
     if handle.topic != topic:
         raise MessageIllegal(f"the recall handle is of a message to {handle.topic}, not to {topic}")
     return handle
 
 
 async def recall(instance: ClientInstance, route: Route, group: str, text: str, timeout_ms: int) -> str:
-    """The id of the message. Raises as `Producer.recall`."""
+    """Take a message back; returns its id. Raises like `Producer.recall`."""
     handle = read(text, route.topic)
     address = route.master(handle.broker_name)
     if address is None:

@@ -1,4 +1,4 @@
-"""One attempt of a send: one request to one broker, and what is learnt of the broker by its end."""
+"""One attempt of a send: one request to one broker, and a report of its outcome to the choice of queues."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ from regulus.model.message_queue import MessageQueue
 
 async def attempt(running: Callable[[], ClientInstance], queues: SendQueues, outgoing: Outgoing, address: str | None,
                   queue: MessageQueue, timeout_ms: int, begun_ms: int) -> SendResult:
-    """One request.
+    """Send one request and return its result.
 
     Raises BrokerRefused, ConnectFailed, ConnectionLost, RequestTimeout, NoMaster, AnswerUnreadable; MessageIllegal.
     """

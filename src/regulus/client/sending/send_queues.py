@@ -1,6 +1,6 @@
-"""To which queue a send goes: in turn, and not where a broker failed, was slow, or rests.
+"""Chooses the queue of a send: each in turn, avoiding brokers that failed, were slow, or rest.
 
-What is known of the brokers is in `core.fault_isolation` and `core.resend`; here are the clock, chance and sleep.
+`core.fault_isolation` and `core.resend` have the rules; this module adds the clock, random numbers and sleeping.
 """
 
 import asyncio
@@ -19,11 +19,12 @@ from regulus.model.message_queue import MessageQueue
 from regulus.wire.codes import ResponseCode
 
 _TOPICS_MAX = 1024
-"""Topics whose turns and routes are kept: a producer to ever new topics begins anew in those of long ago."""
+"""Topics whose turns are kept and whose routes are kept up to date. A producer that always sends to new topics drops
+the oldest ones, and begins at a random queue if it returns to them."""
 
 
 class SendQueues:
-    """Of one producer. `turns`: the topics that it sends to; `back_off`: the brokers that rest."""
+    """The queues of one producer. `turns`: the topics that it sends to; `back_off`: the brokers that rest."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -35,7 +36,7 @@ class SendQueues:
         self._isolation = fault_isolation.STRATEGIES[strategy]()
 
     def turn(self, topic: str) -> RoundRobin:
-        """Whose queue it is in that topic."""
+        """The state of the turns among the topic's queues."""
         turn = self.turns.get(topic)
         if turn is None:
             if len(self.turns) >= _TOPICS_MAX:
@@ -44,7 +45,7 @@ class SendQueues:
         return turn
 
     def choose(self, route: Route, last_broker: str | None) -> MessageQueue:
-        """For the next attempt of a send, whose last one was at `last_broker`."""
+        """The queue for the next attempt of a send; the last attempt went to `last_broker`."""
         queues = route.publish_queues
         turn = self.turn(route.topic)
         if last_broker is not None and self._config.retry_as_async_send:
@@ -66,9 +67,11 @@ class SendQueues:
         return broker_name in resting and any(queue.broker_name not in resting for queue in route.publish_queues)
 
     async def rest(self, broker_name: str, course: SendCourse) -> bool:
-        """Wait while the broker rests. False when that is longer than the time left; Throttled where it throttles.
+        """Wait while the broker rests; False when the rest is longer than the time left. Raises Throttled instead when
+        the broker rests because it throttles.
 
-        One that throttles is not asked before; one that refuses connections may be, when the time ends before.
+        A throttling broker gets no request before its rest is over; a broker that refuses connections may get one, when
+        the time of the send ends before the rest.
         """
         now = steady_ms()
         wait, left = self.back_off.wait_ms(broker_name, now), course.left_ms(now)
@@ -88,18 +91,18 @@ class SendQueues:
                         f"send's time", ResponseCode.SYSTEM_BUSY) from course.failure
 
     def succeeded(self, broker_name: str, begun_ms: int) -> None:
-        """An attempt was answered with success."""
+        """Note that the broker stored the message of an attempt."""
         if self._isolation is not NO_ISOLATION:
             self.report(broker_name, Outcome.SUCCESS, begun_ms)
         self.back_off.succeeded(broker_name)
 
     def refused(self, broker_name: str, code: int, begun_ms: int) -> None:
-        """An attempt was answered with a refusal."""
+        """Note that the broker answered an attempt with a refusal."""
         self.report(broker_name, Outcome.BROKER_FAULT, begun_ms)
         if code == ResponseCode.SYSTEM_BUSY and self._config.throttle_back_off:
             self.back_off.throttled(broker_name, begun_ms, random.uniform(-1, 1))
 
     def report(self, broker_name: str, outcome: Outcome, begun_ms: int) -> None:
-        """How an attempt went that began then."""
+        """Note the outcome of an attempt that began at `begun_ms`."""
         now = steady_ms()
         self._isolation.report(broker_name, outcome, now - begun_ms, now)

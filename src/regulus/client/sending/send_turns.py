@@ -1,6 +1,6 @@
 """The turns of a producer's sends: a place among the requests to a broker, and room for the bytes of all under way.
 
-A wait stands still in the course of its send, or counts, as the course says.
+`SendCourse.counts_waits` decides whether waiting for a turn counts as time of the send.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from regulus.errors import TooManyRequests
 
 
 class SendTurns:
-    """`under_way`: of the bytes of all sends; `route_seekers`: of those that ask for the route of a topic."""
+    """`under_way`: room for the bytes of all sends. `route_seekers`: room for sends that fetch the route of a topic."""
 
     def __init__(self, size_max: int, sends_max: int) -> None:
         self.under_way = Room(size_max)
         self.route_seekers = Room(sends_max)
 
     def begin(self, places: Room, weight: int, size: int) -> bool:
-        """False when it is not our turn yet; then nothing was taken."""
+        """Take a place and room now; False when it is not our turn yet, and then nothing is taken."""
         if places.take(weight):
             if self.under_way.take(size):
                 return True
@@ -27,7 +27,7 @@ class SendTurns:
         return False
 
     async def wait_turn(self, places: Room, weight: int, size: int, course: SendCourse) -> None:
-        """Raises TooManyRequests when the wait counts and takes all the time."""
+        """Wait for a place and for room. Raises TooManyRequests when the wait counts and takes all the time."""
         await self.wait(places, weight, course)
         has_turn = False
         try:
@@ -38,7 +38,7 @@ class SendTurns:
                 places.give_back(weight)
 
     async def wait(self, room: Room, size: int, course: SendCourse) -> None:
-        """Raises as `wait_turn`."""
+        """Wait for `size` in one room. Raises like `wait_turn`."""
         if room.take(size):
             return
         began = steady_ms()

@@ -1,9 +1,9 @@
 """Sends messages that become visible only when a local transaction has succeeded.
 
-A *half message* is stored first, where no consumer sees it; then the local transaction runs; then the half is committed
-or rolled back. When that last word does not come (the process died, the transaction's outcome is not known yet), the
-broker asks any producer of the group, again and again, and the group's check callback answers from what the transaction
-left behind, such as a row in its database.
+A *half message* is stored first, where no consumer sees it; then the local transaction runs; then the half message is
+committed or rolled back. When that last step is missing (the process died, or the outcome of the transaction is not
+known yet), the broker asks any producer of the group, again and again. The check callback of that producer answers from
+what the transaction left behind, such as a row in a database.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ Execute = Callable[[Message], TransactionState | Awaitable[TransactionState | No
 A coroutine function runs in the event loop, any other function in a thread.
 """
 Check = Callable[[MessageExt], TransactionState | Awaitable[TransactionState | None] | None]
-"""What became of the local transaction of a message; called as `Execute`, perhaps in another process than that one."""
+"""Returns the outcome of the local transaction of a message; called like `Execute`, perhaps in another process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +66,12 @@ class TransactionProducerConfig(ProducerConfig):
     end_transaction_timeout: int = 3_000
     """[ms] Longest wait for the broker's answer to a commit or rollback. Without one the broker asks later."""
     check_request_hold_max: int = 2_000
-    """[questions] Questions of brokers that wait for the check callback; those beyond are left to the next check."""
+    """[questions] Questions of brokers that wait for the check callback; further ones are left to the next check."""
     check_thread_max: int = 1
     """[calls] Calls of the check callback at the same time."""
     retry_half_without_answer: bool = False
-    """On: a half message without an answer is sent again, as by RocketMQ, and several halves of one message may be
-    left. Off: it fails."""
+    """On: a half message without an answer is sent again, as RocketMQ does, and several halves of one message may
+    remain. Off: the send fails."""
 
     def __post_init__(self) -> None:
         ProducerConfig.__post_init__(self)
@@ -81,7 +81,7 @@ class TransactionProducerConfig(ProducerConfig):
 
 
 class HalfMessage(NamedTuple):
-    """The ids by which a half message is ended, also from another process: text and numbers."""
+    """The ids that are needed to end a half message, also from another process: text and numbers."""
 
     group: str
     topic: str
@@ -91,13 +91,13 @@ class HalfMessage(NamedTuple):
     message_id: str
     offset_message_id: str
     transaction_id: str = ""
-    """By which it is ended over grpc://, where its place is the server's affair."""
+    """Needed to end it over grpc://, where only the server knows the position of the half message."""
 
 
 class TransactionSendResult(NamedTuple):
-    """`state` is what the local transaction said.
+    """`state` is what the local transaction returned.
 
-    `is_ended`: the broker has confirmed the end; when it has not, it will ask. `error` is what the transaction raised.
+    `is_ended`: the broker has confirmed the end; if not, it will ask. `error`: the exception of the transaction.
     """
 
     send_result: SendResult
@@ -113,8 +113,8 @@ class TransactionProducer(Producer):
         async with TransactionProducer("127.0.0.1:9876", "orders", check=was_it_booked) as producer:
             result = await producer.send_in_transaction(Message("Orders", b"..."), book)
 
-    Ordinary sends work as with `Producer`. `topics` are those whose brokers may ask before this producer has sent
-    anything there; without them a producer is known to a broker from its first send on.
+    Ordinary sends work as with `Producer`. Brokers of `topics` may ask this producer before it has sent anything to
+    them; other brokers know a producer only from its first send on.
     """
 
     def __init__(self, name_server: str, group: str, check: Check | None = None,
@@ -122,7 +122,7 @@ class TransactionProducer(Producer):
                  on_send_failed: OnSendFailed | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError, MessageIllegal.
 
-        `on_send_failed` is told of ordinary sends alone: a half message that is sent later would be another one.
+        `on_send_failed` is called for ordinary sends only: a half message that is sent later would be another one.
         """
         self._transactions = config or TransactionProducerConfig()
         super().__init__(name_server, group, self._transactions, on_send_failed=on_send_failed)
@@ -135,7 +135,8 @@ class TransactionProducer(Producer):
         self._half_retries = replace(self._retries, resends_without_answer=self._transactions.retry_half_without_answer)
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError for a malformed name server address, KeptFileUnusable."""
+        """Start the producer; needs no network. Raises ConfigError for a malformed name server address,
+        KeptFileUnusable."""
         await super().start()
         for topic in self._topics if self._grpc is None else ():
             self._tasks.spawn(self._greet_brokers(topic), f"brokers of {topic}")
@@ -144,11 +145,11 @@ class TransactionProducer(Producer):
 
     async def send_in_transaction(self, message: Message, execute: Execute, *,
                                   timeout_ms: int | None = None) -> TransactionSendResult:
-        """Store the half message, run the local transaction, and end it as that says.
+        """Store the half message, run the local transaction, and commit or roll back as it returns.
 
-        Raises as `send`; then the local transaction has not run. What comes after the half message raises nothing:
-        what the broker does not hear now it asks for later. A half that may not survive the loss of its master is
-        rolled back, and its transaction does not run.
+        Raises like `send`; then the local transaction has not run. Nothing is raised after the half message is stored:
+        if the broker does not receive the outcome now, it asks for it later. A half message that may not survive the
+        loss of its master is rolled back, and its transaction does not run.
         """
         with self._accepted:
             send_result, half = await self._send_half(message, None, None, timeout_ms)
@@ -163,9 +164,9 @@ class TransactionProducer(Producer):
                         timeout_ms: int | None = None) -> HalfMessage:
         """Store a half message, to be ended by `end_transaction`, here or elsewhere.
 
-        `immunity_s`: for how many seconds the broker does not ask; whoever ends it later than that must say that it
-        answers a check. Raises as `send`. A send without an answer is not repeated elsewhere, as the first one may have
-        left a half too: SendFailed, and the check finds out.
+        `immunity_s`: seconds in which the broker does not ask; a later end must set `from_check`. Raises like `send`. A
+        send without an answer is not repeated, because the first attempt may have left a half message: it raises
+        SendFailed, and the broker's check settles it.
         """
         with self._accepted:
             _, half = await self._send_half(message, queue, immunity_s, timeout_ms)
@@ -175,9 +176,9 @@ class TransactionProducer(Producer):
                               timeout_ms: int | None = None) -> None:
         """Commit a half message or roll it back; UNKNOWN does nothing.
 
-        A Regulus broker takes the same end twice; one of RocketMQ delivers a message twice that is committed twice.
-        Raises BrokerRefused when there is no such half, or it ended otherwise; ConnectFailed, ConnectionLost and
-        RequestTimeout, after which the end may have been taken.
+        A Regulus broker accepts the same end twice; RocketMQ's broker delivers a message twice that is committed twice.
+        Raises BrokerRefused when there is no such half message, or it has ended with the other state; ConnectFailed,
+        ConnectionLost and RequestTimeout, after which it may have ended or not.
         """
         wire_state = _WIRE_STATES.get(state)
         if wire_state is None:
@@ -222,7 +223,8 @@ class TransactionProducer(Producer):
                                    physical_offset, result.message_id, result.offset_message_id)
 
     def _budget(self, message: Message | Sequence[Message]) -> SendBudget:
-        """One of two halves of a message without an answer stays open: a half is sent again only on request."""
+        """A half message without an answer is sent again only if that is configured: of two half messages, one would
+        stay open."""
         is_half = isinstance(message, Message) and message.properties.get(names.TRANSACTION_PREPARED) == "true"
         return self._half_retries if is_half else self._retries
 
@@ -237,9 +239,11 @@ class TransactionProducer(Producer):
         return True
 
     async def _address(self, half: HalfMessage) -> str:
-        """Of the broker that has the half: by its name, as the route has it now, or where the half was stored.
+        """The address of the broker that has the half message: from the current route by the broker's name, or else
+        the address at which the half message was stored.
 
-        A broker of RocketMQ 4.9 asks without its name, and may have moved since: if there is only one, that is it.
+        A broker of RocketMQ 4.9 asks without its name, and may have another address by now: the only master of the
+        topic, if there is only one, must be that broker.
         """
         host, _ = parse_offset_message_id(half.offset_message_id)
         stored_at = host_text(host)
@@ -262,7 +266,7 @@ class TransactionProducer(Producer):
         return {RequestCode.CHECK_TRANSACTION_STATE: self._on_check} if self._check is not None else {}
 
     async def _on_check(self, command: RemotingCommand) -> RemotingCommand | None:
-        """Ask the check callback and end the transaction; the question itself is not answered."""
+        """Call the check callback and end the transaction; the broker's request itself gets no answer."""
         message, half = _question(command)
         if half.group != self.group or self is not self._answering_member():
             return None
@@ -272,7 +276,7 @@ class TransactionProducer(Producer):
         return None
 
     async def _on_recover(self, message: MessageExt, transaction_id: str, target: str) -> None:
-        """The same over grpc://; it is ended where it was asked."""
+        """Like `_on_check`, over grpc://; the end goes to the server that asked."""
         if self._check is None:
             return
         assert self._grpc is not None
@@ -288,7 +292,7 @@ class TransactionProducer(Producer):
                 _log.warning("%s of %s was not confirmed; the broker will ask again: %s", said, half, error)
 
     async def _checked(self, message: MessageExt, half: HalfMessage) -> TransactionState | None:
-        """What the check callback says; None where too many of them wait."""
+        """The state that the check callback returns; None when too many checks wait."""
         if self._checks_waiting >= self._transactions.check_request_hold_max:
             _log.warning("%d checks wait already; %s is left to the next one", self._checks_waiting, half)
             return None
@@ -304,7 +308,8 @@ class TransactionProducer(Producer):
         return state
 
     def _answering_member(self) -> "TransactionProducer | None":
-        """A broker asks a process once, which may have several producers of the group; the first one answers."""
+        """The producer that answers: a broker asks each process once, and of several producers of the group in it the
+        first one answers."""
         return next((member for member in self._running().members
                      if isinstance(member, TransactionProducer) and member.group == self.group
                      and member._check is not None), None)
@@ -317,7 +322,7 @@ class TransactionProducer(Producer):
 
 
 async def _state_of(callback: Callable[[M], object], message: M) -> tuple[TransactionState, Exception | None]:
-    """What a callback says; UNKNOWN when it raises or says nothing."""
+    """The state that a callback returns; UNKNOWN when it raises or returns None."""
     said, error = await call_anywhere(callback, message)
     if error is None and said is not None and not isinstance(said, TransactionState):
         error = TypeError(f"a transaction's callback returned a {type(said).__name__}: return a TransactionState")
@@ -328,7 +333,7 @@ async def _state_of(callback: Callable[[M], object], message: M) -> tuple[Transa
 
 
 def _question(command: RemotingCommand) -> tuple[MessageExt, HalfMessage]:
-    """What a broker asks for. Raises HeaderError when it cannot be read."""
+    """The half message that a broker asks about. Raises HeaderError when it cannot be read."""
     header = CheckTransactionStateRequest.decode(command)
     try:
         message = message_record.decode(command.body)

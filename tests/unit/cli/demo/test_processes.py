@@ -92,7 +92,7 @@ def test_a_process_ends_when_the_demo_is_gone(make, tmp_path, unused_tcp_port):
 
 def test_a_process_that_ends_by_itself_is_told(make, tmp_path, unused_tcp_port):
     process = make("import sys; sys.exit(3)")
-    words = rf"^the player ended with status 3; its words are in {tmp_path}/player\.log$"
+    words = rf"^the player ended with status 3; its output is in {tmp_path}/player\.log$"
     with pytest.raises(RegulusError, match=words):
         process.await_port(unused_tcp_port)
 

@@ -147,10 +147,10 @@ async def test_a_route_that_cannot_be_used_names_the_name_server():
     async with scripted_cluster(queue_count=1_000_000_000) as cluster:
         await cluster.add_broker("a")
         instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
-        with pytest.raises(HeaderError, match=rf"name server {cluster.name_server.address} told a route of topic 'T'"):
+        with pytest.raises(HeaderError, match=rf"name server {cluster.name_server.address} sent a route of topic 'T'"):
             await instance.fetch_route("T")
         cluster.name_server.script = lambda command: command.response(ResponseCode.SUCCESS, body=b'{"queueDatas":7}')
-        with pytest.raises(HeaderError, match=rf"name server {cluster.name_server.address} told a route of topic 'T'"):
+        with pytest.raises(HeaderError, match=rf"name server {cluster.name_server.address} sent a route of topic 'T'"):
             await instance.fetch_route("T")
         await client_instance.release(instance)
 

@@ -59,9 +59,9 @@ async def test_who_closes_is_told_with_what_it_may_be():
         with pytest.raises(NoNameServer) as raised:
             await servers.name_servers(f"{host}:{port}").request(route_request(), 5000)
     assert str(raised.value) == (
-        f"no name server answers: connection to {host}:{port} closed before the answer; where it does so each time, it "
-        "takes TLS only, wants a certificate of its clients, or is no name server, such as the port of RocketMQ 5 "
-        "clients (grpc://host:port)")
+        f"no name server answers: connection to {host}:{port} closed before the answer; if this happens each time, the "
+        "server takes TLS only, requires client certificates, or is not a name server but, for example, the port of "
+        "RocketMQ 5 clients (grpc://host:port)")
 
 
 def answers(command):
@@ -99,7 +99,7 @@ async def test_every_name_server_is_tried_once_within_the_time():
 
 async def test_a_broker_named_as_name_server_is_told():
     async with Servers(lambda command: refused(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)) as servers:
-        with pytest.raises(WrongNameServer, match=r"127.0.0.1:\d+ is no name server, and a broker most likely"):
+        with pytest.raises(WrongNameServer, match=r"127.0.0.1:\d+ is not a name server, but most likely a broker"):
             await servers.name_servers().request(route_request(), 1000)
 
 

@@ -537,7 +537,7 @@ async def test_when_the_connection_of_a_lock_is_lost_nothing_is_called_until_the
         await until(lambda: not owns(consumer))
         listener.end()
         await rests_until_locked_again(shelf, listener, broker)
-    assert "queues of group CG were locked is lost; they are taken anew" in caplog.text
+    assert "queues of group CG were locked is lost; they are taken again" in caplog.text
 
 
 async def cut(consumer, broker, taking):

@@ -281,7 +281,7 @@ async def test_a_blocked_orderly_queue_is_told_and_counted(caplog):
 # --- what listeners answer -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "words"), [(None, "forgets its return"), (True, "returned True")])
+@pytest.mark.parametrize(("answer", "words"), [(None, "returned nothing"), (True, "returned True")])
 @pytest.mark.parametrize("orderly", [False, True])
 async def test_a_listener_that_answers_no_status_is_told_once_and_its_messages_come_again(caplog, answer, words,
                                                                                           orderly):

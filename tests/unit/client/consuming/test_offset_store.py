@@ -51,7 +51,7 @@ async def test_a_damaged_file_is_replaced_by_the_one_before(tmp_path, caplog):
     (folder / "offsets.json.bak").write_text(OF_JAVA)
     assert await LocalOffsets(tmp_path, "id", "G").load(QUEUE) == 4
     [told] = warnings_of(caplog)
-    assert "is gone or damaged; going on at the offsets of the store before" in told
+    assert "is missing or damaged; continuing at the offsets of the store before" in told
 
 
 def warnings_of(caplog):

@@ -277,7 +277,7 @@ async def test_a_topic_that_is_gone_begins_at_its_first_message_when_it_is_made_
     await until(run.task.done)
     assert run.consumer.moves == [(0, True)]
     assert len(run.pulls()) == 1
-    assert "is not there any more" in caplog.text
+    assert "does not exist any more" in caplog.text
 
 
 async def test_a_topic_that_never_was_there_moves_nothing(pulling):

@@ -232,7 +232,7 @@ async def test_a_group_in_order_is_received_in_order_though_no_broker_could_say_
         away.setattr(remoting_receiver, "group_config", nobody)
         consumer = SimpleConsumer(broker.address("rocketmq"), "kitchen", {"orders": "*"}, FROM_FIRST)
         await consumer.start()
-        with pytest.raises(NoRoute, match="tells how group kitchen receives"):
+        with pytest.raises(NoRoute, match="answers with the settings of group kitchen"):
             await consumer.receive(1, 10_000)
     assert len(asked) == 2
     await begin(consumer)

@@ -97,22 +97,24 @@ async def test_tls_checks_who_answers(tmp_path: Path) -> None:
             await producer.send(Message("orders", b"tea"))
         other = make_certificate(tmp_path / "other")
         distrusting = TlsConfig(tls_enable=True, tls_client_trust_cert_path=str(other.certificate))
-        with pytest.raises(ConnectFailed, match=r"tls_client_trust_cert_path says whose certificates are believed$"):
+        with pytest.raises(ConnectFailed, match=(r"set tls_client_trust_cert_path to the server's certificate, or its "
+                                                 r"authority's$")):
             await Producer(broker.address("grpc"), "senders", ProducerConfig(tls=distrusting)).start()
 
 
 _NOT_REACHED = "failed to connect to all addresses; last error: "
 _START = "start one with `regulus up` or `regulus proxy`, or correct the address (grpc://host:port)"
-_NO_TLS = "that port speaks no TLS, or wants a certificate of its clients; its server's log says which"
+_NO_TLS = "that port does not use TLS, or requires client certificates; the server's log says which"
 
 
 @pytest.mark.parametrize(("speaks_tls", "words", "mend"), [
     (False, "it says nothing", _START),
     (False, _NOT_REACHED + "UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused", _START),
-    (False, "the users are not known here yet: broker a answered 16: check signature failed.", "its log says more"),
+    (False, "the users are not known here yet: broker a answered 16: check signature failed.",
+     "see its log for the reason"),
     (False, _NOT_REACHED + "UNAVAILABLE: ipv4:127.0.0.1:9876: Socket closed",
-     ("that port takes TLS only (tls_enable), or is not the one of RocketMQ 5 clients, which is 8081 unless it was set "
-      "otherwise")),
+     ("that port takes TLS only (tls_enable), or is not the port of RocketMQ 5 clients, which is 8081 unless it was "
+      "set otherwise")),
     (True, _NOT_REACHED + "UNAVAILABLE: ipv4:127.0.0.1:8081: Handshake read failed (Socket closed)", _NO_TLS),
     (True, _NOT_REACHED + "UNAVAILABLE: ipv4:127.0.0.1:8081: Socket closed", _NO_TLS),
     (True, _NOT_REACHED + ("UNKNOWN: ipv4:127.0.0.1:8081: Custom verification check failed with error: "

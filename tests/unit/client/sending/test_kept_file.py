@@ -203,11 +203,11 @@ def newer_format(path):
 
 
 @pytest.mark.parametrize(("make", "told"), [
-    (other_database, "is no file of kept sends"),
+    (other_database, "is not a file of kept sends"),
     (newer_format, "has format 2 of kept sends"),
     (lambda path: path.write_text("notes " * 1000), "file is not a database"),
     (lambda path: path.mkdir(), "unable to open"),
-    (lambda path: path.touch(), "is no file of kept sends")])
+    (lambda path: path.touch(), "is not a file of kept sends")])
 def test_what_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_path, make, told):
     path = tmp_path / "kept"
     make(path)

@@ -415,7 +415,7 @@ async def test_a_silent_name_server_does_not_hold_a_send_longer_than_it_may_take
         cluster.name_server.script = never
         async with producer_of(cluster, send_msg_timeout=100) as producer:
             begun = now_ms()
-            with pytest.raises(TooManyRequests, match="no name server told the route of T"):
+            with pytest.raises(TooManyRequests, match="no name server answered with the route of T"):
                 await producer.send(Message("T", b"x"))
             assert now_ms() - begun == 100
 

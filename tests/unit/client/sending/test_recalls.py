@@ -40,8 +40,8 @@ async def test_the_broker_that_the_handle_names_is_asked_once():
 
 
 @pytest.mark.parametrize(("handle", "told"), [
-    ("nonsense", "'nonsense' is no recall handle; the result of a send has one"), ("", "'' is no recall handle"),
-    ("x" * 5000, "x' is no recall handle"),
+    ("nonsense", "'nonsense' is not a recall handle; the result of a send has one"), ("", "'' is not a recall handle"),
+    ("x" * 5000, "x' is not a recall handle"),
     (encode(RecallHandle("Other", "b", 1, "KEY")), "the recall handle is of a message to Other, not to T"),
 ])
 async def test_what_is_no_handle_of_the_topic_is_refused_here(handle, told):

@@ -219,7 +219,7 @@ def test_that_a_name_server_is_waited_for_is_told_at_once(unused_tcp_port, caplo
 def test_an_address_that_leads_to_no_name_server_is_refused_at_once(server):
     """But one that led there before may do so again."""
     read = parse_options({"nameServer": server.address, "topic": "orders", "retryTimeout": "1h"})
-    with LiveBrokers(read) as brokers, pytest.raises(WrongNameServer, match=f"{server.address} is no name server"):
+    with LiveBrokers(read) as brokers, pytest.raises(WrongNameServer, match=f"{server.address} is not a name server"):
         brokers.queues()
     read = parse_options({"nameServer": server.address, "topic": "orders", "retryTimeout": "100ms"})
     with LiveBrokers(read, was_reached=True) as brokers, pytest.raises(WrongNameServer, match="for 100 ms"):
