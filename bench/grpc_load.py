@@ -27,7 +27,7 @@ from typing import Any
 import grpc
 from load_generator import LoadFailed, cpu_seconds, percentile
 
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions, messages
 from regulus.wire.grpc.codes import ClientType, Code
 
 TOPIC, GROUP = "FrontBench", "front-bench"
@@ -76,7 +76,7 @@ class _Client:
     """One connection as RocketMQ's clients have it; bytes in and bytes out."""
 
     def __init__(self, channel: grpc.aio.Channel, name: str) -> None:
-        path = f"/{messages.SERVICE}/"
+        path = f"/{definitions.SERVICE}/"
         self.metadata = (("x-mq-client-id", name), ("x-mq-language", "JAVA"), ("x-mq-client-version", "5.0.7"),
                          ("x-mq-protocol", "v2"))
         self.send_message = channel.unary_unary(path + "SendMessage")

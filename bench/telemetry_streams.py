@@ -15,9 +15,9 @@ import time
 import grpc
 from unfinished_frames import resident_mib
 
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions, messages
 
-METHOD = f"/{messages.SERVICE}/Telemetry"
+METHOD = f"/{definitions.SERVICE}/Telemetry"
 AT_ONCE = 50
 
 

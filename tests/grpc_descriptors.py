@@ -1,21 +1,22 @@
-"""Compiles `wire/grpc/proto` into `wire/grpc/descriptors.py`: `python -m tests.grpc_descriptors`, with grpcio-tools.
+"""Compiles `wire/grpc/proto` into `wire/grpc/definitions.binpb`, and writes the stubs of what it defines:
+`python -m tests.grpc_descriptors`, with grpcio-tools.
 
-Nobody but whoever changes the .proto files needs the compiler: what it made is kept.
+Only whoever changes the .proto files or the stubs' form needs the compiler: its output is kept.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from tests.grpc_stubs import stub_text
+
 ROOM = Path(__file__).parent.parent / "src" / "regulus" / "wire" / "grpc"
-_SIZE = 52      # bytes a line
-_HEAD = '''"""The descriptors of what `proto` has, and of what that imports, as a compiled FileDescriptorSet.
-
-Generated: change the .proto files and run `python -m tests.grpc_descriptors`.
-"""
-
-FILE_DESCRIPTOR_SET = (
-'''
+DEFINITIONS = ROOM / "definitions.binpb"
+STUBS = {"messages": "apache.rocketmq.v2", "health_messages": "grpc.health.v1",
+         "reflection_messages": "grpc.reflection.v1"}
+"""Module -> package. That of `grpc.reflection.v1alpha` has the messages of `v1`."""
 
 
 def compiled() -> bytes:
@@ -33,11 +34,12 @@ def compiled() -> bytes:
         return out.read_bytes()
 
 
-def module_text(data: bytes) -> str:
-    """The module that has the data, in lines that an editor can bear."""
-    lines = [f"    {data[start:start + _SIZE].hex()!r}\n" for start in range(0, len(data), _SIZE)]
-    return f'{_HEAD}{"".join(lines)})\n'.replace("'", '"')
+def stub_of(module: str) -> str:
+    """The stub of a module, from the definitions that are kept."""
+    return stub_text(FileDescriptorSet.FromString(DEFINITIONS.read_bytes()), STUBS[module])
 
 
 if __name__ == "__main__":
-    (ROOM / "descriptors.py").write_text(module_text(compiled()))
+    DEFINITIONS.write_bytes(compiled())
+    for module in STUBS:
+        (ROOM / f"{module}.pyi").write_text(stub_of(module))

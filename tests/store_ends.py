@@ -60,6 +60,22 @@ def damage(root: Path, kind: str, messages: int) -> int:
     return 1
 
 
+def damage_begin(root: Path, kind: str, units: int) -> None:
+    """Take the first units of the second queue, as whole files or as bytes that became zeros."""
+    files = sorted((root / "consumequeue" / TOPIC / "1").iterdir())
+    for path in files:
+        lost = min(units * 20 - int(path.name), path.stat().st_size)
+        if lost <= 0:
+            return
+        if kind == "files gone":
+            assert lost == path.stat().st_size
+            path.unlink()
+        else:
+            assert kind == "zeroed units"
+            data = path.read_bytes()
+            path.write_bytes(bytes(lost) + data[lost:])
+
+
 def checkpoint_ahead(root: Path, timestamp: int) -> None:
     path = root / "checkpoint"
     found = store_checkpoint.decode(path.read_bytes())

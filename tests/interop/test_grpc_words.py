@@ -12,7 +12,8 @@ from fronts5 import start_front
 
 from regulus.client.sync import Admin
 from regulus.model.topics import TopicConfig
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions, messages
+from regulus.wire.grpc.reflection_messages import ServerReflectionRequest, ServerReflectionResponse
 
 pytestmark = pytest.mark.long
 METADATA = (("x-mq-client-id", "words"), ("x-mq-language", "JAVA"), ("x-mq-client-version", "5.0.7"))
@@ -27,13 +28,13 @@ class Asker:
         self._settings: Any = None
 
     def call(self, method: str, request: Any) -> Any:
-        call = self.channel.unary_unary(f"/{messages.SERVICE}/{method}",
-                                        request_serializer=lambda each: each.SerializeToString(),
-                                        response_deserializer=messages.method_types()[method][1].FromString)
+        rpc = getattr(messages.MessagingService, method)
+        call = self.channel.unary_unary(rpc.path, request_serializer=rpc.request.SerializeToString,
+                                        response_deserializer=rpc.response.FromString)
         return call(request, metadata=METADATA, timeout=WITHIN_S)
 
     def receive(self, request: Any) -> list[Any]:
-        call = self.channel.unary_stream(f"/{messages.SERVICE}/ReceiveMessage",
+        call = self.channel.unary_stream(f"/{definitions.SERVICE}/ReceiveMessage",
                                          request_serializer=lambda each: each.SerializeToString(),
                                          response_deserializer=messages.ReceiveMessageResponse.FromString)
         return list(call(request, metadata=METADATA, timeout=WITHIN_S))
@@ -43,18 +44,17 @@ class Asker:
         settings = messages.Settings(client_type=3)
         settings.subscription.group.name = "G-words"
         settings.subscription.subscriptions.add().topic.name = "words"
-        call = self.channel.stream_stream(f"/{messages.SERVICE}/Telemetry",
+        call = self.channel.stream_stream(f"/{definitions.SERVICE}/Telemetry",
                                           request_serializer=lambda each: each.SerializeToString(),
                                           response_deserializer=messages.TelemetryCommand.FromString)
         self._settings = call(_lasting([messages.TelemetryCommand(settings=settings)]), metadata=METADATA)
         assert next(self._settings).status.code == 20000
 
     def services(self) -> set[str]:
-        request, response = messages.method_types(REFLECTION)["ServerReflectionInfo"]
         call = self.channel.stream_stream(f"/{REFLECTION}/ServerReflectionInfo",
                                           request_serializer=lambda each: each.SerializeToString(),
-                                          response_deserializer=response.FromString)
-        (answer,) = call(iter([request(list_services="")]), timeout=WITHIN_S)
+                                          response_deserializer=ServerReflectionResponse.FromString)
+        (answer,) = call(iter([ServerReflectionRequest(list_services="")]), timeout=WITHIN_S)
         return {each.name for each in answer.list_services_response.service}
 
     def close(self) -> None:
@@ -132,4 +132,4 @@ def test_a_consumer_sees_the_same_properties(asker: Asker) -> None:
 
 
 def test_reflection_names_the_service(asker: Asker) -> None:
-    assert {messages.SERVICE, REFLECTION} <= asker.services()
+    assert {definitions.SERVICE, REFLECTION} <= asker.services()

@@ -162,7 +162,7 @@ MUTANTS = [
            old="in sorted(messages, key=business_id):", new="in messages:", tests=_CONFIRMS_TESTS),
     Mutant(name="what undoes an effect is taken for its first statement",
            path="regulus/testing/crash_points/doors.py",
-           old="            connection.info.pop(_EFFECT, None)      # or", new="            # or",
+           old="            connection.info.pop(_EFFECT, None)      # otherwise", new="            # or",
            tests=("tests/unit/testing/crash_points/test_doors.py",)),
     Mutant(name="pages of stubs are filled", path=_TABLES,
            old="    postgresql_with={\"fillfactor\": STUB_FILL_PERCENT},\n", new="",

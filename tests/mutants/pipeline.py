@@ -234,7 +234,8 @@ MUTANTS = [
            tests=_OTHERS),
     Mutant(name="a broker that goes while queues are asked for is not missed",
            path="regulus/spark/live/brokers.py",
-           old="        # Of one that went in between the routes told nothing.\n        self._check_brokers()\n",
+           old="        # Check once more, because the routes do not show a broker that went away in between.\n"
+               "        self._check_brokers()\n",
            new="", tests=_PARTED),
     Mutant(name="a small table is of the brokers that are there", path="regulus/spark/small_tables.py",
            old="        if self._options.expected_brokers is not None:", new="        if False:",
@@ -243,7 +244,8 @@ MUTANTS = [
            new='.isin(*targets, ""), NO_TOPIC)',
            tests=(_REDRIVE_TESTS + "test_a_dead_letter_of_no_known_topic_holds_up_no_other",)),
     Mutant(name="what came while the audit read is missing", path="regulus/pipeline/jobs/audit.py",
-           old='before.select(*queue, "max_offset").join', new='after.select(*queue, "max_offset").join',
+           old='before.select(*queue, "min_offset", "max_offset").join',
+           new='after.select(*queue, "min_offset", "max_offset").join',
            tests=(_AUDIT_TESTS + "test_what_comes_or_goes_while_the_audit_reads_is_not_asked_for",)),
     # --- the archive -------------------------------------------------------------------------------------------------
     Mutant(name="an archive's files go before their manifest", path=_FILES, old='        step("unlink manifest")\n',
@@ -280,7 +282,7 @@ MUTANTS = [
            new="\n            if 'job' in locals():\n                archive_files.sweep(archive)",
            tests=("tests/unit/pipeline/archive/test_gate.py",)),
     Mutant(name="an archive goes on with a log that lost its end", path="regulus/pipeline/archive/run.py",
-           old="        archive_check.check_same_log(self._archive, self._manifests[-1], self._log)\n", new="",
+           old="        archive_check.check_same_log(self._archive, self._manifests, self._log)\n", new="",
            tests=("tests/unit/pipeline/archive/test_run.py",)),
     Mutant(name="any name in a log becomes a folder", path="regulus/pipeline/index/task.py",
            old="    return is_storable(topic, 0) and (", new="    return (",

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -15,7 +15,7 @@ from regulus.cli.options import LocalPath
 from regulus.client.administration.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import ConfigError
-from regulus.model.timestamps import may_be_ms
+from regulus.model.timestamps import may_be_ms, milliseconds_of
 from regulus.transport import event_loop
 from regulus.transport.connector import split_address
 from regulus.transport.tls import PLAIN, TlsConfig
@@ -154,5 +154,5 @@ def _milliseconds(text: str) -> int:
     if _NUMBER.fullmatch(text):
         return int(text)
     if text[-1:] in _UNIT_MS and _NUMBER.fullmatch(text[:-1]):
-        return int(datetime.now().timestamp() * 1000) - int(text[:-1]) * _UNIT_MS[text[-1]]
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return milliseconds_of(datetime.now(UTC)) - int(text[:-1]) * _UNIT_MS[text[-1]]
+    return milliseconds_of(datetime.fromisoformat(text).astimezone())

@@ -10,7 +10,9 @@ Source: AuthenticationFactory, DefaultAuthenticationContextBuilder, DefaultAutho
 
 import hmac
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message as ProtobufMessage
 
 from regulus.access.decision import Action, Denied, Need, Rules
 from regulus.access.needs import PUB, SUB, ending_needs, group_need, topic_need
@@ -18,11 +20,20 @@ from regulus.errors import CallRefused
 from regulus.model.happenings import Happenings
 from regulus.proxy.caller import Caller
 from regulus.proxy.names import full_name
+from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 
 DENIED = "denied by access control"
 AUTHORIZATION_SIZE_MAX = 1_024
 _EITHER = (Action.PUB, Action.SUB)
+
+ClientRequest = (
+    messages.AckMessageRequest | messages.ChangeInvisibleDurationRequest | messages.EndTransactionRequest
+    | messages.ForwardMessageToDeadLetterQueueRequest | messages.HeartbeatRequest
+    | messages.NotifyClientTerminationRequest | messages.QueryAssignmentRequest | messages.QueryRouteRequest
+    | messages.RecallMessageRequest | messages.ReceiveMessageRequest | messages.SendMessageRequest
+    | messages.SyncLiteSubscriptionRequest | messages.TelemetryCommand)
+"""What a client sends; each has a row in `_NEEDS`."""
 
 
 class CallAccess:
@@ -48,9 +59,9 @@ class CallAccess:
         """Those that hold now: another object after each change."""
         return self._rules()
 
-    def check(self, method: str, request: Any, caller: Caller) -> str:
+    def check(self, method: str, request: ClientRequest, caller: Caller) -> str:
         """The user who signed; empty for nobody, who may call from a white address. Raises CallRefused UNAUTHORIZED."""
-        return self._permitted(method, caller, needs(method, request, caller.namespace))
+        return self._permitted(method, caller, needs(request, caller.namespace))
 
     def check_signature(self, method: str, caller: Caller) -> None:
         """Before the request is read: whether it is of somebody who may call anything. Raises CallRefused
@@ -89,42 +100,90 @@ def signer(caller: Caller, rules: Rules) -> str | None:
     return user if given.isascii() and hmac.compare_digest(expected, given) else None
 
 
-def needs(method: str, request: Any, namespace: str = "") -> tuple[Need, ...]:
-    """What a call needs; nothing for what only concerns its client."""
-    def topic(actions: tuple[Action, ...], resource: Any) -> Need:
-        return topic_need(full_name(resource, namespace), actions)
+def needs(request: ClientRequest, namespace: str = "") -> tuple[Need, ...]:
+    """What a call needs; nothing for what only concerns its client. Raises KeyError for a request without a row."""
+    return _NEEDS[type(request)](request, namespace)
 
-    def group(resource: Any) -> Need:
-        return group_need(full_name(resource, namespace), SUB)
 
-    match method:
-        case "SendMessage":
-            return tuple({topic(PUB, message.topic): None for message in request.messages})
-        case "RecallMessage":
-            return (topic(PUB, request.topic),)
-        case "EndTransaction":
-            return ending_needs(full_name(request.topic, namespace))
-        case "QueryRoute":
-            return (topic(_EITHER, request.topic),)
-        case "QueryAssignment" | "AckMessage" | "ForwardMessageToDeadLetterQueue" | "ChangeInvisibleDuration":
-            return (group(request.group), topic(SUB, request.topic))
-        case "ReceiveMessage":
-            return (group(request.group), topic(SUB, request.message_queue.topic))
-        case "Heartbeat":
-            is_producer = request.client_type == ClientType.PRODUCER and not request.HasField("group")
-            return () if is_producer else (group(request.group),)
-        case "NotifyClientTermination":
-            return (group(request.group),) if request.HasField("group") else ()
-        case "Telemetry":
-            return _needs_of_settings(request, topic, group)
+def _topic(actions: tuple[Action, ...], resource: messages.Resource, namespace: str) -> Need:
+    return topic_need(full_name(resource, namespace), actions)
+
+
+def _group(resource: messages.Resource, namespace: str) -> Need:
+    return group_need(full_name(resource, namespace), SUB)
+
+
+def _needs_of_send(request: messages.SendMessageRequest, namespace: str) -> tuple[Need, ...]:
+    return tuple({_topic(PUB, message.topic, namespace): None for message in request.messages})
+
+
+def _needs_of_recall(request: messages.RecallMessageRequest, namespace: str) -> tuple[Need, ...]:
+    return (_topic(PUB, request.topic, namespace),)
+
+
+def _needs_of_ending(request: messages.EndTransactionRequest, namespace: str) -> tuple[Need, ...]:
+    return ending_needs(full_name(request.topic, namespace))
+
+
+def _needs_of_route(request: messages.QueryRouteRequest, namespace: str) -> tuple[Need, ...]:
+    return (_topic(_EITHER, request.topic, namespace),)
+
+
+def _needs_of_consumer(request: (messages.AckMessageRequest | messages.ChangeInvisibleDurationRequest
+                                 | messages.ForwardMessageToDeadLetterQueueRequest | messages.QueryAssignmentRequest),
+                       namespace: str) -> tuple[Need, ...]:
+    return (_group(request.group, namespace), _topic(SUB, request.topic, namespace))
+
+
+def _needs_of_receive(request: messages.ReceiveMessageRequest, namespace: str) -> tuple[Need, ...]:
+    return (_group(request.group, namespace), _topic(SUB, request.message_queue.topic, namespace))
+
+
+def _needs_of_heartbeat(request: messages.HeartbeatRequest, namespace: str) -> tuple[Need, ...]:
+    is_producer = request.client_type == ClientType.PRODUCER and not request.HasField("group")
+    return () if is_producer else (_group(request.group, namespace),)
+
+
+def _needs_of_termination(request: messages.NotifyClientTerminationRequest, namespace: str) -> tuple[Need, ...]:
+    return (_group(request.group, namespace),) if request.HasField("group") else ()
+
+
+def _needs_of_lite(request: messages.SyncLiteSubscriptionRequest, namespace: str) -> tuple[Need, ...]:
+    """Nothing: whoever asks is refused, as lite topics are not served."""
     return ()
 
 
-def _needs_of_settings(command: Any, topic: Callable[[tuple[Action, ...], Any], Need],
-                       group: Callable[[Any], Need]) -> tuple[Need, ...]:
+def _needs_of_telemetry(command: messages.TelemetryCommand, namespace: str) -> tuple[Need, ...]:
     if command.WhichOneof("command") != "settings":
         return ()
     told = command.settings
     if told.WhichOneof("pub_sub") == "publishing":
-        return tuple(topic(PUB, each) for each in told.publishing.topics)
-    return (group(told.subscription.group), *[topic(SUB, entry.topic) for entry in told.subscription.subscriptions])
+        return tuple(_topic(PUB, each, namespace) for each in told.publishing.topics)
+    return (_group(told.subscription.group, namespace),
+            *[_topic(SUB, entry.topic, namespace) for entry in told.subscription.subscriptions])
+
+
+_Asked = TypeVar("_Asked", bound=ClientRequest)
+
+
+def _row(kind: type[_Asked], read: Callable[[_Asked, str], tuple[Need, ...]],
+         ) -> tuple[type[ProtobufMessage], Callable[[Any, str], tuple[Need, ...]]]:
+    """The kind of request and its needs. The type checker compares both here, as a table cannot say so of its rows."""
+    return kind, read
+
+
+_NEEDS = dict((
+    _row(messages.AckMessageRequest, _needs_of_consumer),
+    _row(messages.ChangeInvisibleDurationRequest, _needs_of_consumer),
+    _row(messages.EndTransactionRequest, _needs_of_ending),
+    _row(messages.ForwardMessageToDeadLetterQueueRequest, _needs_of_consumer),
+    _row(messages.HeartbeatRequest, _needs_of_heartbeat),
+    _row(messages.NotifyClientTerminationRequest, _needs_of_termination),
+    _row(messages.QueryAssignmentRequest, _needs_of_consumer),
+    _row(messages.QueryRouteRequest, _needs_of_route),
+    _row(messages.RecallMessageRequest, _needs_of_recall),
+    _row(messages.ReceiveMessageRequest, _needs_of_receive),
+    _row(messages.SendMessageRequest, _needs_of_send),
+    _row(messages.SyncLiteSubscriptionRequest, _needs_of_lite),
+    _row(messages.TelemetryCommand, _needs_of_telemetry),
+))

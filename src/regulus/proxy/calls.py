@@ -6,7 +6,7 @@ Each takes the request and its caller, and returns the response or raises CallRe
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from regulus.client.core.resend import names_a_gone_queue
 from regulus.errors import CallRefused, HeaderError, MessageIllegal
@@ -18,7 +18,7 @@ from regulus.proxy import popping, receiving, routing, sending, settings, topic_
 from regulus.proxy.brokers import Brokers
 from regulus.proxy.caller import Caller
 from regulus.proxy.catalog import Catalog
-from regulus.proxy.clients import Clients
+from regulus.proxy.clients import Client, Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.names import full_name, group_name, topic_name
 from regulus.proxy.renewing import Renewing
@@ -55,6 +55,10 @@ _STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.F
 _GONE_PAUSES_MS = (50, 100, 200, 400, 800)
 """Before each further try where a broker has no such queue and the name servers still tell of it."""
 _HANDLE_SIZE_MAX = 1_024
+_ENDINGS: dict[int, int] = {TransactionResolution.COMMIT: sys_flag.TRANSACTION_COMMIT,
+                            TransactionResolution.ROLLBACK: sys_flag.TRANSACTION_ROLLBACK}
+
+_Entry = TypeVar("_Entry", messages.MessageQueue, messages.Assignment)
 
 
 class Calls:
@@ -73,7 +77,7 @@ class Calls:
 
     # --- where things are --------------------------------------------------------------------------------------------
 
-    async def query_route(self, request: Any, caller: Caller) -> Any:
+    async def query_route(self, request: messages.QueryRouteRequest, caller: Caller) -> messages.QueryRouteResponse:
         client = self._clients.get(caller.key)
         if client is not None and client.client_type in settings.LITE_CONSUMERS:
             # Java asks three times before it gives up, and tells what it was told at the last.
@@ -85,7 +89,8 @@ class Calls:
         entries = routing.queue_entries(route, routing.echoed(request.topic), endpoints, taken)
         return messages.QueryRouteResponse(status=status(Code.OK), message_queues=await _in_turns(entries))
 
-    async def query_assignment(self, request: Any, caller: Caller) -> Any:
+    async def query_assignment(self, request: messages.QueryAssignmentRequest,
+                               caller: Caller) -> messages.QueryAssignmentResponse:
         topic = topic_name(full_name(request.topic, caller.namespace))
         group = group_name(full_name(request.group, caller.namespace))
         endpoints = routing.endpoints_of(request.endpoints, caller.authority, self.own_port)
@@ -99,7 +104,7 @@ class Calls:
 
     # --- who is there ------------------------------------------------------------------------------------------------
 
-    async def heartbeat(self, request: Any, caller: Caller) -> Any:
+    async def heartbeat(self, request: messages.HeartbeatRequest, caller: Caller) -> messages.HeartbeatResponse:
         """OK also for a client whose settings are unknown, as after a restart: it sends them again minutes later."""
         client = self._clients.get(caller.key)
         kind = request.client_type if client is None or not client.client_type else client.client_type
@@ -115,7 +120,8 @@ class Calls:
                               f"client type {kind} is not served: producers, push and simple consumers are")
         return messages.HeartbeatResponse(status=status(Code.OK))
 
-    async def notify_client_termination(self, request: Any, caller: Caller) -> Any:
+    async def notify_client_termination(self, request: messages.NotifyClientTerminationRequest,
+                                        caller: Caller) -> messages.NotifyClientTerminationResponse:
         """What the client has in hand of the group that it names becomes visible to others soon. That group alone was
         looked at by access control."""
         group = full_name(request.group, caller.namespace) if request.HasField("group") else ""
@@ -127,7 +133,7 @@ class Calls:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    async def send_message(self, request: Any, caller: Caller) -> Any:
+    async def send_message(self, request: messages.SendMessageRequest, caller: Caller) -> messages.SendMessageResponse:
         if not request.messages:
             raise CallRefused(Code.MESSAGE_CORRUPTED, "the send has no message")
         names = [full_name(message.topic, caller.namespace) for message in request.messages]
@@ -149,10 +155,10 @@ class Calls:
         return messages.SendMessageResponse(status=status(code, text), entries=entries)
 
     async def _send_all(self, sendables: Sequence[Sendable], queues: Sequence[MessageQueue],
-                        origin: Origin | None) -> list[Any]:
+                        origin: Origin | None) -> list[messages.SendResultEntry]:
         """An entry for each. Behind one that fails none is tried, as messages of a group keep their order. Raises
         CallRefused when nothing was stored."""
-        entries: list[Any] = []
+        entries: list[messages.SendResultEntry] = []
         for batch in sending.batches(sendables, self._config.max_message_size):
             try:
                 entries += await self._send(batch, queues, origin)
@@ -170,7 +176,7 @@ class Calls:
         return queues[next(self._turns) % len(queues)]
 
     async def _send(self, batch: Sequence[Sendable], queues: Sequence[MessageQueue],
-                    origin: Origin | None) -> list[Any]:
+                    origin: Origin | None) -> list[messages.SendResultEntry]:
         """An entry for each message of one request to a broker. Raises CallRefused when it stored none."""
         queue, answer = await self._stored(batch, queues, origin)
         for pause_ms in _GONE_PAUSES_MS:
@@ -197,7 +203,7 @@ class Calls:
             raise CallRefused(Code.MESSAGE_PROPERTIES_TOO_LARGE, str(error)) from error
 
     def _entry(self, sendable: Sendable, number: int, told: SendMessageResponse, queue: MessageQueue,
-               answer: RemotingCommand) -> Any:
+               answer: RemotingCommand) -> messages.SendResultEntry:
         unique_key = sendable.message.message_id
         entry = messages.SendResultEntry(status=status(code_of(answer), answer.remark or ""), message_id=unique_key,
                                          transaction_id=told.transaction_id or "", offset=told.queue_offset + number,
@@ -206,7 +212,8 @@ class Calls:
             entry.transaction_id = _half_id(unique_key, queue.broker_name, told)
         return entry
 
-    async def recall_message(self, request: Any, caller: Caller) -> Any:
+    async def recall_message(self, request: messages.RecallMessageRequest,
+                             caller: Caller) -> messages.RecallMessageResponse:
         topic = topic_name(full_name(request.topic, caller.namespace))
         if self._config.enable_topic_message_type_check:
             topic_types.check(topic, await self._catalog.types(topic), MessageType.DELAY)
@@ -219,11 +226,11 @@ class Calls:
         told = RecallMessageResponse.decode(checked(answer))
         return messages.RecallMessageResponse(status=status(Code.OK), message_id=told.msg_id)
 
-    async def end_transaction(self, request: Any, caller: Caller) -> Any:
+    async def end_transaction(self, request: messages.EndTransactionRequest,
+                              caller: Caller) -> messages.EndTransactionResponse:
         topic = topic_name(full_name(request.topic, caller.namespace))
         half = transaction_id.parse(request.transaction_id)
-        done = {TransactionResolution.COMMIT: sys_flag.TRANSACTION_COMMIT,
-                TransactionResolution.ROLLBACK: sys_flag.TRANSACTION_ROLLBACK}.get(request.resolution)
+        done = _ENDINGS.get(request.resolution)
         if done is not None:        # else the client does not know yet, and is asked again
             header = EndTransactionRequest(
                 producer_group=topic, tran_state_table_offset=half.half_offset, commit_log_offset=half.physical_offset,
@@ -234,17 +241,18 @@ class Calls:
             checked(await self._brokers.ask(half.broker, command, SEND_TIMEOUT_MS, caller.origin))
         return messages.EndTransactionResponse(status=status(Code.OK))
 
-    async def sync_lite_subscription(self, request: Any, caller: Caller) -> Any:
+    async def sync_lite_subscription(self, request: messages.SyncLiteSubscriptionRequest,
+                                     caller: Caller) -> messages.SyncLiteSubscriptionResponse:
         raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
 
     # --- what was received -------------------------------------------------------------------------------------------
 
-    async def ack_message(self, request: Any, caller: Caller) -> Any:
+    async def ack_message(self, request: messages.AckMessageRequest, caller: Caller) -> messages.AckMessageResponse:
         topic = topic_name(full_name(request.topic, caller.namespace))
         group = group_name(full_name(request.group, caller.namespace))
         if len(request.entries) > ENTRIES_MAX:
             raise CallRefused(Code.BAD_REQUEST, f"{len(request.entries)} entries; {ENTRIES_MAX} are the most")
-        results: list[Any] = []
+        results: list[messages.AckMessageResultEntry] = []
         for start in range(0, len(request.entries), AT_ONCE_MAX):
             results += await asyncio.gather(*[self._ack_entry(entry, group, topic, caller)
                                               for entry in request.entries[start:start + AT_ONCE_MAX]])
@@ -253,7 +261,8 @@ class Calls:
         text = results[0].status.message if results and code == codes[0] else ""
         return messages.AckMessageResponse(status=status(code, text), entries=results)
 
-    async def _ack_entry(self, entry: Any, group: str, topic: str, caller: Caller) -> Any:
+    async def _ack_entry(self, entry: messages.AckMessageEntry, group: str, topic: str,
+                         caller: Caller) -> messages.AckMessageResultEntry:
         result = messages.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
         try:
             async with self._renewing.decided((caller.key, group, entry.receipt_handle)) as handle:
@@ -263,7 +272,8 @@ class Calls:
             result.status.CopyFrom(status(error.code, str(error)))
         return result
 
-    async def change_invisible_duration(self, request: Any, caller: Caller) -> Any:
+    async def change_invisible_duration(self, request: messages.ChangeInvisibleDurationRequest,
+                                        caller: Caller) -> messages.ChangeInvisibleDurationResponse:
         topic = topic_name(full_name(request.topic, caller.namespace))
         group = group_name(full_name(request.group, caller.namespace))
         invisible_ms = receiving.changed_invisible_ms(request, self._config)
@@ -275,7 +285,8 @@ class Calls:
                                                      suspend=request.suspend)
         return messages.ChangeInvisibleDurationResponse(status=status(Code.OK), receipt_handle=changed.text())
 
-    async def forward_to_dead_letters(self, request: Any, caller: Caller) -> Any:
+    async def forward_to_dead_letters(self, request: messages.ForwardMessageToDeadLetterQueueRequest,
+                                      caller: Caller) -> messages.ForwardMessageToDeadLetterQueueResponse:
         topic = topic_name(full_name(request.topic, caller.namespace))
         group = group_name(full_name(request.group, caller.namespace))
         async with self._renewing.decided((caller.key, group, request.receipt_handle), live=False) as handle:
@@ -291,15 +302,15 @@ def _half_id(unique_key: str, broker: str, told: SendMessageResponse) -> str:
     return TransactionId(unique_key, broker, told.queue_offset, physical_offset).text()
 
 
-def _hurries_too_much(client: Any, invisible_ms: int) -> bool:
+def _hurries_too_much(client: Client, invisible_ms: int) -> bool:
     """Node.js takes seconds for ms, or passes the list over: a failed message would come back at once, for ever."""
-    return bool(invisible_ms < settings.retry_delay_ms(0) and client.client_type == ClientType.PUSH_CONSUMER
-                and client.language == Language.NODE_JS)
+    return (invisible_ms < settings.retry_delay_ms(0) and client.client_type == ClientType.PUSH_CONSUMER
+            and client.language == Language.NODE_JS)
 
 
-async def _in_turns(entries: Iterable[Any]) -> list[Any]:
+async def _in_turns(entries: Iterable[_Entry]) -> list[_Entry]:
     """All entries; a topic may have tens of thousands of queues, and others wait meanwhile."""
-    made: list[Any] = []
+    made: list[_Entry] = []
     for entry in entries:
         made.append(entry)
         if not len(made) % _ENTRIES_PER_TURN:

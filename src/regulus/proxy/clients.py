@@ -6,12 +6,12 @@ Source: GrpcClientSettingsManager, GrpcChannelManager, ProducerManager.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 from regulus.errors import CallRefused
 from regulus.model.happenings import Happenings
 from regulus.proxy.caller import Caller, ClientKey
 from regulus.proxy.config import ProxyConfig
+from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 
 CLIENTS_MAX = 100_000
@@ -34,11 +34,12 @@ class Stream:
     are the topics of its settings in which the group of its client has its places."""
 
     def __init__(self) -> None:
-        self._commands: asyncio.Queue[Any] = asyncio.Queue(COMMANDS_MAX + 1)     # and the word that it is finished
+        # One place more, for the None that says that it is finished.
+        self._commands: asyncio.Queue[messages.TelemetryCommand | None] = asyncio.Queue(COMMANDS_MAX + 1)
         self._size = 0
         self.ended = asyncio.Event()
         self.refusal: CallRefused | None = None
-        self.repeated: Any = None
+        self.repeated: messages.TelemetryCommand | None = None
         self.has_repeats = False
         self.begun: set[tuple[str, str]] = set()        # by group and topic
 
@@ -54,7 +55,7 @@ class Stream:
         self.refusal = refusal
         self.end()
 
-    def send(self, command: Any) -> bool:
+    def send(self, command: messages.TelemetryCommand) -> bool:
         """False when the client reads too slowly, or is gone."""
         if not self.is_open:
             return False
@@ -73,7 +74,7 @@ class Stream:
         self.end()
         return True
 
-    async def next(self) -> Any:
+    async def next(self) -> messages.TelemetryCommand | None:
         """What leaves next; None when nothing will any more."""
         command = await self._commands.get()
         if command is not None:

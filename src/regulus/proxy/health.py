@@ -8,18 +8,20 @@ Source: GRPC Health Checking Protocol.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from regulus.errors import GrpcRefused
 from regulus.proxy import small_requests
 from regulus.transport.http2.grpc_call import GrpcCall, ManyAnswers, Method, OneAnswer
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions
+from regulus.wire.grpc.health_messages import Health as HealthService
+from regulus.wire.grpc.health_messages import HealthCheckRequest, HealthCheckResponse, HealthListResponse
 from regulus.wire.http2.grpc_messages import GrpcStatus, Message
 
 WATCHES_MAX = 1_000
 """Under way; each is a stream that lasts as long as its client likes."""
-_NAMES = ("", messages.SERVICE)
-_SERVING, _NOT_SERVING, _SERVICE_UNKNOWN = 1, 2, 3
+_NAMES = ("", definitions.SERVICE)
+_SERVING, _NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+_SERVICE_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health:
@@ -31,11 +33,9 @@ class Health:
         self._watches = 0
         self._change: asyncio.Future[None] | None = None    # while somebody watches
         self._known = _NOT_SERVING
-        types = messages.method_types(messages.HEALTH)
-        (self._request, self._response), (_, self._list) = types["Check"], types["List"]
         self.methods: dict[str, Method] = {
-            f"/{messages.HEALTH}/Check": OneAnswer(self._check), f"/{messages.HEALTH}/List": OneAnswer(self._list_all),
-            f"/{messages.HEALTH}/Watch": ManyAnswers(self._watch)}
+            HealthService.Check.path: OneAnswer(self._check), HealthService.List.path: OneAnswer(self._list_all),
+            HealthService.Watch.path: ManyAnswers(self._watch)}
 
     def look(self) -> None:
         """Tell those who watch what has changed: now and then."""
@@ -54,18 +54,19 @@ class Health:
         return _NOT_SERVING if self._has_stopped or not self._is_ready() else _SERVING
 
     async def _check(self, message: Message, call: GrpcCall) -> bytes:
-        request = await small_requests.read(self._request, message, call)
+        request = await small_requests.read(HealthCheckRequest, message, call)
         if request.service not in _NAMES:
             raise GrpcRefused(GrpcStatus.NOT_FOUND, "no such service is here")
-        return self._told(self._status())
+        return _told(self._status())
 
     async def _list_all(self, message: Message, call: GrpcCall) -> bytes:
         status = self._status()
-        return bytes(self._list(statuses={name: self._response(status=status) for name in _NAMES}).SerializeToString())
+        statuses = {name: HealthCheckResponse(status=status) for name in _NAMES}
+        return HealthListResponse(statuses=statuses).SerializeToString()
 
     async def _watch(self, message: Message, call: GrpcCall) -> None:
         """Of a name that is none it says so, and lasts: it may be one some day, as far as its client knows."""
-        request: Any = await small_requests.read(self._request, message, call)
+        request = await small_requests.read(HealthCheckRequest, message, call)
         if self._watches >= WATCHES_MAX:
             raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, f"{WATCHES_MAX} watches are under way")
         self._watches += 1
@@ -81,7 +82,7 @@ class Health:
             status = self._known if is_known else _SERVICE_UNKNOWN
             if status != told:
                 told = status
-                await call.send(self._told(status))
+                await call.send(_told(status))
             if self._has_stopped:
                 return
             if status in (_SERVICE_UNKNOWN, self._known):
@@ -97,5 +98,6 @@ class Health:
         if change is not None:
             change.set_result(None)
 
-    def _told(self, status: int) -> bytes:
-        return bytes(self._response(status=status).SerializeToString())
+
+def _told(status: int) -> bytes:
+    return HealthCheckResponse(status=status).SerializeToString()

@@ -20,6 +20,7 @@ from regulus.model.topics import (
     is_dlq_topic,
     is_retry_topic,
 )
+from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -60,9 +61,9 @@ def _fault(name: str, noun: str, size_max: int) -> str | None:
     return None
 
 
-def full_name(resource: object, namespace: str = "") -> str:
+def full_name(resource: messages.Resource, namespace: str = "") -> str:
     """How a resource is called in the broker: `namespace%name`, or the name alone. Clients may leave the namespace out
     of a resource and name it in the headers of the call."""
-    name: str = resource.name                               # type: ignore[attr-defined]
-    space: str = resource.resource_namespace or namespace   # type: ignore[attr-defined]
+    name = resource.name
+    space = resource.resource_namespace or namespace
     return f"{space}%{name}" if space and name and not name.startswith(f"{space}%") else name

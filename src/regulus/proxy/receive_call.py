@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
 
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused
@@ -63,7 +62,8 @@ class ReceiveCall:
     async def stop(self) -> None:
         await self._tasks.cancel()
 
-    async def receive(self, request: Any, caller: Caller) -> AsyncGenerator[Any, None]:
+    async def receive(self, request: messages.ReceiveMessageRequest,
+                      caller: Caller) -> AsyncGenerator[messages.ReceiveMessageResponse, None]:
         """The elements of the stream: status, messages, the time of delivery. What is popped becomes visible to others
         soon unless all of it was taken: a client whose stream ends before its last word gives up what it has of it,
         and nobody would acknowledge what is renewed for it. What was not sent was not delivered; what was, counts: it
@@ -92,13 +92,14 @@ class ReceiveCall:
             self._renewing.release(group, topic, given)
             self._renewing.give_back(group, topic, [each.handle for each in waiting])
 
-    async def refusal(self, error: CallRefused) -> Any:
+    async def refusal(self, error: CallRefused) -> messages.ReceiveMessageResponse:
         """The status of a receive that is refused."""
         if error.code in _LASTING:
             await asyncio.sleep(REFUSAL_REST_S)
         return messages.ReceiveMessageResponse(status=status(error.code, str(error)))
 
-    async def _received(self, request: Any, caller: Caller, topic: str, group: str) -> list[Popped]:
+    async def _received(self, request: messages.ReceiveMessageRequest, caller: Caller, topic: str,
+                        group: str) -> list[Popped]:
         """What the client is to get. Raises CallRefused."""
         now_ms = self._now_ms()
         wanted = receiving.subscription(topic, request.filter_expression, self._config)
@@ -123,13 +124,13 @@ class ReceiveCall:
         self._renewing.give_back(group, topic, [each.handle for each in due])   # it said meanwhile that it ends
         return []
 
-    async def _broker(self, request: Any, topic: str) -> str:
+    async def _broker(self, request: messages.ReceiveMessageRequest, topic: str) -> str:
         """The broker that is asked for; any that has queues to read where that one has none."""
         names = routing.readable_brokers(await self._catalog.route(topic))
         if not names:
             raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be read")
         if request.message_queue.broker.name in names:
-            return str(request.message_queue.broker.name)
+            return request.message_queue.broker.name
         self._turn += 1
         return names[self._turn % len(names)]
 
@@ -196,7 +197,8 @@ class ReceiveCall:
             return True
         return False
 
-    def _element(self, popped: Popped, request: Any, caller: Caller, topic: str, group: str) -> Any:
+    def _element(self, popped: Popped, request: messages.ReceiveMessageRequest, caller: Caller, topic: str,
+                 group: str) -> messages.ReceiveMessageResponse:
         text = popped.handle.text()
         if request.auto_renew and self._config.enable_proxy_auto_renew:
             self._renewing.add(Renewed(

@@ -1,7 +1,6 @@
 """From a stored message to what a RocketMQ 5 client reads. Source: GrpcConverter.buildMessage."""
 
 import hashlib
-from typing import Any
 
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
@@ -22,7 +21,7 @@ def message_id(message: MessageExt) -> str:
 
 
 def to_message(message: MessageExt, topic: str, body_size_max: int, receipt_handle: str | None = None,
-               kind: MessageType | None = None) -> Any:
+               kind: MessageType | None = None) -> messages.Message:
     """`topic` is the one that was asked for, whatever retry topic the message lay in. A packed body that would be
     larger than `body_size_max`, as no sender's was before it was packed, is handed on as it is stored."""
     namespace, name = split_name(topic)
@@ -69,7 +68,7 @@ def _body(message: MessageExt, size_max: int) -> tuple[bytes, Encoding]:
         return message.body, Encoding.GZIP
 
 
-def _set_marks(system: Any, properties: dict[str, str]) -> None:
+def _set_marks(system: messages.SystemProperties, properties: dict[str, str]) -> None:
     if tag := properties.get(names.TAGS):
         system.tag = _valid(tag)
     system.keys.extend([_valid(key) for key in properties.get(names.KEYS, "").split(" ") if key])
@@ -88,7 +87,7 @@ def _set_marks(system: Any, properties: dict[str, str]) -> None:
         system.dead_letter_queue.topic, system.dead_letter_queue.message_id = _valid(origin), _valid(origin_id)
 
 
-def _set_place(system: Any, message: MessageExt) -> None:
+def _set_place(system: messages.SystemProperties, message: MessageExt) -> None:
     set_ms(system.born_timestamp, message.born_timestamp)
     system.born_host = _valid(message.properties.get(BORN_HOST, "")) or host_address(message.born_host)[0]
     set_ms(system.store_timestamp, message.store_timestamp)

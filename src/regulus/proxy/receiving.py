@@ -1,6 +1,5 @@
 """What a receive asks for: the checks and the times. Source: ReceiveMessageActivity."""
 
-from typing import Any
 
 from regulus.errors import CallRefused, HeaderError
 from regulus.proxy.caller import Caller
@@ -8,6 +7,7 @@ from regulus.proxy.config import ProxyConfig
 from regulus.proxy.times import ms_of
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.bodies.subscription_data import ALL, SQL92, TAG
+from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code, FilterType
 
 BATCH_MAX = 32
@@ -17,7 +17,7 @@ more."""
 ATTEMPT_ID_SIZE_MAX = 128
 
 
-def invisible_ms(request: Any, config: ProxyConfig) -> int:
+def invisible_ms(request: messages.ReceiveMessageRequest, config: ProxyConfig) -> int:
     """For how long nobody else gets what is received. Raises CallRefused."""
     if request.auto_renew and config.enable_proxy_auto_renew:
         return config.default_invisible_time_mills
@@ -26,7 +26,7 @@ def invisible_ms(request: Any, config: ProxyConfig) -> int:
     return asked
 
 
-def changed_invisible_ms(request: Any, config: ProxyConfig) -> int:
+def changed_invisible_ms(request: messages.ChangeInvisibleDurationRequest, config: ProxyConfig) -> int:
     """Raises CallRefused."""
     asked = ms_of(request.invisible_duration)
     _check_invisible(asked, 0, config)
@@ -42,7 +42,7 @@ def _check_invisible(asked_ms: int, low_ms: int, config: ProxyConfig) -> None:
                           f"the invisibleTime is too large. max is {config.max_invisible_time_mills}")
 
 
-def poll_ms(request: Any, caller: Caller, config: ProxyConfig, now_ms: int) -> int:
+def poll_ms(request: messages.ReceiveMessageRequest, caller: Caller, config: ProxyConfig, now_ms: int) -> int:
     """How long to wait for a message: as long as the client asks and the server allows, and always so that the answer
     is there before the client gives up."""
     low = config.grpc_client_consumer_min_long_polling_timeout_millis
@@ -54,11 +54,11 @@ def poll_ms(request: Any, caller: Caller, config: ProxyConfig, now_ms: int) -> i
     return max(0, min(max(asked, low), high, left - config.long_polling_reserve_time_in_millis))
 
 
-def batch_size(request: Any) -> int:
+def batch_size(request: messages.ReceiveMessageRequest) -> int:
     return min(request.batch_size, BATCH_MAX) if request.batch_size > 0 else BATCH_MAX
 
 
-def subscription(topic: str, expression: Any, config: ProxyConfig) -> SubscriptionData:
+def subscription(topic: str, expression: messages.FilterExpression, config: ProxyConfig) -> SubscriptionData:
     """Raises CallRefused ILLEGAL_FILTER_EXPRESSION."""
     kind = SQL92 if expression.type == FilterType.SQL else TAG
     text = expression.expression.strip()
@@ -79,10 +79,10 @@ def has_wanted_tag(tag: str, wanted: SubscriptionData) -> bool:
     return not wanted.tags_set or tag in wanted.tags_set
 
 
-def attempt_id(request: Any) -> str | None:
+def attempt_id(request: messages.ReceiveMessageRequest) -> str | None:
     if not request.HasField("attempt_id"):
         return None
     if len(request.attempt_id) > ATTEMPT_ID_SIZE_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"the attempt id has {len(request.attempt_id)} characters; "
                                             f"{ATTEMPT_ID_SIZE_MAX} are the most")
-    return str(request.attempt_id) or None
+    return request.attempt_id or None

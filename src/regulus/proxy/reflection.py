@@ -1,20 +1,19 @@
 """grpc.reflection: what services and messages are here, for tools that learn it from the server, signed or not.
 
-RocketMQ's proxy has it as `v1alpha`, newer tools ask for `v1`; both have the same messages. What is told stands in
-public files (`wire.grpc.proto`).
+RocketMQ's proxy has it as `v1alpha`, newer tools ask for `v1`; both have the same messages, so that those of `v1` serve
+either. The definitions are public (`wire.grpc.proto`).
 
 Source: GRPC Server Reflection Protocol, ProtoReflectionService.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Any
 
 from regulus.errors import GrpcRefused
 from regulus.proxy import small_requests
 from regulus.transport.http2.grpc_call import Conversation, GrpcCall, Method
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions
+from regulus.wire.grpc.reflection_messages import ServerReflectionRequest, ServerReflectionResponse
 from regulus.wire.http2.grpc_messages import GrpcStatus
 
 STREAMS_MAX = 100
@@ -29,46 +28,43 @@ class Reflection:
     def __init__(self) -> None:
         self._streams = 0
         self.methods: dict[str, Method] = {
-            f"/{service}/ServerReflectionInfo": Conversation(
-                self._serving(*messages.method_types(service)["ServerReflectionInfo"]))
-            for service in messages.REFLECTIONS}
+            f"/{service}/ServerReflectionInfo": Conversation(self._serve) for service in definitions.REFLECTIONS}
 
-    def _serving(self, request_type: Any, response_type: Any) -> Callable[[GrpcCall], Awaitable[None]]:
-        async def serve(call: GrpcCall) -> None:
-            if self._streams >= STREAMS_MAX:
-                raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, f"{STREAMS_MAX} streams of reflection are under way")
-            self._streams += 1
-            try:
-                await _answer_all(call, request_type, response_type)
-            finally:
-                self._streams -= 1
-        return serve
+    async def _serve(self, call: GrpcCall) -> None:
+        if self._streams >= STREAMS_MAX:
+            raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, f"{STREAMS_MAX} streams of reflection are under way")
+        self._streams += 1
+        try:
+            await _answer_all(call)
+        finally:
+            self._streams -= 1
 
 
-async def _answer_all(call: GrpcCall, request_type: Any, response_type: Any) -> None:
+async def _answer_all(call: GrpcCall) -> None:
     async with aclosing(call.messages(small_requests.REQUEST_SIZE_MAX)) as asked:
         with suppress(TimeoutError):
             while True:
                 async with asyncio.timeout(SILENT_S_MAX):
                     if not await call.has_message():
                         return
-                    request = small_requests.parsed(request_type, await anext(asked))
-                    await call.send(answer_to(request, response_type).SerializeToString())
+                    request = small_requests.parsed(ServerReflectionRequest, await anext(asked))
+                    await call.send(answer_to(request).SerializeToString())
 
 
-def answer_to(request: Any, response_type: Any) -> Any:
-    answer = response_type(valid_host=request.host, original_request=request)
+def answer_to(request: ServerReflectionRequest) -> ServerReflectionResponse:
+    answer = ServerReflectionResponse(valid_host=request.host, original_request=request)
     kind = request.WhichOneof("message_request")
     try:
         if kind == "list_services":
-            for name in (messages.SERVICE, messages.HEALTH, *messages.REFLECTIONS):
-                answer.list_services_response.service.add(name=name)
+            for name in (definitions.SERVICE, definitions.HEALTH, *definitions.REFLECTIONS):
+                answer.list_services_response.service.add().name = name
         elif kind == "file_by_filename":
-            answer.file_descriptor_response.file_descriptor_proto.extend(messages.file_named(request.file_by_filename))
+            answer.file_descriptor_response.file_descriptor_proto.extend(
+                definitions.file_named(request.file_by_filename))
         elif kind == "file_containing_symbol":
             answer.file_descriptor_response.file_descriptor_proto.extend(
-                messages.file_of(request.file_containing_symbol))
-        elif kind == "all_extension_numbers_of_type" and messages.is_message(request.all_extension_numbers_of_type):
+                definitions.file_of(request.file_containing_symbol))
+        elif kind == "all_extension_numbers_of_type" and definitions.is_message(request.all_extension_numbers_of_type):
             answer.all_extension_numbers_response.base_type_name = request.all_extension_numbers_of_type
         else:       # extensions among them: none of the files has one
             _set_error(answer, GrpcStatus.NOT_FOUND, "nothing of that name is here")
@@ -77,5 +73,5 @@ def answer_to(request: Any, response_type: Any) -> Any:
     return answer
 
 
-def _set_error(answer: Any, code: GrpcStatus, text: str) -> None:
+def _set_error(answer: ServerReflectionResponse, code: GrpcStatus, text: str) -> None:
     answer.error_response.error_code, answer.error_response.error_message = int(code), text

@@ -5,7 +5,6 @@ Source: RouteActivity.genMessageQueueFromQueueData, MessageQueueSelector.selectO
 
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
-from typing import Any
 
 from regulus.errors import CallRefused
 from regulus.model import permission
@@ -30,7 +29,7 @@ def permission_of(perm: int) -> Permission:
     return Permission.WRITE if permission.is_writable(perm) else Permission.NONE
 
 
-def endpoints_of(asked: Any, authority: str, own_port: int) -> Any:
+def endpoints_of(asked: messages.Endpoints, authority: str, own_port: int) -> messages.Endpoints:
     """Where the client reaches us: what it says itself, as it has just reached us there; else what its call names;
     else this port of this machine."""
     if len(asked.addresses) > ADDRESSES_MAX:
@@ -45,16 +44,17 @@ def endpoints_of(asked: Any, authority: str, own_port: int) -> Any:
         return _with_scheme(asked)
     host, _, port = authority.rpartition(":")
     made = messages.Endpoints()
-    made.addresses.add(host=host.strip("[]") or "127.0.0.1", port=int(port) if port.isdecimal() else own_port)
+    address = made.addresses.add()
+    address.host, address.port = host.strip("[]") or "127.0.0.1", int(port) if port.isdecimal() else own_port
     return _with_scheme(made)
 
 
-def echoed(topic: Any) -> Any:
+def echoed(topic: messages.Resource) -> messages.Resource:
     """The topic as the client calls it, and no fields that we do not know: it stands in each of its queues."""
     return messages.Resource(resource_namespace=topic.resource_namespace, name=topic.name)
 
 
-def _with_scheme(endpoints: Any) -> Any:
+def _with_scheme(endpoints: messages.Endpoints) -> messages.Endpoints:
     made = messages.Endpoints()
     made.CopyFrom(endpoints)
     made.scheme = _scheme(endpoints.addresses[0].host)
@@ -68,7 +68,8 @@ def _scheme(host: str) -> AddressScheme:
         return AddressScheme.DOMAIN_NAME
 
 
-def queue_entries(route: TopicRouteData, topic: Any, endpoints: Any, taken: Sequence[MessageType]) -> Iterator[Any]:
+def queue_entries(route: TopicRouteData, topic: messages.Resource, endpoints: messages.Endpoints,
+                  taken: Sequence[MessageType]) -> Iterator[messages.MessageQueue]:
     """All queues of all replicas, in a stable order: a client compares the answers."""
     replicas = {data.broker_name: sorted(data.broker_addrs) for data in route.broker_datas}
     for row in sorted(route.queue_datas, key=lambda each: each.broker_name):
@@ -92,7 +93,8 @@ def _permissions(row: QueueData) -> Iterator[Permission]:
     yield from [Permission.READ_WRITE] * both
 
 
-def assignments(route: TopicRouteData, topic: Any, endpoints: Any, fifo: bool) -> Iterator[Any]:
+def assignments(route: TopicRouteData, topic: messages.Resource, endpoints: messages.Endpoints,
+                fifo: bool) -> Iterator[messages.Assignment]:
     """What a consumer receives from: each broker as a whole, or each queue of a group that consumes in order."""
     masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
     for row in sorted(route.queue_datas, key=lambda each: each.broker_name):

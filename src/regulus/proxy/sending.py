@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from regulus.errors import CallRefused
 from regulus.model import message_properties as names
@@ -19,6 +18,7 @@ from regulus.proxy.config import ProxyConfig
 from regulus.proxy.times import ms_of
 from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode
+from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code, Encoding, MessageType
 from regulus.wire.headers import SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -52,8 +52,8 @@ class Sendable:
     sys_flag: int
 
 
-def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConfig, peer: str,
-              now_ms: int) -> list[Sendable]:
+def sendables(request: messages.SendMessageRequest, topic: str, topics: Sequence[str], config: ProxyConfig,
+              peer: str, now_ms: int) -> list[Sendable]:
     """All messages of a send, whose `topics` are named in full. Raises CallRefused: one bad message refuses them
     all."""
     if len(request.messages) > MESSAGES_MAX:
@@ -64,7 +64,7 @@ def sendables(request: Any, topic: str, topics: Sequence[str], config: ProxyConf
     return [_sendable(each, topic, config, peer, now_ms) for each in request.messages]
 
 
-def _sendable(message: Any, topic: str, config: ProxyConfig, peer: str, now_ms: int) -> Sendable:
+def _sendable(message: messages.Message, topic: str, config: ProxyConfig, peer: str, now_ms: int) -> Sendable:
     system = message.system_properties
     _check_body(message.body, config)
     _check_properties(message, config)
@@ -100,7 +100,7 @@ def _check_body(body: bytes, config: ProxyConfig) -> None:
                           f"the body has {len(body)} bytes; {config.max_message_size} are the most (maxMessageSize)")
 
 
-def _check_properties(message: Any, config: ProxyConfig) -> None:
+def _check_properties(message: messages.Message, config: ProxyConfig) -> None:
     users, system = message.user_properties, message.system_properties
     if system.message_type == MessageType.LITE or system.HasField("lite_topic") or names.LITE_TOPIC in users:
         raise CallRefused(Code.ILLEGAL_LITE_TOPIC, f"the message has a lite topic: {topic_types.NO_LITE_TOPICS}")
@@ -150,7 +150,7 @@ def _size(text: str) -> int:
 # --- properties ------------------------------------------------------------------------------------------------------
 
 
-def _set_marks(stored: dict[str, str], system: Any, topic: str) -> None:
+def _set_marks(stored: dict[str, str], system: messages.SystemProperties, topic: str) -> None:
     stored[names.UNIQUE_KEY] = system.message_id
     if system.HasField("tag"):
         stored[names.TAGS] = system.tag
@@ -162,7 +162,7 @@ def _set_marks(stored: dict[str, str], system: Any, topic: str) -> None:
         stored[TRACE_CONTEXT] = system.trace_context
 
 
-def _set_times(stored: dict[str, str], system: Any, config: ProxyConfig, now_ms: int) -> None:
+def _set_times(stored: dict[str, str], system: messages.SystemProperties, config: ProxyConfig, now_ms: int) -> None:
     if system.message_type == MessageType.TRANSACTION:
         stored[names.TRANSACTION_PREPARED] = "true"
         if system.HasField("orphaned_transaction_recovery_duration"):
@@ -180,7 +180,7 @@ def _set_times(stored: dict[str, str], system: Any, config: ProxyConfig, now_ms:
         stored[names.TIMER_DELIVER_MS] = str(max(0, at_ms))
 
 
-def _set_priority(stored: dict[str, str], system: Any) -> None:
+def _set_priority(stored: dict[str, str], system: messages.SystemProperties) -> None:
     if not system.HasField("priority"):
         return
     if system.priority < 0:
@@ -188,7 +188,7 @@ def _set_priority(stored: dict[str, str], system: Any) -> None:
     stored[names.PRIORITY] = str(system.priority)
 
 
-def _set_group(stored: dict[str, str], system: Any, config: ProxyConfig) -> None:
+def _set_group(stored: dict[str, str], system: messages.SystemProperties, config: ProxyConfig) -> None:
     if not system.HasField("message_group"):
         return
     group = system.message_group
@@ -201,7 +201,7 @@ def _set_group(stored: dict[str, str], system: Any, config: ProxyConfig) -> None
     stored[names.SHARDING_KEY] = group
 
 
-def _set_origin(stored: dict[str, str], system: Any, peer: str) -> None:
+def _set_origin(stored: dict[str, str], system: messages.SystemProperties, peer: str) -> None:
     host = system.born_host.strip() or peer
     _check_plain(host, Code.BAD_REQUEST, "the born host")
     if host:

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtobufMessage
 
 from regulus.access.decision import Rules
 from regulus.errors import CallRefused, GrpcRefused, HeaderError, MessageIllegal
-from regulus.proxy.access import CallAccess
+from regulus.proxy.access import CallAccess, ClientRequest
 from regulus.proxy.caller import Caller, ClientKey, caller_of, check_client_id
 from regulus.proxy.calls import Calls
 from regulus.proxy.clients import Clients
@@ -28,21 +29,23 @@ from regulus.proxy.telemetry_streams import TelemetryStreams
 from regulus.transport.http2.grpc_call import Conversation, GrpcCall, ManyAnswers, Method, OneAnswer
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code
+from regulus.wire.grpc.definitions import Rpc
 from regulus.wire.http2.grpc_messages import Message, Packed
 
 _log = logging.getLogger(__name__)
 
-UNARY = {
-    "QueryRoute": "query_route", "Heartbeat": "heartbeat", "SendMessage": "send_message",
-    "QueryAssignment": "query_assignment", "AckMessage": "ack_message",
-    "ForwardMessageToDeadLetterQueue": "forward_to_dead_letters", "EndTransaction": "end_transaction",
-    "NotifyClientTermination": "notify_client_termination", "ChangeInvisibleDuration": "change_invisible_duration",
-    "RecallMessage": "recall_message", "SyncLiteSubscription": "sync_lite_subscription"}
-"""Methods with one answer. PullMessage and those of offsets stay UNIMPLEMENTED in gRPC's sense, as in RocketMQ's proxy:
-no client calls them."""
 
-Call = Callable[[Any, Caller], Awaitable[Any]]
+class _Answer(Protocol):
+    """A response that can be a refusal."""
 
+    def __init__(self, *, status: messages.Status) -> None: ...
+
+    def SerializeToString(self) -> bytes: ...
+
+
+_Parsed = TypeVar("_Parsed", bound=ProtobufMessage)
+_Request = TypeVar("_Request", bound=ClientRequest)
+_Response = TypeVar("_Response", bound=_Answer)
 
 CHECKED_A_STEP = 128
 """Receives that wait and are decided anew in one step; each costs a signature."""
@@ -51,7 +54,7 @@ CHECKED_A_STEP = 128
 class _Receiving:
     """A receive under way, which ends with `refusal` where there is one."""
 
-    def __init__(self, request: Any, caller: Caller, task: "asyncio.Task[Any] | None",
+    def __init__(self, request: messages.ReceiveMessageRequest, caller: Caller, task: "asyncio.Task[Any] | None",
                  rules: Rules | None = None) -> None:
         self.request = request
         self.caller = caller
@@ -91,18 +94,31 @@ class Service:
         self._streams.end()
 
     def _make_methods(self) -> dict[str, Method]:
-        types = messages.method_types()
-        methods: dict[str, Method] = {f"/{messages.SERVICE}/{name}": OneAnswer(self._unary(name, *types[name]))
-                                      for name in UNARY}
-        methods[f"/{messages.SERVICE}/ReceiveMessage"] = ManyAnswers(self._receive_message)
-        methods[f"/{messages.SERVICE}/Telemetry"] = Conversation(self._telemetry_stream)
-        return methods
+        """By their paths. PullMessage and those of offsets stay UNIMPLEMENTED in gRPC's sense, as in RocketMQ's proxy:
+        no client calls them."""
+        calls, rpcs = self._calls, messages.MessagingService
+        return dict((
+            self._unary(rpcs.QueryRoute, calls.query_route),
+            self._unary(rpcs.Heartbeat, calls.heartbeat),
+            self._unary(rpcs.SendMessage, calls.send_message),
+            self._unary(rpcs.QueryAssignment, calls.query_assignment),
+            self._unary(rpcs.AckMessage, calls.ack_message),
+            self._unary(rpcs.ForwardMessageToDeadLetterQueue, calls.forward_to_dead_letters),
+            self._unary(rpcs.EndTransaction, calls.end_transaction),
+            self._unary(rpcs.NotifyClientTermination, calls.notify_client_termination),
+            self._unary(rpcs.ChangeInvisibleDuration, calls.change_invisible_duration, _keep_receipt),
+            self._unary(rpcs.RecallMessage, calls.recall_message),
+            self._unary(rpcs.SyncLiteSubscription, calls.sync_lite_subscription),
+            (rpcs.ReceiveMessage.path, ManyAnswers(self._receive_message)),
+            (rpcs.Telemetry.path, Conversation(self._telemetry_stream)),
+        ))
 
     # --- calls with one answer ---------------------------------------------------------------------------------------
 
-    def _unary(self, method: str, request_type: Any,
-               response_type: Any) -> Callable[[Message, GrpcCall], Awaitable[bytes]]:
-        call: Call = getattr(self._calls, UNARY[method])
+    def _unary(self, rpc: Rpc[_Request, _Response], call: Callable[[_Request, Caller], Awaitable[_Response]],
+               complete: Callable[[_Request, _Response], None] | None = None) -> tuple[str, Method]:
+        """Its path, and how it is served. `complete` sets what even a refusal has."""
+        method, parse, response_type = rpc.name, _parser(rpc.request), rpc.response
 
         async def answer(packed: Message, grpc_call: GrpcCall) -> bytes:
             request = None
@@ -111,7 +127,7 @@ class Service:
                 self._check_room()
                 caller = self._caller(grpc_call)
                 data = await self._unpacked(method, packed, caller, grpc_call)
-                request = request_type.FromString(data)
+                request = parse(data)
                 response = await call(request, self._checked(method, request, caller))
             except (CallRefused, DecodeError, HeaderError, MessageIllegal) as error:
                 response = response_type(status=_status_of(error))
@@ -122,10 +138,10 @@ class Service:
                 response = response_type(status=status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log"))
             finally:
                 self._under_way -= 1
-            if method == "ChangeInvisibleDuration" and request is not None and not response.receipt_handle:
-                response.receipt_handle = request.receipt_handle    # clients take it over even from a refusal
-            return bytes(response.SerializeToString())
-        return answer
+            if complete is not None and request is not None:
+                complete(request, response)
+            return response.SerializeToString()
+        return rpc.path, OneAnswer(answer)
 
     async def _unpacked(self, method: str, packed: Message, caller: Caller, grpc_call: GrpcCall) -> bytes:
         """The request as it may be parsed. What is compressed is looked at for nobody who has not signed. Raises
@@ -146,7 +162,7 @@ class Service:
         deadline = None if left_s is None else self._now_ms() + int(left_s * 1000)
         return caller_of(grpc_call.metadata, grpc_call.peer, grpc_call.authority, deadline, grpc_call.origin)
 
-    def _checked(self, method: str, request: Any, caller: Caller) -> Caller:
+    def _checked(self, method: str, request: ClientRequest, caller: Caller) -> Caller:
         """The caller, with the user who signed. Raises CallRefused."""
         if self._access is not None:
             caller = replace(caller, user=self._access.check(method, request, caller))
@@ -174,7 +190,8 @@ class Service:
             refusal = status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log")
             await grpc_call.send(messages.ReceiveMessageResponse(status=refusal).SerializeToString())
 
-    async def _serve_receive(self, request: Any, caller: Caller, grpc_call: GrpcCall) -> None:
+    async def _serve_receive(self, request: messages.ReceiveMessageRequest, caller: Caller,
+                             grpc_call: GrpcCall) -> None:
         rules = None if self._access is None else self._access.rules
         receiving = _Receiving(request, caller, asyncio.current_task(), rules)
         self._receiving[receiving] = None
@@ -221,7 +238,19 @@ class Service:
         await self._streams.serve(grpc_call, self._caller(grpc_call))
 
 
-def _status_of(error: Exception) -> Any:
+def _parser(kind: type[_Parsed]) -> Callable[[bytes], _Parsed]:
+    """Of one kind of request: without it mypy takes what is parsed for a request of any kind."""
+    return kind.FromString
+
+
+def _keep_receipt(request: messages.ChangeInvisibleDurationRequest,
+                  response: messages.ChangeInvisibleDurationResponse) -> None:
+    """Clients take the receipt handle over even from a refusal."""
+    if not response.receipt_handle:
+        response.receipt_handle = request.receipt_handle
+
+
+def _status_of(error: Exception) -> messages.Status:
     if isinstance(error, CallRefused):
         return status(error.code, str(error))
     if isinstance(error, DecodeError):

@@ -3,7 +3,6 @@
 Source: GrpcClientSettingsManager.
 """
 
-from typing import Any
 
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.proxy.config import ProxyConfig
@@ -28,7 +27,8 @@ def retry_delay_ms(failures: int) -> int:
     return CUSTOMIZED_BACKOFF_S[min(max(0, failures), len(CUSTOMIZED_BACKOFF_S) - 1)] * 1000
 
 
-def merged(settings: Any, config: ProxyConfig, group: SubscriptionGroupConfig | None) -> Any:
+def merged(settings: messages.Settings, config: ProxyConfig,
+           group: SubscriptionGroupConfig | None) -> messages.Settings:
     """`group` is what a consumer's group is set to; None for a producer."""
     made = messages.Settings()
     made.CopyFrom(settings)
@@ -42,7 +42,7 @@ def merged(settings: Any, config: ProxyConfig, group: SubscriptionGroupConfig | 
     return made
 
 
-def _be_producer(made: Any, config: ProxyConfig) -> None:
+def _be_producer(made: messages.Settings, config: ProxyConfig) -> None:
     made.publishing.max_body_size = config.max_message_size
     made.publishing.validate_message_type = config.enable_topic_message_type_check
     made.backoff_policy.max_attempts = config.grpc_client_producer_max_attempts
@@ -52,7 +52,7 @@ def _be_producer(made: Any, config: ProxyConfig) -> None:
     backoff.multiplier = config.grpc_client_producer_backoff_multiplier
 
 
-def _be_consumer(made: Any, config: ProxyConfig, group: SubscriptionGroupConfig) -> None:
+def _be_consumer(made: messages.Settings, config: ProxyConfig, group: SubscriptionGroupConfig) -> None:
     made.subscription.fifo = group.consume_message_orderly
     made.subscription.receive_batch_size = config.grpc_client_consumer_long_polling_batch_size
     set_ms(made.subscription.long_polling_timeout, config.grpc_client_consumer_max_long_polling_timeout_millis)
@@ -65,4 +65,4 @@ def _be_consumer(made: Any, config: ProxyConfig, group: SubscriptionGroupConfig)
         backoff.multiplier = _MULTIPLIER
         return
     for seconds in CUSTOMIZED_BACKOFF_S:
-        made.backoff_policy.customized_backoff.next.add(seconds=seconds)
+        made.backoff_policy.customized_backoff.next.add().seconds = seconds

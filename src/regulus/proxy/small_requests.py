@@ -1,8 +1,9 @@
 """Requests of gRPC's own services, which anybody may send: they are small, or no request of theirs."""
 
-from typing import Any
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtobufMessage
 
 from regulus.errors import GrpcRefused
 from regulus.transport.http2.grpc_call import GrpcCall
@@ -11,13 +12,15 @@ from regulus.wire.http2.grpc_messages import GrpcStatus, Message
 REQUEST_SIZE_MAX = 4_096
 """Bytes, also of what one becomes that is compressed: nobody has signed."""
 
+_Request = TypeVar("_Request", bound=ProtobufMessage)
 
-async def read(request_type: Any, message: Message, call: GrpcCall) -> Any:
+
+async def read(request_type: type[_Request], packed: Message, call: GrpcCall) -> _Request:
     """Raises GrpcRefused."""
-    return parsed(request_type, await call.unpacked(message, REQUEST_SIZE_MAX))
+    return parsed(request_type, await call.unpacked(packed, REQUEST_SIZE_MAX))
 
 
-def parsed(request_type: Any, data: bytes) -> Any:
+def parsed(request_type: type[_Request], data: bytes) -> _Request:
     """Raises GrpcRefused."""
     if len(data) > REQUEST_SIZE_MAX:
         raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED,

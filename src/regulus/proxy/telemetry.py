@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Collection
-from typing import Any
 
 from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
@@ -45,13 +44,13 @@ class Telemetry:
         self._clients = clients
         self._config = config
 
-    async def take(self, command: Any, caller: Caller, stream: Stream) -> None:
+    async def take(self, command: messages.TelemetryCommand, caller: Caller, stream: Stream) -> None:
         """One command of a client; what answers a question is passed over, as none is asked that has an answer here.
         Raises CallRefused for one that ends the stream."""
         if command.WhichOneof("command") == "settings":
             await self._take_settings(command.settings, caller, stream)
 
-    async def _take_settings(self, told: Any, caller: Caller, stream: Stream) -> None:
+    async def _take_settings(self, told: messages.Settings, caller: Caller, stream: Stream) -> None:
         kind = told.WhichOneof("pub_sub")
         group = ""
         consumed: list[str] = []
@@ -106,7 +105,7 @@ class Telemetry:
             return False
         return True
 
-    async def _group(self, group: str) -> Any:
+    async def _group(self, group: str) -> SubscriptionGroupConfig:
         """What the group is set to; the defaults where no broker can say so: a client must start without one."""
         try:
             return await self._catalog.group(group)
@@ -114,7 +113,7 @@ class Telemetry:
             _log.warning("group %s gets the default settings: %s", group, error)
             return SubscriptionGroupConfig(group_name=group)
 
-    def _repeat_soon(self, answer: Any, stream: Stream) -> None:
+    def _repeat_soon(self, answer: messages.TelemetryCommand, stream: Stream) -> None:
         """The newest settings of the stream; they are kept until then only."""
         if not stream.has_repeats:
             stream.has_repeats, stream.repeated = True, answer
@@ -157,7 +156,7 @@ class Telemetry:
         stream.send(asked)
 
 
-def _topics(resources: Collection[Any], caller: Caller) -> list[str]:
+def _topics(resources: Collection[messages.Resource], caller: Caller) -> list[str]:
     """Raises CallRefused."""
     if len(resources) > TOPICS_OF_CLIENT_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"{len(resources)} topics; {TOPICS_OF_CLIENT_MAX} are the most")
@@ -165,6 +164,7 @@ def _topics(resources: Collection[Any], caller: Caller) -> list[str]:
 
 
 def _repeat(stream: Stream, is_last: bool) -> None:
-    stream.send(stream.repeated)
+    if stream.repeated is not None:
+        stream.send(stream.repeated)
     if is_last:
         stream.repeated = None

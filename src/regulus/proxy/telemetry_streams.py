@@ -42,7 +42,7 @@ HOLDERS_TOLD = 5
 _ENDS_STREAM = frozenset((Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED, Code.TOO_MANY_REQUESTS,
                           Code.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
-Check = Callable[[str, Any, Caller], Caller]
+Check = Callable[[str, messages.TelemetryCommand, Caller], Caller]
 
 
 class TelemetryStreams:
@@ -57,7 +57,8 @@ class TelemetryStreams:
         self._check = check
         self._let_go = let_go
         self._open: dict[Stream, Caller] = {}
-        self._joined: dict[Stream, Any] = {}    # commands that name the group of a consumer, and no more
+        # Commands that name the group of a consumer, and no more.
+        self._joined: dict[Stream, messages.TelemetryCommand] = {}
         self._of_client: Counter[ClientKey] = Counter()
         self._is_full = False
 
@@ -154,14 +155,14 @@ class TelemetryStreams:
                               ) from error
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes) -> messages.TelemetryCommand:
     """Raises CallRefused, DecodeError."""
     if len(data) > COMMAND_SIZE_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"the command has {len(data)} bytes; {COMMAND_SIZE_MAX} are the most")
     return messages.TelemetryCommand.FromString(data)
 
 
-def _group_alone(command: Any) -> Any:
+def _group_alone(command: messages.TelemetryCommand) -> messages.TelemetryCommand:
     """Of settings, whose topics are many: what a consumer needs in all that it does."""
     joined = messages.TelemetryCommand()
     if command.settings.WhichOneof("pub_sub") == "subscription":

@@ -28,6 +28,13 @@ class QueueState(NamedTuple):
     topic_epoch: int
     missing: Missing | None = None
     """What is lost behind `high`, where a store's files tell."""
+    missing_before: "Missing | None" = None
+    """What is lost before `low`, of what retention left."""
+
+    def gap_before(self, queue: MessageQueue) -> Gap | None:
+        """What is lost before the beginning."""
+        lost = self.missing_before
+        return None if lost is None else Gap(queue, lost.first, self.low, f"because {lost.cause}")
 
     def gap(self, queue: MessageQueue) -> Gap | None:
         """What is lost behind the end."""
@@ -101,6 +108,7 @@ def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[Messag
         if queue in found:
             starts[queue] = min(max(found[queue], state.low), state.high)
             check_match(options, queue, starts[queue], state)
+            gaps += _lost_before(queue, starts[queue], state)
             continue
         offset = wanted[queue]
         if offset == GROUP_OFFSET:
@@ -112,6 +120,8 @@ def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[Messag
         starts[queue] = _start(offset, state)
         if offset >= 0:
             gaps += missing_before(queue, offset, state)
+        elif offset == EARLIEST:
+            gaps += _lost_before(queue, starts[queue], state)
     return starts, to_report(gaps, options.on_data_loss)
 
 
@@ -123,6 +133,12 @@ def missing_before(queue: MessageQueue, offset: int, state: QueueState) -> list[
         return [Gap(queue, state.high, offset, f"the queue ends at {state.high}, before {offset}, which was to be "
                                                "read next: was the topic made anew?")]
     return []
+
+
+def _lost_before(queue: MessageQueue, start: int, state: QueueState) -> list[Gap]:
+    """What is lost before the first message, where a read begins with that."""
+    lost = state.gap_before(queue) if start == state.low else None
+    return [] if lost is None else [lost]
 
 
 def data_loss(gap: Gap) -> DataLoss:

@@ -14,7 +14,7 @@ import numpy as np
 
 from regulus.client.config import ClientConfig
 from regulus.client.sync import Admin
-from regulus.errors import BrokerRefused, HeaderError, NoRoute, StoreDamaged
+from regulus.errors import BrokerRefused, DataLoss, HeaderError, NoRoute, RecordError, StoreDamaged
 from regulus.model.message_queue import MessageQueue
 from regulus.model.timestamps import dated
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -65,15 +65,14 @@ class _Store:
             gone = {queue_id for queue_id in ends.queue_ids(topic) if ends.missing(self._files.queue(topic, queue_id))}
             for queue in self._queues(topic, gone):
                 low, high = queue.bounds(self._files.log)
-                missing = ends.missing(queue)
+                missing = _missing(ends, queue)
                 yield {**self._place(queue), "min_offset": low, "max_offset": high, "message_count": high - low,
                        "first_store_time": self._store_time(queue, low, high),
                        "last_store_time": self._store_time(queue, high - 1, high),
-                       "bytes": int(np.sum(units_of(queue, low, high)["size"], dtype=np.int64)),
+                       "bytes": sum(int(np.sum(units_of(queue, *span)["size"], dtype=np.int64))
+                                    for span in queue.spans(low, high)),
                        "topic_made_time": _time(epochs.get(topic, 0)),
-                       "missing_behind": missing.next - missing.first if missing is not None else 0,
-                       "missing_cause": missing.cause if missing is not None else None,
-                       "is_lost": missing is not None and missing.is_loss}
+                       **missing}
 
     def offsets(self) -> Iterator[Row]:
         chosen = set(self._chosen())
@@ -115,10 +114,13 @@ class _Store:
         return {"topic": queue.topic, "broker_name": self._options.broker_name, "queue_id": queue.queue_id}
 
     def _store_time(self, queue: ConsumeQueueFiles, offset: int, end: int) -> datetime | None:
-        """When the message at `offset` was stored; None where it is gone or was never there."""
+        """When the message at `offset` was stored; None where it is gone or damaged, or was never there."""
         if not 0 <= offset < end:
             return None
-        return _time(self._files.log.store_timestamp(queue.unit(offset).physical_offset))
+        try:
+            return _time(self._files.log.store_timestamp(queue.unit(offset).physical_offset))
+        except (RecordError, DataLoss):
+            return None
 
     def _document(self, name: str, body: type[Document]) -> Document:
         path = self._files.path / "config" / f"{name}.json"
@@ -156,7 +158,8 @@ class _Brokers:
                                "first_store_time": _time(first),
                                "last_store_time": _time(offset.last_update_timestamp),
                                "topic_made_time": _time(made.get(queue.broker_name, 0)),
-                               "missing_behind": None, "missing_cause": None, "is_lost": None}
+                               "missing_before": None, "missing_behind": None, "missing_cause": None,
+                               "is_lost": None}
 
     def offsets(self) -> Iterator[Row]:
         with self._admin() as admin:
@@ -214,6 +217,15 @@ class _Brokers:
     def _check_brokers(self, admin: Admin) -> None:
         if self._options.expected_brokers is not None:
             check_brokers(self._options.expected_brokers, admin.cluster_info())
+
+
+def _missing(ends: StoreEnds, queue: ConsumeQueueFiles) -> Row:
+    """What is missing before the queue's first message and behind its last; where some is lost, that alone."""
+    found = {"missing_before": ends.missing_before(queue), "missing_behind": ends.missing(queue)}
+    is_lost = any(each is not None and each.is_loss for each in found.values())
+    told = {name: each for name, each in found.items() if each is not None and each.is_loss == is_lost}
+    return {**{name: told[name].next - told[name].first if name in told else 0 for name in found},
+            "missing_cause": "; ".join(each.cause for each in told.values()) or None, "is_lost": is_lost}
 
 
 def _topic_row(config: TopicConfig, broker_name: str) -> Row:

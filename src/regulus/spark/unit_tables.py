@@ -51,9 +51,10 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: Any) -> Iterator[
 def units_of(queue: ConsumeQueueFiles, start: int, end: int) -> _Array:
     """The units [start, end) as an array of records, fillers without size."""
     units = np.frombuffer(queue.units(start, end), dtype=_UNIT)
-    if len(units) and units[0]["size"] == FILLER.size:
+    are_fillers = (units["size"] == FILLER.size) & (units["physical_offset"] == FILLER.physical_offset)
+    if are_fillers.any():
         units = units.copy()
-        units["size"][(units["size"] == FILLER.size) & (units["physical_offset"] == FILLER.physical_offset)] = 0
+        units["size"][are_fillers] = 0
     return units
 
 

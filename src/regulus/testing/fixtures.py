@@ -1,6 +1,6 @@
-"""Pytest fixtures: a Regulus in this process, one in a process of its own, and one whose time jumps.
+"""Pytest fixtures: a Regulus in this process, one in a child process, and one whose time jumps.
 
-Installed as a pytest plugin with the package. Nothing of Regulus is imported before a test asks for a fixture.
+Installed as a pytest plugin with the package. Nothing of Regulus is imported before a test requests a fixture.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def regulus_server(tmp_path: Path) -> "Iterator[ServerThread]":
-    """Broker and name server on free ports, on an event loop in a thread of ours; the store is in `tmp_path`."""
+    """A broker and a name server on free ports, on an event loop in a separate thread; the store is in `tmp_path`."""
     from regulus.testing.running_server import ServerThread
 
     with ServerThread(tmp_path / "store") as server:
@@ -25,7 +25,8 @@ def regulus_server(tmp_path: Path) -> "Iterator[ServerThread]":
 
 @pytest.fixture
 def make_guarded_server(tmp_path: Path) -> "Iterator[Callable[[str], ServerThread]]":
-    """Starts servers as `regulus_server` that check requests by accounts: the text of a `plain_acl.yml`."""
+    """Starts servers like `regulus_server` that check access by accounts: the argument is the text of a
+    `plain_acl.yml`."""
     from regulus.broker.config import BrokerConfig
     from regulus.testing.running_server import ServerThread
 
@@ -47,7 +48,8 @@ def make_guarded_server(tmp_path: Path) -> "Iterator[Callable[[str], ServerThrea
 
 @pytest.fixture
 def broker_process(tmp_path: Path) -> "Iterator[ServerProcess]":
-    """The same as a child process, which a test may kill and start again on the same store and ports."""
+    """A broker and a name server in a child process, which a test may kill and start again on the same store and
+    ports."""
     from regulus.testing.running_server import ServerProcess
 
     with ServerProcess(tmp_path / "store") as server:
@@ -74,7 +76,8 @@ def make_broker_process(tmp_path: Path) -> "Iterator[Callable[..., ServerProcess
 
 @pytest.fixture
 def simulated_regulus() -> "Iterator[SimulatedRegulus]":
-    """The same broker in memory, with a time that jumps over all waiting; `run(coroutine)` runs a test's part."""
+    """A broker and a name server in memory, with a time that jumps over all waiting; `run(coroutine)` runs a test's
+    part."""
     from regulus.testing.simulated_regulus import SimulatedRegulus
 
     with SimulatedRegulus() as server:

@@ -1,22 +1,22 @@
-"""A disk that forgets what was not synced: what a store finds after a power cut.
+"""A disk that loses what was not synced: the files that a store finds after a power cut.
 
     with ForgetfulDisk(root) as power:
         ...                             a store works below `root`
         power.crash(seed, target)       a copy of `root` as a power cut could leave it now
 
-While it is entered it stands between the system and `store/disk.py`, and other modules that are named and call `os`
-themselves. It notes what each sync makes sure; nothing is really synced meanwhile. All that is read here is the files
-themselves, so writes through memory maps are seen.
+While it is entered it intercepts the system calls of `store/disk.py`, and of other named modules that call `os`
+themselves. It notes what each sync makes certain; nothing is really synced meanwhile. It reads only the files
+themselves, so it sees writes through memory maps.
 
     fsync, fdatasync    the file's bytes and length, as they were when the sync began
-    msync               the same of the pages in its range, and the length
+    msync               likewise for the pages in its range, and the length
     fsync of a folder   its names: which were made, renamed and removed
     syncfs              all of it
 
-What was written while the sync ran is not vouched for: `on_sync` is called in the midst of each, to write something. Of
-everything else a copy has what was sure, what is there now, or what was there at a look in between (`look`, and the
-beginning of each sync): each page by itself, in any order; names and lengths in the order in which they changed, as a
-file system with a journal keeps them, and never without what is sure.
+What is written while a sync runs is not certain: `on_sync` is called in the middle of each, to write something. For
+everything else a copy has the certain state, the current state, or one seen in between (by `look`, or at the beginning
+of a sync): each page independently, in any order; names and lengths in the order in which they changed, as a file
+system with a journal keeps them, and never without what is certain.
 """
 
 import ctypes
@@ -38,9 +38,9 @@ from regulus.store import disk
 PAGE_SIZE = disk.PAGE_SIZE
 SECTOR_SIZE = disk.SECTOR_SIZE
 SURE_ONLY = 0
-"""The seed of a crash that leaves what is sure and nothing else."""
+"""The seed of a crash that leaves only what is certain."""
 EVERYTHING = 1
-"""The seed of one that leaves all, as a killed process does."""
+"""The seed of a crash that leaves everything, as a killed process does."""
 
 _ZEROS = bytes(PAGE_SIZE)
 _TORN_PAGES = 0.2
@@ -50,17 +50,17 @@ T = TypeVar("T")
 
 
 class SyncPoint(NamedTuple):
-    """A sync that is under way."""
+    """A sync in progress."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     kind: str
     """`file`, `range`, `directory` or `filesystem`."""
     path: Path
 
 
 class _History(Generic[T]):
-    """The values that something had since it was last sure; the first is the sure one."""
+    """The values that something had since it was last certain; the first one is certain."""
 
     def __init__(self, sure: T, at: int = 0) -> None:
         self.values = [sure]
@@ -72,21 +72,21 @@ class _History(Generic[T]):
             self._seen_at.append(at)
 
     def when(self, at: int) -> int:
-        """When the value was first seen that there was at `at`."""
+        """When the value at the time `at` was first seen."""
         return self._seen_at[max(0, bisect_right(self._seen_at, at) - 1)]
 
     def value_at(self, at: int) -> T:
-        """What there was at `at`; the sure value before there was another."""
+        """The value at the time `at`; the certain value before there was another."""
         return self.values[max(0, bisect_right(self._seen_at, at) - 1)]
 
     def settle(self, at: int) -> None:
-        """What there was at `at` is sure now."""
+        """Make the value at the time `at` certain."""
         outdated = max(0, bisect_right(self._seen_at, at) - 1)
         del self.values[:outdated], self._seen_at[:outdated]
 
 
 class _File:
-    """Held open, so that its number is given to no other file and its bytes outlive its name."""
+    """A file, held open so that its inode is not reused and its bytes outlive its name."""
 
     def __init__(self, descriptor: int, is_sure: bool) -> None:
         self.descriptor = descriptor
@@ -119,7 +119,7 @@ class _File:
                 self.pages[number].settle(at)
 
     def lose(self, at: int, first: int, behind: int) -> None:
-        """A sync that failed: the system takes the pages for written, and no later sync writes them again."""
+        """Simulate a failed sync: the system considers the pages as written, and no later sync writes them again."""
         for number in range(first, min(behind, len(self.pages))):
             self._lost[number] = self.pages[number].when(at)
 
@@ -139,7 +139,7 @@ class _Directory:
 
 
 class _Choice:
-    """What a crash leaves of values that are not sure."""
+    """Decides what a crash leaves of values that are not certain."""
 
     def __init__(self, seed: int, now: int) -> None:
         self._seed = seed
@@ -150,13 +150,13 @@ class _Choice:
             self._journal_end = (0, now)[seed]
 
     def begin_file(self) -> None:
-        """Of another file all pages are forgotten, all kept, or each is looked at by itself."""
+        """Begin another file: either all its pages are lost, or all are kept, or each is decided separately."""
         self._habit = self._chance.choice(("forget", "keep", "mix", "mix"))
         if self._seed in (SURE_ONLY, EVERYTHING):
             self._habit = ("forget", "keep")[self._seed]
 
     def in_order(self, history: _History[T]) -> T:
-        """A name or a length."""
+        """Choose a name or a length."""
         return history.value_at(self._journal_end)
 
     def page(self, history: _History[bytes]) -> bytes:
@@ -170,15 +170,16 @@ class _Choice:
 
 
 class ForgetfulDisk:
-    """Entered once. What lies below `root` then is sure. Threads may sync beside each other."""
+    """The disk, to be entered once. Everything below `root` at that time is certain. Threads may sync at the same
+    time."""
 
     def __init__(self, root: Path, *others: ModuleType) -> None:
         self.root = root.resolve()
         self._others = others
         self.on_sync: Callable[[SyncPoint], None] | None = None
-        """Called while a sync is under way, by the thread that syncs: what it writes, the sync does not vouch for."""
+        """Called during a sync, by the thread that syncs: what it writes is not made certain by that sync."""
         self.fails: Callable[[SyncPoint], bool] | None = None
-        """Whether a sync fails; what it should have written is lost then, unless it is written anew."""
+        """Whether a sync fails; what it should have written is lost then, unless it is written again."""
         self.is_full = False
         """Whether no more blocks can be reserved."""
         self.syncs = 0
@@ -211,7 +212,7 @@ class ForgetfulDisk:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Take note of everything as it is now: the system may write it at any time, and a crash may find it."""
+        """Note the current state of everything: the system may write it at any time, and a crash may find it."""
         with self._lock:
             self._now += 1
             self._look_below(self.root, is_sure=False)
@@ -241,7 +242,7 @@ class ForgetfulDisk:
             directory.names[name].see(found.get(name), self._now)
 
     def _node(self, path: Path, is_sure: bool = False) -> _File | _Directory | None:
-        """None when it is gone."""
+        """The file or folder at `path`; None when it does not exist."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -256,7 +257,7 @@ class ForgetfulDisk:
         return self._nodes[key]
 
     def _node_of(self, descriptor: int) -> tuple[_File | _Directory | None, Path]:
-        """What is open there; None when it does not lie below `root`."""
+        """The file or folder that is open; None when it is not below `root`."""
         path = _path_of(descriptor)
         state = os.fstat(descriptor)
         known = self._nodes.get((state.st_dev, state.st_ino))
@@ -264,7 +265,7 @@ class ForgetfulDisk:
             return known, path
         return self._node(path), path
 
-    # --- what the system is asked ------------------------------------------------------------------------------------
+    # --- system calls ------------------------------------------------------------------------------------
 
     def _map(self, descriptor: int, size: int) -> mmap:
         mapping = mmap(descriptor, size)
@@ -277,7 +278,7 @@ class ForgetfulDisk:
         return mapping
 
     def sync(self, descriptor: int) -> None:
-        """Of a file or a directory. Raises OSError when it fails."""
+        """Sync a file or a directory. Raises OSError when it fails."""
         with self._lock:
             node, path = self._node_of(descriptor)
         if isinstance(node, _File):
@@ -290,7 +291,7 @@ class ForgetfulDisk:
                 node.settle(at)
 
     def sync_mapped(self, address: int, size: int) -> None:
-        """Of the pages of a map. Raises OSError when it fails."""
+        """Sync the pages of a map. Raises OSError when it fails."""
         with self._lock:
             begin, node = next(((begin, node) for begin, end, node in self._maps if begin <= address < end), (0, None))
         if node is not None:
@@ -298,11 +299,12 @@ class ForgetfulDisk:
             self._sync_pages(node, "range", _path_of(node.descriptor), first, first + -(-size // PAGE_SIZE))
 
     def sync_all(self, descriptor: int) -> None:
-        """Of the file system on which this lies: of `root` when it lies below. Raises OSError when it fails."""
+        """Sync the file system of a descriptor: everything below `root`, if it is there. Raises OSError when it
+        fails."""
         with self._lock:
             node, _ = self._node_of(descriptor)
         if node is None:
-            return      # of a copy, which another machine found
+            return      # of a copy, which belongs to another machine
         point, at = self._begin("filesystem", self.root, None)
         if not self._run(point):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -321,7 +323,7 @@ class ForgetfulDisk:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def _begin(self, kind: str, path: Path, node: "_File | _Directory | None") -> tuple[SyncPoint, int]:
-        """Take note of what there is to sync, everything when no `node` is named; and when that was."""
+        """Begin a sync of `node`, or of everything; returns the sync and its time."""
         with self._lock:
             self.syncs += 1
             if node is None:
@@ -348,8 +350,8 @@ class ForgetfulDisk:
     # --- the power cut -----------------------------------------------------------------------------------------------
 
     def hand_over(self, path: Path, target: Path, seed: int = EVERYTHING) -> Path:
-        """Make `target`, which lies below `root` as `path` does: that folder as a power cut could leave it now. What is
-        in it then is sure; `path` is of no use any more."""
+        """Move a folder to another machine: make `target`, in the same relative position as `path`, with what a power
+        cut could leave of it now. Its content is then certain; `path` is no longer used."""
         with self._lock:
             self.look()
             node = self._node(path)
@@ -391,7 +393,7 @@ def _leave(node: _File | _Directory, target: Path, choice: _Choice) -> None:
 
 @contextmanager
 def rebooted() -> Iterator[None]:
-    """Whoever opens a store meanwhile finds that the machine was started anew since the copy was made."""
+    """Stores opened meanwhile see a machine that was restarted since the copy was made."""
     own = disk.boot_id
     disk.boot_id = lambda: f"after {own()}"
     try:
@@ -401,7 +403,7 @@ def rebooted() -> Iterator[None]:
 
 
 class _SystemCalls:
-    """Stands for the module `os`."""
+    """Replaces the module `os`."""
 
     def __init__(self, power: ForgetfulDisk) -> None:
         self._power = power
@@ -426,7 +428,7 @@ class _SystemCalls:
 
 
 class _LibraryCalls:
-    """Stands for the C library there."""
+    """Replaces the C library."""
 
     def __init__(self, power: ForgetfulDisk, library: Any) -> None:
         self._power = power
@@ -443,7 +445,7 @@ class _LibraryCalls:
 
 
 def _status(sync: Callable[..., None], *arguments: int) -> int:
-    """As the C library says it."""
+    """The status as the C library returns it."""
     try:
         sync(*arguments)
     except OSError as error:

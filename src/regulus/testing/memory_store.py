@@ -1,7 +1,7 @@
 """A message store in memory: for tests of the broker, and the second implementation that the contract suite runs.
 
 Records are encoded and decoded as the file store does it; the log is one buffer, a queue is a list. Nothing is durable
-and nothing is ever too old.
+and nothing expires.
 """
 
 from bisect import bisect_left, bisect_right
@@ -35,7 +35,7 @@ from regulus.testing.memory_timers import MemoryTimers
 from regulus.wire.ext_fields import LONG_MAX
 
 SCANNED_MAX = 800
-"""Messages that one read passes over at most, as a file store does."""
+"""The maximum number of messages that one read passes over, as in a file store."""
 
 _DEFAULT_RULES = StoreRules()
 
@@ -45,11 +45,11 @@ class MemoryStore:
         self.refusal = ""
         """Set by a test: appends answer SERVICE_NOT_AVAILABLE with this remark."""
         self.damaged: dict[tuple[str, int], str] = {}
-        """Set by a test: sentences about queues that take nothing and cannot be read."""
+        """Set by a test: sentences about queues that accept nothing and cannot be read."""
         self.unmapped: dict[tuple[str, int], str] = {}
-        """Set by a test: sentences about queues that cannot be looked at now."""
+        """Set by a test: sentences about queues that cannot be read now."""
         self.missing: range | tuple[int, ...] = ()
-        """Set by a test: physical offsets in a file of the log that is not there."""
+        """Set by a test: physical offsets in a missing file of the log."""
         self.timers = MemoryTimers(rules.timer_precision_ms)
         self._rules = rules
         self._log = bytearray()
@@ -58,7 +58,7 @@ class MemoryStore:
         self._keys: dict[tuple[str, str], list[int]] = {}
         self._dispatched = 0
         self._deleted: dict[str, int] = {}
-        """By topic: where the log ended when it was deleted."""
+        """By topic: the end of the log when it was deleted."""
         self._last_indexed = (0, 0)
 
     # --- appending ---------------------------------------------------------------------------------------------------
@@ -109,11 +109,11 @@ class MemoryStore:
         return Appended(PutStatus.PUT_OK, starts[0], len(self._log), offsets[0], "", tuple(starts))
 
     def keep_batches(self, topic: str) -> None:
-        """There are no such queues in memory: each message is a record, and inner batches are refused."""
+        """Does nothing: there are no such queues in memory. Each message is a record, and inner batches are refused."""
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:
-        """As the file store: appended messages become visible only here."""
+        """Make messages visible, as in the file store: appended messages become visible only here."""
         arrivals = []
         while count_max > 0 and self._dispatched < len(self._log):
             request = request_at(self._log, self._dispatched, len(self._log), False)
@@ -305,7 +305,7 @@ class MemoryStore:
 
     @property
     def flushed_offset(self) -> int:
-        """As if every append were on disk at once."""
+        """The end of the log, because every append counts as flushed."""
         return len(self._log)
 
     def read_log(self, physical_offset: int, size_max: int, end: int) -> LogRead | None:

@@ -1,4 +1,4 @@
-"""A book of timers in memory, beside the one in files: the same slots and chains, and nothing outlives it."""
+"""Timers in memory, with the slots and chains of those in files; nothing is persistent."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,8 @@ from regulus.record.timer_units import (
 
 
 class MemoryTimers:
-    """`taken` is the last note. A test sets `refusal`, for a full disk; `kill` leaves what that note says."""
+    """The timers; `taken` is the last checkpoint. A test sets `refusal`, for a full disk; `kill` returns to that
+    checkpoint."""
 
     def __init__(self, precision_ms: int) -> None:
         self.precision_ms = precision_ms
@@ -85,7 +86,7 @@ class MemoryTimers:
         self._taken_slots = dict(self._slots)
 
     def kill(self) -> None:
-        """Be as the last note says."""
+        """Return to the state of the last checkpoint."""
         self.check = self.taken
         self._slots = dict(self._taken_slots)
         del self._records[self.check.timer_log_end // RECORD_SIZE:]

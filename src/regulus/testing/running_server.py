@@ -1,4 +1,4 @@
-"""A Regulus to test against: on a thread of this process, or as a process of its own."""
+"""A Regulus to test against: on a thread of this process, or as a child process."""
 
 import asyncio
 import os
@@ -26,11 +26,11 @@ from regulus.transport import event_loop
 from regulus.transport.config import TransportConfig
 
 HOST = "127.0.0.1"
-READY_TIMEOUT_S = 60.0         # on a machine that has much else to do, too
+READY_TIMEOUT_S = 60.0         # also on a busy machine
 STOP_TIMEOUT_S = 60.0
-KEPT_PORTS = range(10_000, 30_000)      # Linux gives 32768 and above to whoever asks for any port
+KEPT_PORTS = range(10_000, 30_000)      # Linux assigns ports from 32768 on when any port is requested
 
-_given: set[int] = set()                # each once: the server that has it may be down a while
+_given: set[int] = set()                # each once: its server may be down for a while
 
 _READY = re.compile(r"broker \S+:(\d+), name server \S+:(\d+), store (.+)")
 
@@ -42,7 +42,7 @@ def small_store(path: Path) -> MessageStoreConfig:
 
 
 class ServerThread:
-    """Broker and name server on an event loop in a thread, so that tests may block or bring a loop of their own."""
+    """Broker and name server on an event loop in a thread, so that tests may block or use a loop of their own."""
 
     def __init__(self, store_path: Path, broker_config: BrokerConfig | None = None,
                  store_config: MessageStoreConfig | None = None) -> None:
@@ -59,7 +59,7 @@ class ServerThread:
 
     @property
     def address(self) -> str:
-        """Of the broker."""
+        """The address of the broker."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -67,7 +67,7 @@ class ServerThread:
         return f"{HOST}:{self.name_server_port}"
 
     def start(self) -> None:
-        """Returns when both accept connections. Raises what the start raised."""
+        """Start; returns when both accept connections. Raises what the start raised."""
         self._thread.start()
         self._started.wait(READY_TIMEOUT_S)
         if self._failure is not None:
@@ -76,7 +76,7 @@ class ServerThread:
             raise RegulusError(f"the server thread did not get ready within {READY_TIMEOUT_S} s")
 
     def stop(self) -> None:
-        """A clean stop; does nothing when it has stopped."""
+        """Stop cleanly; does nothing when it is already stopped."""
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(STOP_TIMEOUT_S)
@@ -114,24 +114,25 @@ class ServerThread:
 
 
 def kept_ports() -> range:
-    """Those of this process: a port is taken some time after it is drawn, and another worker may draw it until then."""
-    number = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)     # gw0, or as `--tx` names it
+    """The ports of this process: a port is taken some time after it is drawn, and another worker could draw it in
+    between."""
+    number = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)     # gw0, or the `--tx` name
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     size = len(KEPT_PORTS) // count
     return KEPT_PORTS[number % count * size:][:size]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that the system gives to nobody while the process that had them is down."""
+    """Ports that the system assigns to no other process while their own is down."""
     return [free_port() for _ in range(count)]
 
 
 def free_port(neighbours: Sequence[int] = ()) -> int:
-    """One of them. `neighbours`: distances of ports that must be free, too."""
-    chance = random.SystemRandom()      # processes whose tests set the same seed draw different ports
+    """One such port. `neighbours`: distances of ports that must be free, too."""
+    chance = random.SystemRandom()      # processes whose tests use the same seed must draw different ports
     kept = kept_ports()
     if len(_given) > len(kept) // 2:
-        _given.clear()      # the servers of the first ones are long gone
+        _given.clear()      # the servers of the first ones have ended by now
     while True:
         port = chance.choice(kept)
         taken = {port, *(port + distance for distance in neighbours)}
@@ -157,7 +158,7 @@ class ServerProcess:
 
     @property
     def address(self) -> str:
-        """Of the broker."""
+        """The address of the broker."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -178,7 +179,7 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Returns when it says that it is ready. Raises RegulusError with the end of its log when it does not."""
+        """Start; returns when it reports to be ready. Raises RegulusError with the end of its log when it does not."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         if not self.port:
             self.port, self.name_server_port = free_ports(2)
@@ -196,11 +197,11 @@ class ServerProcess:
         self.port, self.name_server_port = int(match[1]), int(match[2])
 
     def stop(self) -> int:
-        """SIGTERM and wait; the exit status. Does nothing when it is not running."""
+        """Send SIGTERM and wait; returns the exit status. Does nothing when it is not running."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: no flush, no checkpoint, no goodbye."""
+        """Send SIGKILL: no flush, no checkpoint, no clean end."""
         self._end(signal.SIGKILL)
 
     def __enter__(self) -> Self:

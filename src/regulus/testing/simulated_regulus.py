@@ -1,4 +1,4 @@
-"""A Regulus whose time is made up: hours of delays and retries pass in seconds.
+"""A Regulus with simulated time: hours of delays and retries pass in seconds.
 
 Broker, name server and the clients of a test are the real ones. They run in one event loop, which jumps to the next
 timer when nothing is ready, and reach each other through a network in memory (`regulus.testing.simulation`).
@@ -29,24 +29,24 @@ from regulus.testing.simulation.scene import standing
 T = TypeVar("T")
 
 WITHIN_S = 86_400.0
-"""A day, which nobody's retries or delays take."""
+"""A day, which is longer than all retries and delays of a test."""
 _SEED = 0
 _BROKER_PORT = 10911
 _NAME_SERVER_PORT = 9876
-# Addresses of no network (RFC 5737): what takes them out of the simulation reaches nobody.
+# Documentation addresses (RFC 5737): a packet that leaves the simulation reaches no host.
 _HOST, _TEST_HOST = "203.0.113.1", "203.0.113.2"
 
 
-# Nothing is ever killed here, so that offsets need not be saved every few seconds.
+# Nothing is killed here, so offsets need not be saved every few seconds.
 _DEFAULT_CONFIG = BrokerConfig(flush_consumer_offset_interval=600_000, flush_delay_offset_interval=600_000)
 
 
 class SimulatedRegulus:
-    """While it is entered, `time` and the loop's time tell the simulated time, also between two runs."""
+    """While it is entered, `time` and the loop's time are the simulated time, also between two runs."""
 
     name_server_address = f"{_HOST}:{_NAME_SERVER_PORT}"
     address = f"{_HOST}:{_BROKER_PORT}"
-    """Of the broker."""
+    """The address of the broker."""
 
     def __init__(self, broker_config: BrokerConfig = _DEFAULT_CONFIG) -> None:
         self._broker_config = replace(broker_config, listen_port=_BROKER_PORT)
@@ -57,8 +57,8 @@ class SimulatedRegulus:
         self._at_end = ExitStack()
 
     def run(self, coroutine: Coroutine[Any, Any, T], within_s: float = WITHIN_S) -> T:
-        """What the coroutine returns or raises. It may use any asyncio client, and wait as long as it likes: raises
-        RegulusError when it has not ended `within_s` seconds of the simulated time."""
+        """Run a coroutine; returns or raises what it does. It may use any asyncio client, and wait as long as it likes.
+        Raises RegulusError when it has not ended within `within_s` seconds of simulated time."""
         if asyncio._get_running_loop() is not None:
             coroutine.close()
             raise RegulusError("a simulated Regulus brings an event loop of its own: write the test as a plain "
@@ -93,7 +93,7 @@ class SimulatedRegulus:
         return task.result()
 
     def _end(self, server: Regulus) -> None:
-        """Tasks of its clients that the test left behind first."""
+        """Stop the server, after tasks of its clients that the test left behind."""
         self._cancel(*(task for task in self._loop.tasks if task.node is self._test and not task.done()))
         self._run(self._server, server.stop())
         self._cancel(*asyncio.all_tasks(self._loop))

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from regulus.wire.grpc import messages
+from regulus.wire.grpc.health_messages import HealthCheckResponse
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -55,9 +55,6 @@ def test_up_says_where_the_clients_of_rocketmq_5_come_in(start: Start, tmp_path:
     assert "Traceback" not in output
 
 
-HEALTH = messages.method_types("grpc.health.v1.Health")["Check"]
-
-
 def up_with_front(start: Start, tmp_path: Path, *words: str) -> int:
     """The port of the front, which is open when its line is there."""
     process = start("up", "--port", "0", "--namesrv-port", "0", "--grpc-port", "0", "--store", str(tmp_path / "store"),
@@ -72,7 +69,8 @@ def shown_certificate(port: int) -> str:
 
 def health(channel: grpc.Channel) -> int:
     with channel:
-        return int(HEALTH[1].FromString(channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=60)).status)
+        answer = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=60)
+        return int(HealthCheckResponse.FromString(answer).status)
 
 
 def test_up_on_the_loopback_takes_tls_and_plain_text_of_clients_of_rocketmq_5(start: Start, tmp_path: Path) -> None:

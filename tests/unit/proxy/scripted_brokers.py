@@ -14,7 +14,7 @@ from regulus.wire import json_fields
 from regulus.wire.bodies import ClusterInfo, TopicRouteData
 from regulus.wire.bodies.topic_route_data import BrokerData, QueueData
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions, messages
 from regulus.wire.remoting_command import RemotingCommand
 
 Answer = Callable[[RemotingCommand], RemotingCommand]
@@ -97,23 +97,23 @@ class Caller:
 
     async def call(self, method: str, request: Any, metadata: tuple[tuple[str, str], ...] = METADATA,
                    within_s: float = 60) -> Any:
-        _, response_type = messages.method_types()[method]
-        call = self.channel.unary_unary(f"/{messages.SERVICE}/{method}",
+        response_type = getattr(messages.MessagingService, method).response
+        call = self.channel.unary_unary(f"/{definitions.SERVICE}/{method}",
                                         request_serializer=lambda each: each.SerializeToString(),
                                         response_deserializer=response_type.FromString)
         return await call(request, metadata=metadata, timeout=within_s)
 
     async def raw(self, method: str, data: bytes) -> bytes:
-        return await self.channel.unary_unary(f"/{messages.SERVICE}/{method}")(data, metadata=METADATA, timeout=60)
+        return await self.channel.unary_unary(f"/{definitions.SERVICE}/{method}")(data, metadata=METADATA, timeout=60)
 
     def receive(self, request: Any, timeout: float = 10, metadata: tuple[tuple[str, str], ...] = METADATA) -> Any:
-        call = self.channel.unary_stream(f"/{messages.SERVICE}/ReceiveMessage",
+        call = self.channel.unary_stream(f"/{definitions.SERVICE}/ReceiveMessage",
                                          request_serializer=lambda each: each.SerializeToString(),
                                          response_deserializer=messages.ReceiveMessageResponse.FromString)
         return call(request, metadata=metadata, timeout=timeout)
 
     def telemetry(self, metadata: tuple[tuple[str, str], ...] = METADATA) -> Any:
-        call = self.channel.stream_stream(f"/{messages.SERVICE}/Telemetry",
+        call = self.channel.stream_stream(f"/{definitions.SERVICE}/Telemetry",
                                           request_serializer=lambda each: each.SerializeToString(),
                                           response_deserializer=messages.TelemetryCommand.FromString)
         return call(metadata=metadata, timeout=60)

@@ -12,12 +12,10 @@ from regulus.proxy.config import ProxyConfig
 from regulus.proxy.server import ProxyServer
 from regulus.proxy.standalone import standalone
 from regulus.transport.config import TransportConfig
-from regulus.wire.grpc import messages
+from regulus.wire.grpc.health_messages import HealthCheckRequest, HealthCheckResponse, HealthListResponse
 from tests.unit.proxy.scripted_brokers import ScriptedBrokers
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
-TYPES = messages.method_types("grpc.health.v1.Health")
-REQUEST, RESPONSE = TYPES["Check"]
 MESSAGING = "apache.rocketmq.v2.MessagingService"
 
 
@@ -30,8 +28,8 @@ class Asker:
     async def check(self, service: str = "") -> int:
         call = self.channel.unary_unary("/grpc.health.v1.Health/Check",
                                         request_serializer=lambda each: each.SerializeToString(),
-                                        response_deserializer=RESPONSE.FromString)
-        return int((await call(REQUEST(service=service), timeout=20)).status)
+                                        response_deserializer=HealthCheckResponse.FromString)
+        return int((await call(HealthCheckRequest(service=service), timeout=20)).status)
 
     async def raw(self, data: bytes, **more: Any) -> bytes:
         return bytes(await self.channel.unary_unary("/grpc.health.v1.Health/Check")(data, timeout=20, **more))
@@ -39,8 +37,8 @@ class Asker:
     def watch(self, service: str = "") -> Any:
         call = self.channel.unary_stream("/grpc.health.v1.Health/Watch",
                                          request_serializer=lambda each: each.SerializeToString(),
-                                         response_deserializer=RESPONSE.FromString)
-        return call(REQUEST(service=service), timeout=20)
+                                         response_deserializer=HealthCheckResponse.FromString)
+        return call(HealthCheckRequest(service=service), timeout=20)
 
 
 @pytest.fixture
@@ -55,7 +53,7 @@ async def test_a_front_serves_as_long_as_there_is_a_broker(asker: Asker, brokers
         brokers.ready = is_ready
         assert [await asker.check(), await asker.check(MESSAGING)] == [status] * 2
         listing = asker.channel.unary_unary("/grpc.health.v1.Health/List",
-                                            response_deserializer=TYPES["List"][1].FromString)
+                                            response_deserializer=HealthListResponse.FromString)
         told = await listing(b"", timeout=20)
         assert {name: each.status for name, each in told.statuses.items()} == {"": status, MESSAGING: status}
 

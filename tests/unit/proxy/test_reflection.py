@@ -11,7 +11,8 @@ from h2.settings import SettingCodes
 
 from regulus.proxy import reflection
 from regulus.proxy.server import ProxyServer
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions
+from regulus.wire.grpc.reflection_messages import ServerReflectionRequest
 from regulus.wire.http2.grpc_messages import framed
 from tests.unit.transport.http2.peers import connected
 
@@ -21,9 +22,10 @@ DEFINITION, SERVICE = "apache/rocketmq/v2/definition.proto", "apache/rocketmq/v2
 
 class Stream:
     def __init__(self, channel: Any, version: str) -> None:
-        name = f"grpc.reflection.{version}.ServerReflection"
-        self.request, response = messages.method_types(name)["ServerReflectionInfo"]
-        self.call = channel.stream_stream(f"/{name}/ServerReflectionInfo",
+        package = f"grpc.reflection.{version}"
+        self.request = definitions.named(package, "ServerReflectionRequest")
+        response: Any = definitions.named(package, "ServerReflectionResponse")
+        self.call = channel.stream_stream(f"/{package}.ServerReflection/ServerReflectionInfo",
                                           request_serializer=lambda each: each.SerializeToString(),
                                           response_deserializer=response.FromString)(timeout=20)
 
@@ -133,13 +135,12 @@ async def test_a_stream_whose_client_reads_no_answer_keeps_no_place(guarded: Pro
     monkeypatch.setattr(reflection, "STREAMS_MAX", 1)
     monkeypatch.setattr(reflection, "SILENT_S_MAX", 0.2)
     name = "grpc.reflection.v1.ServerReflection"
-    request, _ = messages.method_types(name)["ServerReflectionInfo"]
     async with connected(guarded, {SettingCodes.INITIAL_WINDOW_SIZE: 0}) as peer:
         stream_id = peer.h2.get_next_available_stream_id()
         peer.h2.send_headers(stream_id, [
             (":method", "POST"), (":scheme", "http"), (":path", f"/{name}/ServerReflectionInfo"),
             (":authority", "here"), ("te", "trailers"), ("content-type", "application/grpc")])
-        peer.h2.send_data(stream_id, framed(request(list_services="").SerializeToString()))
+        peer.h2.send_data(stream_id, framed(ServerReflectionRequest(list_services="").SerializeToString()))
         peer.flush()
         await peer.until(lambda: stream_id in peer.headers)
         async with asyncio.timeout(60):

@@ -5,7 +5,7 @@ import pytest
 
 from regulus.errors import CallRefused
 from regulus.proxy.request_sizes import check_size
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions, messages
 from tests.unit.proxy.scripted_brokers import Caller
 
 MIB = 1 << 20
@@ -48,7 +48,7 @@ async def test_a_request_of_millions_of_entries_is_not_unpacked(caller: Caller) 
         response = answer.FromString(await caller.raw(method, b"\x1a\x00" * MIB))
         assert response.status.code == code, method
     request = b"\x32\x00" * MIB
-    stream = caller.channel.unary_stream(f"/{messages.SERVICE}/ReceiveMessage")(
+    stream = caller.channel.unary_stream(f"/{definitions.SERVICE}/ReceiveMessage")(
         request, metadata=(("x-mq-client-id", "c"),), timeout=60)
     first = messages.ReceiveMessageResponse.FromString(await stream.read())
     assert first.status.code == 41300

@@ -22,7 +22,7 @@ from regulus.proxy.telemetry_streams import TelemetryStreams
 from regulus.record import message_record
 from regulus.transport.config import TransportConfig
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions, messages
 from regulus.wire.grpc.codes import Code
 from regulus.wire.headers import PopMessageResponse
 from regulus.wire.headers.send_message import SendMessageResponse
@@ -468,7 +468,7 @@ async def test_how_a_telemetry_stream_ends_that_says_what_it_may_not(caller: Cal
 async def test_bytes_that_are_no_message_are_refused_and_the_server_lives_on(caller: Caller) -> None:
     chance = random.Random(1)
     for method in ("QueryRoute", "SendMessage", "AckMessage", "EndTransaction", "ChangeInvisibleDuration"):
-        _, response_type = messages.method_types()[method]
+        response_type = getattr(messages.MessagingService, method).response
         for _ in range(200):
             data = chance.randbytes(chance.randrange(60))
             assert response_type.FromString(await caller.raw(method, data)).status.code >= 40000
@@ -516,11 +516,11 @@ async def test_no_request_that_was_damaged_breaks_the_server(caller: Caller, bro
             for _ in range(chance.randrange(1, 4)):
                 data[chance.randrange(len(data))] = chance.randrange(256)
             if method == "ReceiveMessage":
-                [_ async for _ in caller.channel.unary_stream(f"/{messages.SERVICE}/{method}")(
+                [_ async for _ in caller.channel.unary_stream(f"/{definitions.SERVICE}/{method}")(
                     bytes(data), metadata=METADATA, timeout=60)]
             else:
                 assert await caller.raw(method, bytes(data))
-        stream = caller.channel.stream_stream(f"/{messages.SERVICE}/Telemetry")(metadata=METADATA, timeout=60)
+        stream = caller.channel.stream_stream(f"/{definitions.SERVICE}/Telemetry")(metadata=METADATA, timeout=60)
         await stream.write(bytes(data))
         await stream.done_writing()
         await stream.code()
@@ -651,15 +651,15 @@ def test_the_metadata_of_these_tests_names_a_client() -> None:
 async def compressed(port: int, method: str, data: bytes, metadata: tuple[tuple[str, str], ...] = METADATA,
                      *, is_stream: bool = False) -> Any:
     """The first answer, or gRPC's own status."""
-    _, response_type = messages.method_types().get(method, (None, messages.ReceiveMessageResponse))
+    response_type = getattr(messages.MessagingService, method).response
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         try:
             if is_stream:
-                call = channel.unary_stream(f"/{messages.SERVICE}/{method}")(
+                call = channel.unary_stream(f"/{definitions.SERVICE}/{method}")(
                     data, metadata=metadata, timeout=60, compression=grpc.Compression.Gzip)
                 answer = await call.read()
             else:
-                answer = await channel.unary_unary(f"/{messages.SERVICE}/{method}")(
+                answer = await channel.unary_unary(f"/{definitions.SERVICE}/{method}")(
                     data, metadata=metadata, timeout=60, compression=grpc.Compression.Gzip)
         except grpc.aio.AioRpcError as error:
             return error.code()

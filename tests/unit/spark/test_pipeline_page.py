@@ -37,7 +37,7 @@ def test_the_examples_run(spark, make_store, live_server, capfd, tmp_path):
     send_orders(live_server, range(6))
     names = {"spark": spark, "store": store}
     python = blocks("python")
-    assert len(python) == 10
+    assert len(python) == 6
     (tmp_path / "data" / "bad" / "orders").mkdir(parents=True)
     line = '{"queue_id":1,"queue_offset":7,"reason":"no record","topic":"orders"}\n'
     (tmp_path / "data" / "bad" / "orders" / "orders-broker-a-1-7.json").write_text(line)

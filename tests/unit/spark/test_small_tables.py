@@ -12,8 +12,9 @@ from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.options import parse_options
 from regulus.spark.small_tables import SMALL_TABLES, rows
 from regulus.wire import fastjson
+from tests import store_ends as broken
 from tests.unit.pipeline.shop import wait_for
-from tests.unit.spark.conftest import GOLDEN, order, queue_ends
+from tests.unit.spark.conftest import FIRST_STORE_TIME, GOLDEN, order, queue_ends
 
 
 def table(**options: str) -> list[dict]:
@@ -69,6 +70,23 @@ def test_a_store_tells_when_its_topics_were_made(make_store):
     (store / "config" / "regulusTopicEpochs.json").write_text('{"topicEpochs": {"orders": 1700000000123}}')
     assert {row["topic_made_time"] for row in table(storePath=str(store), table="queues")} == {
         datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)}
+
+
+@pytest.mark.parametrize("damage", ["first record", "queue file", "log file"])
+def test_a_store_with_damage_tells_of_its_queues_what_can_be_read(make_store, damage):
+    """An audit asks for them, and counts what is missing."""
+    root = make_store([order(number) for number in range(60)])
+    if damage == "first record":
+        broken.write(root, broken.places(root)[0][0] + 4, b"\xff\xff\xff\xff")
+    else:
+        folder = root / ("consumequeue/orders/0" if damage == "queue file" else "commitlog")
+        sorted(folder.iterdir())[1].unlink()
+    row, _ = table(storePath=str(root), table="queues", topic="orders")
+    assert (row["min_offset"], row["max_offset"], row["message_count"]) == (0, 30, 30)
+    assert row["last_store_time"] == datetime.fromtimestamp(FIRST_STORE_TIME / 1000 + 58, UTC)
+    first = None if damage == "first record" else datetime.fromtimestamp(FIRST_STORE_TIME / 1000, UTC)
+    assert row["first_store_time"] == first
+    assert row["bytes"] > 0
 
 
 def test_a_topic_is_chosen_and_an_unknown_one_refused():

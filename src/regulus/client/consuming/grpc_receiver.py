@@ -7,7 +7,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from regulus.client.config import ClientConfig
 from regulus.client.connecting.client_instance import steady_ms
@@ -34,6 +33,7 @@ RETRY_DELAYS_MS = tuple(seconds * 1000 for seconds in (
     1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200))
 _DELAYS_MAX = 100
 _GROWING_DELAYS = 32
+_RPCS = messages.MessagingService
 
 
 class GrpcReceiver:
@@ -107,8 +107,9 @@ class GrpcReceiver:
             self._session.forget_route(topic)
             raise
 
-    async def _answers(self, request: Any, place: Place, asked: Receive) -> list[ReceivedMessage]:
-        came: list[Any] = []
+    async def _answers(self, request: messages.ReceiveMessageRequest, place: Place,
+                       asked: Receive) -> list[ReceivedMessage]:
+        came: list[messages.Message] = []
         status = None
         parts = self._session.receive(request, place.target,
                                       max(asked.await_ms, POLL_MS_MIN) + RECEIVE_MARGIN_MS)
@@ -140,7 +141,7 @@ class GrpcReceiver:
         until_ms = steady_ms() + asked.invisible_ms
         return [conversion.received(told, asked.subscription.topic, asked.broker, until_ms) for told in came]
 
-    async def _give_back(self, came: Sequence[Any], asked: Receive, place: Place) -> None:
+    async def _give_back(self, came: Sequence[messages.Message], asked: Receive, place: Place) -> None:
         """What nobody waits for is others' at once, and was not delivered, where the server knows that word."""
         for told in came:
             request = messages.ChangeInvisibleDurationRequest(
@@ -149,7 +150,7 @@ class GrpcReceiver:
             request.group.name, request.topic.name = self._group, asked.subscription.topic
             set_ms(request.invisible_duration, 0)
             try:
-                await self._session.call("ChangeInvisibleDuration", request, place.target)
+                await self._session.call(_RPCS.ChangeInvisibleDuration, request, place.target)
             except ClientError as error:
                 _log.warning("message %s came too late for a receive of group %s and was not given back; it comes when "
                              "its invisible time is over: %s", told.system_properties.message_id, self._group, error)
@@ -166,9 +167,10 @@ class GrpcReceiver:
     async def ack(self, message: ReceivedMessage) -> None:
         request = messages.AckMessageRequest()
         request.group.name, request.topic.name = self._group, message.topic
-        request.entries.add(message_id=message.message_id, receipt_handle=message.receipt_handle)
+        receipt = request.entries.add()
+        receipt.message_id, receipt.receipt_handle = message.message_id, message.receipt_handle
         target = await self._target(message)
-        answer = await self._session.call("AckMessage", request, target)
+        answer = await self._session.call(_RPCS.AckMessage, request, target)
         for entry in answer.entries:
             check_status(entry.status, target)
 
@@ -178,7 +180,7 @@ class GrpcReceiver:
         request.group.name, request.topic.name = self._group, message.topic
         set_ms(request.invisible_duration, invisible_ms)
         until_ms = steady_ms() + invisible_ms
-        answer = await self._session.call("ChangeInvisibleDuration", request, await self._target(message))
+        answer = await self._session.call(_RPCS.ChangeInvisibleDuration, request, await self._target(message))
         message.receipt_handle = answer.receipt_handle or message.receipt_handle
         message.invisible_until_ms = until_ms
 
@@ -187,7 +189,7 @@ class GrpcReceiver:
             receipt_handle=message.receipt_handle, message_id=message.message_id,
             delivery_attempt=message.delivery_attempt, max_delivery_attempts=deliveries_max)
         request.group.name, request.topic.name = self._group, message.topic
-        await self._session.call("ForwardMessageToDeadLetterQueue", request, await self._target(message))
+        await self._session.call(_RPCS.ForwardMessageToDeadLetterQueue, request, await self._target(message))
 
     async def _target(self, message: ReceivedMessage) -> str:
         """Its broker's address, or the access point where the route has lost it: a receipt says whose it is."""
@@ -198,7 +200,7 @@ class GrpcReceiver:
 
     # --- what the server asks ----------------------------------------------------------------------------------------
 
-    def _settings(self) -> Any:
+    def _settings(self) -> messages.Settings:
         made = messages.Settings()
         made.subscription.group.name = self._group
         made.subscription.fifo = self._is_orderly
@@ -208,7 +210,8 @@ class GrpcReceiver:
             entry.expression.type, entry.expression.expression = int(_filter_type(each)), each.sub_string
         return made
 
-    async def _on_command(self, command: Any, target: str) -> Any | None:
+    async def _on_command(self, command: messages.TelemetryCommand,
+                          target: str) -> messages.TelemetryCommand | None:
         kind = command.WhichOneof("command")
         answer = messages.TelemetryCommand()
         answer.status.code = int(Code.OK)
@@ -248,7 +251,7 @@ def _filter_type(subscription: SubscriptionData) -> FilterType:
     return FilterType.SQL if subscription.expression_type == SQL92 else FilterType.TAG
 
 
-def _rules_of(told: Any) -> ReceiveRules:
+def _rules_of(told: messages.Settings) -> ReceiveRules:
     """What no server can mean is put within what servers take: another one may refuse it message by message."""
     policy = told.backoff_policy
     delays: tuple[int, ...] = RETRY_DELAYS_MS
@@ -258,10 +261,10 @@ def _rules_of(told: Any) -> ReceiveRules:
     elif kind == "exponential_backoff":
         delays = _growing(policy.exponential_backoff)
     deliveries_max = policy.max_attempts if policy.max_attempts > 0 else DELIVERIES_MAX
-    return ReceiveRules(bool(told.subscription.fifo), deliveries_max, delays)
+    return ReceiveRules(told.subscription.fifo, deliveries_max, delays)
 
 
-def _growing(policy: Any) -> tuple[int, ...]:
+def _growing(policy: messages.ExponentialBackoff) -> tuple[int, ...]:
     delay, most = _possible(get_ms(policy.initial)), _possible(get_ms(policy.max))
     factor = min(max(1.0, policy.multiplier), float(INVISIBLE_MS_MAX))
     delays = []

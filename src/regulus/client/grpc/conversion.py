@@ -5,7 +5,7 @@ Source: PublishingMessageImpl, MessageViewImpl of rocketmq-clients.
 
 import hashlib
 import zlib
-from typing import Any
+from collections.abc import Callable
 
 from regulus.client.connecting.client_instance import now_ms
 from regulus.client.received_message import ReceivedMessage
@@ -23,12 +23,13 @@ _SYSTEM = frozenset((names.KEYS, names.TAGS, names.UNIQUE_KEY, names.SHARDING_KE
                      names.TIMER_DELAY_SEC, names.TIMER_DELIVER_MS, names.TRANSACTION_PREPARED, names.PRODUCER_GROUP,
                      names.CHECK_IMMUNITY_TIME, names.WAIT_STORE_MSG_OK, names.PRIORITY))
 BORN_HOST, TRACE_CONTEXT = "__BORNHOST", "TRACE_CONTEXT"
-_DIGESTS = {DigestType.CRC32: lambda body: f"{zlib.crc32(body):X}",
-            DigestType.MD5: lambda body: hashlib.md5(body, usedforsecurity=False).hexdigest().upper(),
-            DigestType.SHA1: lambda body: hashlib.sha1(body, usedforsecurity=False).hexdigest().upper()}
+_DIGESTS: dict[int, Callable[[bytes], str]] = {
+    DigestType.CRC32: lambda body: f"{zlib.crc32(body):X}",
+    DigestType.MD5: lambda body: hashlib.md5(body, usedforsecurity=False).hexdigest().upper(),
+    DigestType.SHA1: lambda body: hashlib.sha1(body, usedforsecurity=False).hexdigest().upper()}
 
 
-def to_grpc(message: Message, host: str) -> Any:
+def to_grpc(message: Message, host: str) -> messages.Message:
     """A message that has its unique key. Raises MessageIllegal for what this protocol cannot carry."""
     properties = message.properties
     if message.flag:
@@ -53,7 +54,7 @@ def to_grpc(message: Message, host: str) -> Any:
     return made
 
 
-def _set_kind(system: Any, properties: dict[str, str], now: int) -> MessageType:
+def _set_kind(system: messages.SystemProperties, properties: dict[str, str], now: int) -> MessageType:
     if properties.get(names.TRANSACTION_PREPARED) == "true":
         if seconds := properties.get(names.CHECK_IMMUNITY_TIME):
             system.orphaned_transaction_recovery_duration.seconds = int(seconds)
@@ -83,7 +84,7 @@ def _deliver_at(properties: dict[str, str], now: int) -> int | None:
     return None if value is None else int(value)
 
 
-def message_of(told: Any) -> tuple[MessageExt, str]:
+def message_of(told: messages.Message) -> tuple[MessageExt, str]:
     """A message as it is known here, and why its body cannot be read; empty: it can."""
     system = told.system_properties
     properties = dict(told.user_properties)
@@ -114,20 +115,20 @@ def message_of(told: Any) -> tuple[MessageExt, str]:
     return made, unreadable
 
 
-def received(told: Any, topic: str, broker: str, until_ms: int) -> ReceivedMessage:
+def received(told: messages.Message, topic: str, broker: str, until_ms: int) -> ReceivedMessage:
     message, unreadable = message_of(told)
     made = ReceivedMessage(message, topic, broker, told.system_properties.receipt_handle, until_ms)
     made.unreadable = unreadable
     return made
 
 
-def full_name(resource: Any) -> str:
+def full_name(resource: messages.Resource) -> str:
     namespace = resource.resource_namespace
-    return f"{namespace}%{resource.name}" if namespace else str(resource.name)
+    return f"{namespace}%{resource.name}" if namespace else resource.name
 
 
-def _body(told: Any) -> tuple[bytes, str]:
-    system, body = told.system_properties, bytes(told.body)
+def _body(told: messages.Message) -> tuple[bytes, str]:
+    system, body = told.system_properties, told.body
     digest = _DIGESTS.get(system.body_digest.type)
     if digest is not None and system.body_digest.checksum:
         made, given = digest(body), system.body_digest.checksum.upper()

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import grpc
 
@@ -45,6 +45,8 @@ from regulus.errors import (
 from regulus.transport.tls import TlsConfig, client_context
 from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
+from regulus.wire.grpc.definitions import Rpc
+from regulus.wire.grpc.times import set_ms
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +70,33 @@ RECONNECT_MS_MIN, RECONNECT_MS_MAX = 100, 1_000
 """Between two tries of an address that takes no connection. gRPC's own 2 minutes would outlast an outage by as much."""
 _SILENT = "it says nothing"
 MESSAGE_SIZE_MAX = 130 << 20
-METHODS = messages.method_types()
 _PYTHON = 6
 _numbers = count(1)
 
-OnCommand = Callable[[Any, str], Awaitable[Any | None]]
+OnCommand = Callable[[messages.TelemetryCommand, str], Awaitable[messages.TelemetryCommand | None]]
 """What a server asks over the stream, and its address -> what it is answered; None: nothing."""
+# In quotes, for these types take no parameters at run time.
+_Receive: TypeAlias = ("grpc.aio.UnaryStreamMultiCallable[messages.ReceiveMessageRequest, "
+                       "messages.ReceiveMessageResponse]")
+_Converse: TypeAlias = "grpc.aio.StreamStreamMultiCallable[messages.TelemetryCommand, messages.TelemetryCommand]"
+
+
+class _Sent(Protocol):
+    def SerializeToString(self) -> bytes: ...
+
+
+class _Answer(Protocol):
+    """What says in its status whether a request was taken."""
+
+    @property
+    def status(self) -> messages.Status: ...
+
+    @classmethod
+    def FromString(cls, s: bytes, /) -> Self: ...
+
+
+_Request = TypeVar("_Request", bound=_Sent)
+_Response = TypeVar("_Response", bound=_Answer)
 
 
 class Place:
@@ -81,9 +104,9 @@ class Place:
 
     __slots__ = ("broker", "is_readable", "is_writable", "queue", "target")
 
-    def __init__(self, queue: Any, target: str) -> None:
+    def __init__(self, queue: messages.MessageQueue, target: str) -> None:
         self.queue = queue
-        self.broker = str(queue.broker.name)
+        self.broker = queue.broker.name
         self.is_readable = queue.permission in (2, 4)
         self.is_writable = queue.permission in (3, 4)
         self.target = target
@@ -95,7 +118,7 @@ class _Stream:
     __slots__ = ("answers", "has_news", "task", "tells_settings")
 
     def __init__(self) -> None:
-        self.answers: deque[Any] = deque(maxlen=ANSWERS_MAX)
+        self.answers: deque[messages.TelemetryCommand] = deque(maxlen=ANSWERS_MAX)
         self.tells_settings = True
         self.has_news = asyncio.Event()
         self.has_news.set()
@@ -105,7 +128,7 @@ class _Stream:
         self.tells_settings = True
         self.has_news.set()
 
-    def answer(self, answer: Any) -> None:
+    def answer(self, answer: messages.TelemetryCommand) -> None:
         self.answers.append(answer)
         self.has_news.set()
 
@@ -113,12 +136,13 @@ class _Stream:
 class Session:
     """`settings` makes what servers are told of this client; `on_command` answers what they ask."""
 
-    def __init__(self, address: str, config: ClientConfig, kind: ClientType, settings: Callable[[], Any],
-                 on_command: OnCommand, request_timeout_ms: int, heartbeat_group: str = "") -> None:
+    def __init__(self, address: str, config: ClientConfig, kind: ClientType,
+                 settings: Callable[[], messages.Settings], on_command: OnCommand, request_timeout_ms: int,
+                 heartbeat_group: str = "") -> None:
         """Raises ConfigError for an address or a setting that gRPC cannot have."""
         self.targets = grpc_targets(address)
         self.client_id = _client_id(config)
-        self.told: Any = None       # the settings as the server has them
+        self.told = messages.Settings()     # as the server has them; empty before it has told them
         self.timeout_ms = request_timeout_ms
         self._config = config
         self._kind = kind
@@ -126,7 +150,7 @@ class Session:
         self._on_command = on_command
         self._heartbeat_group = heartbeat_group
         self._credentials = _credentials(config.tls)
-        self._channels: dict[str, Any] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
         self._calls: dict[tuple[str, str], Any] = {}
         self._streams: dict[str, _Stream] = {}
         self._routes: dict[str, tuple[int, tuple[Place, ...]]] = {}
@@ -202,7 +226,8 @@ class Session:
         if self._heartbeat_group:
             request.group.name = self._heartbeat_group
         try:
-            await self._unary(self._method("NotifyClientTermination", target), request, target, self.timeout_ms)
+            method = self._method(messages.MessagingService.NotifyClientTermination, target)
+            await self._unary(method, request, target, self.timeout_ms)
         except ClientError as error:
             _log.info("%s was not told that this client ends: %s", target, error)
 
@@ -213,18 +238,21 @@ class Session:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    async def call(self, method: str, request: Any, target: str, timeout_ms: int | None = None) -> Any:
+    async def call(self, rpc: Rpc[_Request, _Response], request: _Request, target: str,
+                   timeout_ms: int | None = None) -> _Response:
         """The answer, if its status is OK. Raises BrokerRefused, ReceiptInvalid, TooManyRequests, and what the
         connection may."""
-        answer = await self.ask(method, request, target, self.timeout_ms if timeout_ms is None else timeout_ms)
+        answer = await self.ask(rpc, request, target, self.timeout_ms if timeout_ms is None else timeout_ms)
         check_status(answer.status, target)
         return answer
 
-    async def ask(self, method: str, request: Any, target: str, timeout_ms: int) -> Any:
+    async def ask(self, rpc: Rpc[_Request, _Response], request: _Request, target: str, timeout_ms: int) -> _Response:
         """The answer, whatever its status. Raises what the connection may."""
-        return await self._unary(self._open_method(method, target), request, target, timeout_ms)
+        self._check_open()
+        return await self._unary(self._method(rpc, target), request, target, timeout_ms)
 
-    async def _unary(self, call: Any, request: Any, target: str, timeout_ms: int) -> Any:
+    async def _unary(self, call: "grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]", request: _Request,
+                     target: str, timeout_ms: int) -> _Response:
         try:
             return await call(request, timeout=timeout_ms / 1000, metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
@@ -232,11 +260,14 @@ class Session:
         except asyncio.CancelledError as error:
             raise self._cut_off(error, target) from None
 
-    def receive(self, request: Any, target: str, timeout_ms: int) -> AsyncGenerator[Any, None]:
+    def receive(self, request: messages.ReceiveMessageRequest, target: str,
+                timeout_ms: int) -> AsyncGenerator[messages.ReceiveMessageResponse, None]:
         """The parts of the answer; when it is closed, the server is told that nobody listens."""
-        return self._stream_of(self._open_method("ReceiveMessage", target), request, target, timeout_ms)
+        self._check_open()
+        return self._stream_of(self._receive_method(target), request, target, timeout_ms)
 
-    async def _stream_of(self, call: Any, request: Any, target: str, timeout_ms: int) -> AsyncGenerator[Any, None]:
+    async def _stream_of(self, call: _Receive, request: messages.ReceiveMessageRequest, target: str,
+                         timeout_ms: int) -> AsyncGenerator[messages.ReceiveMessageResponse, None]:
         under_way = call(request, timeout=timeout_ms / 1000, metadata=self._metadata())
         try:
             async for part in under_way:
@@ -254,24 +285,30 @@ class Session:
             return error
         return ClientClosed(f"the client was shut down before {target} answered")
 
-    def _open_method(self, method: str, target: str) -> Any:
+    def _check_open(self) -> None:
         if not self._is_open:
             raise ClientClosed("the client is not running; use `async with` or call start() first")
         self._check_loop()
-        return self._method(method, target)
 
-    def _method(self, method: str, target: str) -> Any:
-        made = self._calls.get((target, method))
+    def _method(self, rpc: Rpc[_Request, _Response],
+                target: str) -> "grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]":
+        made: grpc.aio.UnaryUnaryMultiCallable[_Request, _Response] | None = self._calls.get((target, rpc.path))
         if made is None:
-            channel = self._channel(target)
-            request, response = METHODS[method]
-            kind = channel.unary_stream if method == "ReceiveMessage" else channel.unary_unary
-            made = self._calls[target, method] = kind(
-                f"/{messages.SERVICE}/{method}", request_serializer=request.SerializeToString,
-                response_deserializer=response.FromString)
+            made = self._calls[target, rpc.path] = self._channel(target).unary_unary(
+                rpc.path, request_serializer=rpc.request.SerializeToString,
+                response_deserializer=rpc.response.FromString)
         return made
 
-    def _channel(self, target: str) -> Any:
+    def _receive_method(self, target: str) -> _Receive:
+        rpc = messages.MessagingService.ReceiveMessage
+        made: _Receive | None = self._calls.get((target, rpc.path))
+        if made is None:
+            made = self._calls[target, rpc.path] = self._channel(target).unary_stream(
+                rpc.path, request_serializer=rpc.request.SerializeToString,
+                response_deserializer=rpc.response.FromString)
+        return made
+
+    def _channel(self, target: str) -> grpc.aio.Channel:
         channel = self._channels.get(target)
         if channel is None:
             if len(self._channels) >= CHANNELS_MAX:
@@ -356,7 +393,7 @@ class Session:
         for target in self.targets:
             _set_endpoints(request.endpoints, target)
             try:
-                answer = await self.call("QueryRoute", request, target)
+                answer = await self.call(messages.MessagingService.QueryRoute, request, target)
             except BrokerRefused as error:
                 if error.code == Code.TOPIC_NOT_FOUND:
                     raise NoRoute(f"topic {topic!r} is not there: create it with `regulus topic create {topic}`"
@@ -375,13 +412,13 @@ class Session:
         for stream in self._streams.values():
             stream.tell_settings()
 
-    def _telling(self) -> Any:
+    def _telling(self) -> messages.TelemetryCommand:
         command = messages.TelemetryCommand()
         settings = command.settings
         settings.CopyFrom(self._settings())
         settings.client_type = int(self._kind)
         _set_endpoints(settings.access_point, self.targets[0])
-        settings.request_timeout.FromMilliseconds(self.timeout_ms)
+        set_ms(settings.request_timeout, self.timeout_ms)
         settings.user_agent.language = _PYTHON
         settings.user_agent.version = "5.2.0"
         settings.user_agent.platform = platform.platform()
@@ -404,21 +441,22 @@ class Session:
             await asyncio.sleep(STREAM_PAUSE_S)
 
     async def _one_stream(self, target: str, stream: _Stream) -> None:
-        request, response = METHODS["Telemetry"]
-        call = self._channel(target).stream_stream(
-            f"/{messages.SERVICE}/Telemetry", request_serializer=request.SerializeToString,
-            response_deserializer=response.FromString)(metadata=self._metadata())
+        rpc = messages.MessagingService.Telemetry
+        method: _Converse = self._channel(target).stream_stream(
+            rpc.path, request_serializer=rpc.request.SerializeToString, response_deserializer=rpc.response.FromString)
+        call = method(metadata=self._metadata())
         stream.answers.clear()      # they were for a stream that is no more
         stream.tell_settings()
         writing = self._tasks.spawn(self._write(stream, call), f"telemetry to {target}")
         try:
-            while (command := await call.read()) is not grpc.aio.EOF:
+            while isinstance(command := await call.read(), messages.TelemetryCommand):      # else the end
                 self._take(target, command, stream)
         finally:
             writing.cancel()
             call.cancel()
 
-    async def _write(self, stream: _Stream, call: Any) -> None:
+    async def _write(self, stream: _Stream,
+                     call: "grpc.aio.StreamStreamCall[messages.TelemetryCommand, messages.TelemetryCommand]") -> None:
         while True:
             await stream.has_news.wait()
             stream.has_news.clear()
@@ -431,7 +469,7 @@ class Session:
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 return      # whoever reads it hears why
 
-    def _take(self, target: str, command: Any, stream: _Stream) -> None:
+    def _take(self, target: str, command: messages.TelemetryCommand, stream: _Stream) -> None:
         if command.HasField("status") and command.status.code not in (0, Code.OK):
             self._refusal = BrokerRefused(command.status.code, command.status.message, target)
             if self._is_told.is_set():
@@ -447,7 +485,7 @@ class Session:
         else:
             _log.warning("%s asks more than %d things at once; one is not answered", target, QUESTIONS_MAX)
 
-    async def _answer(self, command: Any, target: str, stream: _Stream) -> None:
+    async def _answer(self, command: messages.TelemetryCommand, target: str, stream: _Stream) -> None:
         answer = await self._on_command(command, target)
         if answer is not None:
             stream.answer(answer)
@@ -464,18 +502,18 @@ class Session:
                 self.settings_changed()
                 settings_due = steady_ms() + int(SETTINGS_S * 1000)
 
-    async def _heartbeat(self, request: Any, target: str) -> None:
+    async def _heartbeat(self, request: messages.HeartbeatRequest, target: str) -> None:
         try:
-            await self.call("Heartbeat", request, target)
+            await self.call(messages.MessagingService.Heartbeat, request, target)
         except ClientError as error:
             _log.warning("heartbeat to %s failed: %s", target, error)
 
 
-async def _close_late(channels: Sequence[Any], grace_ms: int) -> None:
+async def _close_late(channels: Sequence[grpc.aio.Channel], grace_ms: int) -> None:
     await asyncio.gather(*(channel.close(grace_ms / 1000) for channel in channels))
 
 
-def check_status(status: Any, target: str) -> None:
+def check_status(status: messages.Status, target: str) -> None:
     """Raises BrokerRefused, ReceiptInvalid, TooManyRequests for what is not OK."""
     code = status.code
     if code == Code.OK:
@@ -487,7 +525,7 @@ def check_status(status: Any, target: str) -> None:
     raise BrokerRefused(code, status.message, target)
 
 
-def _failure(error: Any, target: str, timeout_ms: int) -> ClientError:
+def _failure(error: grpc.aio.AioRpcError, target: str, timeout_ms: int) -> ClientError:
     code = error.code()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return RequestTimeout(f"{target} gave no answer within {timeout_ms} ms")
@@ -521,7 +559,7 @@ def _mend(words: str, tls: TlsConfig) -> str:
 
 
 def _words(error: BaseException) -> str:
-    return str(error.details() or "no reason given") if isinstance(error, grpc.aio.AioRpcError) else str(error)
+    return error.details() or "no reason given" if isinstance(error, grpc.aio.AioRpcError) else str(error)
 
 
 def _client_id(config: ClientConfig) -> str:
@@ -530,12 +568,13 @@ def _client_id(config: ClientConfig) -> str:
     return f"{name}@{config.unit_name}" if config.unit_name else name
 
 
-def _set_endpoints(endpoints: Any, target: str) -> None:
+def _set_endpoints(endpoints: messages.Endpoints, target: str) -> None:
     host, _, port = target.rpartition(":")
     host = host.strip("[]")
     endpoints.Clear()
     endpoints.scheme = _scheme(host)
-    endpoints.addresses.add(host=host, port=int(port))
+    address = endpoints.addresses.add()
+    address.host, address.port = host, int(port)
 
 
 def _scheme(host: str) -> int:
@@ -548,14 +587,14 @@ def _scheme(host: str) -> int:
     return 3
 
 
-def _target_of(endpoints: Any, asked: str) -> str:
+def _target_of(endpoints: messages.Endpoints, asked: str) -> str:
     """Any of a broker's addresses; the one that was asked where it is among them."""
     targets = [f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}"
                for each in endpoints.addresses]
     return asked if asked in targets or not targets else targets[0]
 
 
-def _credentials(tls: TlsConfig) -> Any:
+def _credentials(tls: TlsConfig) -> grpc.ChannelCredentials | None:
     """None where nothing is encrypted. Raises ConfigError for what gRPC cannot have."""
     if not tls.tls_enable:
         return None

@@ -9,7 +9,6 @@ Source: ProducerImpl of rocketmq-clients.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
 
 from regulus.client import unique_key
 from regulus.client.config import ProducerConfig
@@ -40,10 +39,12 @@ ATTEMPT_MS_MIN = 20_000
 """What an attempt may take at least, if the send has so much time left: a server that is slow is not sent the same
 message once more."""
 _UNLIMITED = 1 << 20
+_RPCS = messages.MessagingService
 _RETRIED = (Code.INTERNAL_SERVER_ERROR, Code.PROXY_TIMEOUT, Code.HA_NOT_AVAILABLE)
-_STATUSES = {Code.OK: SendStatus.SEND_OK, Code.MASTER_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
-             Code.SLAVE_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
-             Code.HA_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE}
+_STATUSES: dict[int, SendStatus] = {
+    Code.OK: SendStatus.SEND_OK, Code.MASTER_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    Code.SLAVE_PERSISTENCE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    Code.HA_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE}
 
 OnRecover = Callable[[MessageExt, str, str], Awaitable[None]]
 """A server asks what became of a transaction: its message, the transaction id, and the address of who asks."""
@@ -99,7 +100,7 @@ class GrpcSender:
                     break
                 timeout_ms = max(timeout_ms, min(course.left_ms(begun), ATTEMPT_MS_MIN))
                 try:
-                    answer = await self._session.ask("SendMessage", request, place.target, timeout_ms)
+                    answer = await self._session.ask(_RPCS.SendMessage, request, place.target, timeout_ms)
                     if not _is_stored(answer, len(batch)):
                         check_status(answer.status, place.target)
                     return self._result(answer, batch, place, begun)
@@ -110,7 +111,7 @@ class GrpcSender:
                     break
             return course.end(steady_ms())
 
-    def _request(self, batch: Sequence[Message]) -> Any:
+    def _request(self, batch: Sequence[Message]) -> messages.SendMessageRequest:
         request = messages.SendMessageRequest()
         now = now_ms()
         for message in batch:
@@ -150,14 +151,15 @@ class GrpcSender:
         return isinstance(error, ConnectFailed | ConnectionLost | RequestTimeout) or (
             isinstance(error, BrokerRefused) and error.code in _RETRIED)
 
-    def _result(self, answer: Any, batch: Sequence[Message], place: Place, begun: int) -> SendResult:
+    def _result(self, answer: messages.SendMessageResponse, batch: Sequence[Message], place: Place,
+                begun: int) -> SendResult:
         entries = answer.entries
         if len(entries) != len(batch):
             raise AnswerUnreadable(f"{place.target} took {len(batch)} messages and answered of {len(entries)}")
         self._queues.succeeded(place.target, begun)
         statuses = [_STATUSES.get(entry.status.code) for entry in entries]
         if None in statuses:
-            raise AnswerUnreadable(f"{place.target} answered {[int(entry.status.code) for entry in entries]} to "
+            raise AnswerUnreadable(f"{place.target} answered {[entry.status.code for entry in entries]} to "
                                    "messages that it stored")
         worst = max((status for status in statuses if status is not None), key=list(SendStatus).index)
         first = entries[0]
@@ -172,8 +174,8 @@ class GrpcSender:
         broker = recalls.read(recall_handle, topic).broker_name
         request = messages.RecallMessageRequest(recall_handle=recall_handle)
         request.topic.name = topic
-        answer = await self._session.call("RecallMessage", request, await self._target(topic, broker), timeout_ms)
-        return str(answer.message_id)
+        target = await self._target(topic, broker)
+        return (await self._session.call(_RPCS.RecallMessage, request, target, timeout_ms)).message_id
 
     async def end_transaction(self, topic: str, message_id: str, transaction_id: str, *, commits: bool,
                               from_check: bool, timeout_ms: int, broker_name: str = "", target: str = "") -> None:
@@ -183,7 +185,7 @@ class GrpcSender:
             resolution=int(TransactionResolution.COMMIT if commits else TransactionResolution.ROLLBACK),
             source=int(TransactionSource.SOURCE_SERVER_CHECK if from_check else TransactionSource.SOURCE_CLIENT))
         request.topic.name = topic
-        await self._session.call("EndTransaction", request, target or await self._target(topic, broker_name),
+        await self._session.call(_RPCS.EndTransaction, request, target or await self._target(topic, broker_name),
                                  timeout_ms)
 
     async def _target(self, topic: str, broker_name: str) -> str:
@@ -192,24 +194,23 @@ class GrpcSender:
 
     # --- what the server asks ----------------------------------------------------------------------------------------
 
-    def _settings(self) -> Any:
+    def _settings(self) -> messages.Settings:
         made = messages.Settings()
         made.publishing.SetInParent()
         made.publishing.validate_message_type = True
         for topic in self._topics():
-            made.publishing.topics.add(name=topic)
+            made.publishing.topics.add().name = topic
         made.publishing.max_body_size = self._config.max_message_size
         return made
 
-    async def _on_command(self, command: Any, target: str) -> Any | None:
+    async def _on_command(self, command: messages.TelemetryCommand, target: str) -> None:
         if command.WhichOneof("command") == "recover_orphaned_transaction_command":
             asked = command.recover_orphaned_transaction_command
             message, _ = conversion.message_of(asked.message)
             await self._on_recover(message, asked.transaction_id, target)
-        return None
 
 
-def _is_stored(answer: Any, count: int) -> bool:
+def _is_stored(answer: messages.SendMessageResponse, count: int) -> bool:
     """Whether all messages have their places, though the disk or a slave may not have them yet: the status of the whole
     is that of a refusal then."""
     entries = answer.entries

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from regulus.errors import ArchiveFailed, DataLoss
+from regulus.model.timestamps import milliseconds_of
 from regulus.pipeline.archive.task import RangeFacts
 from regulus.record.consume_queue_unit import FILLER, unpack_all
 from regulus.spark.archive.manifest import Manifest, TopicQueue
@@ -63,14 +64,15 @@ class QueueEnds:
         return self._unreadable_at >= self._seen_at.get(queue, 0)
 
 
-def check_same_log(archive: Path, last: Manifest, log: CommitLogFiles) -> None:
-    """The last row of a range is in the log still: the log did not lose its end, to grow again with other messages.
-    Nothing is known of a range without rows, and of one that the log has no more. Raises DataLoss."""
-    row = _last_row(archive, last)
-    if row is None or row["physical_offset"] < log.start:
+def check_same_log(archive: Path, manifests: Sequence[Manifest], log: CommitLogFiles) -> None:
+    """The last archived row of a broker is in the log still: the log did not lose its end, to grow again with other
+    messages. Nothing is known where the log has no row any more. Raises DataLoss."""
+    last = next((manifest for manifest in reversed(manifests) if manifest.rows), None)
+    row = None if last is None else _last_row(archive, last)
+    if last is None or row is None or row["physical_offset"] < log.start:
         return
     found = log.mark(row["physical_offset"])
-    stored = int(row["store_time"].timestamp() * 1000)
+    stored = milliseconds_of(row["store_time"])
     if found is None or found.store_time != stored or row["message_id"] not in (None, "", found.id):
         stored_at = row["store_time"].isoformat(timespec="milliseconds")
         raise DataLoss(f"at byte {row['physical_offset']} of the log of {last.range.broker_name} the archive has "

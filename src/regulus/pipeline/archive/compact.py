@@ -3,7 +3,8 @@
 Neighbouring small ranges of a broker become one: its files hold the rows of theirs, and have the names and bytes that
 archiving that range at once would have given. From the moment the new manifest is there it supersedes the small ones; a
 reader sees the one or the others, never both. What is superseded stays for a while, for queries that planned with it,
-and is removed by a later run.
+and is removed by a later run. So each file is compared with its manifest before it is put together with others: bytes
+that rotted on the disk would have a new checksum that agrees with them, and the manifest that tells would be gone.
 
 Only days that are over are compacted, so that what is being written is not written again and again.
 
@@ -253,10 +254,8 @@ def _merged(archive: Path, sources: Sequence[ArchivedFile]) -> Iterator[pa.Table
     """The rows of the files in order, grouped as if they had been archived at once."""
     tables = []
     for file in sources:
-        path = archive / file.path
-        if not path.exists() or path.stat().st_size != file.size:
-            raise ArchiveFailed(f"{path} is not the file that its manifest names; nothing was compacted")
-        with pq.ParquetFile(path) as source:
+        _check_file(archive, file)
+        with pq.ParquetFile(archive / file.path) as source:
             tables.append(source.read(use_threads=False))
     order = np.lexsort((_column(tables, "physical_offset"), _column(tables, "queue_offset"),
                         _column(tables, "queue_id")))
@@ -267,6 +266,13 @@ def _merged(archive: Path, sources: Sequence[ArchivedFile]) -> Iterator[pa.Table
         yield pa.Table.from_batches(
             [whole.take(pa.array(rows[at:at + BATCH_ROWS])).combine_chunks().to_batches()[0]
              for at in range(0, len(rows), BATCH_ROWS)])
+
+
+def _check_file(archive: Path, file: ArchivedFile | RejectFile) -> None:
+    """Raises ArchiveFailed when it is not as it was written."""
+    if fault := archive_files.fault_of(archive, file):
+        raise ArchiveFailed(f"{archive}: {fault}: bring the file back from a copy; until then its range, and those "
+                            "that were to be put together with it, stay as they are")
 
 
 def _joined_file(part: Range, sources: Sequence[ArchivedFile], output: StagedFile) -> ArchivedFile:
@@ -312,6 +318,7 @@ def _join_rejects(task: CompactTask, target: Path, follower: ThreadPoolExecutor)
         return None
     with StagedFile(target / "rejects.jsonl", follower) as output:
         for source in sources:
+            _check_file(Path(task.archive), source)
             output.sink.write((Path(task.archive) / source.path).read_bytes())
     size, sha256 = output.finish()
     return RejectFile(path=rejects_path(task.range), size=size, sha256=sha256)

@@ -138,21 +138,46 @@ def make_identity(archive: Path, run: str) -> str:
 def sweep(archive: Path) -> list[str]:
     """Remove staging folders and all data and reject files that no manifest names; their paths below the archive.
 
-    The caller holds the lock.
+    The caller holds the lock. Raises ArchiveFailed where manifests are lost, whose files are the only copy.
     """
+    named = _named(archive)
+    unnamed = [name for name in _present(archive) if name not in named]
+    _check_leftovers(archive, unnamed)
     staging = archive / STAGING
     removed = [str(path.relative_to(archive)) for path in sorted(staging.glob("*"))]
     shutil.rmtree(staging, ignore_errors=True)
-    named = _named(archive)
-    # Also where versions before put them.
-    present = [*archive.glob("messages/*/*.parquet"), *archive.glob("data/*/*/*.parquet"),
-               *archive.glob("_rejects/*.jsonl")]
-    for path in sorted(present):
-        name = str(path.relative_to(archive))
-        if name not in named:
-            path.unlink()
-            removed.append(name)
+    for name in unnamed:
+        (archive / name).unlink()
+        removed.append(name)
     return removed
+
+
+def _present(archive: Path) -> list[str]:
+    """All data and reject files, by their paths below the archive; also where versions before put them."""
+    return sorted(str(path.relative_to(archive)) for pattern in ("messages/*/*.parquet", "data/*/*/*.parquet",
+                                                                 "_rejects/*.jsonl") for path in archive.glob(pattern))
+
+
+def _check_leftovers(archive: Path, unnamed: Iterable[str]) -> None:
+    """That a killed job may have left these. Raises ArchiveFailed.
+
+    A commit leaves files of the one range that it was at, behind all others of its broker. Compaction and expiry leave
+    files of what they put together, or removed from the front. Anything else had a manifest.
+    """
+    known: dict[str, list[Range]] = {}
+    for part in archive_manifest.effective(archive_manifest.ranges(archive)):
+        known.setdefault(archive_manifest.broker_part(part.broker_name), []).append(part)
+    at_commit: dict[str, tuple[int, int]] = {}
+    for name in unnamed:
+        broker, start, end = archive_manifest.parts_of_name(name)
+        parts = known.get(broker, ())
+        if any(part.start < end and start < part.end for part in parts) or (parts and end <= parts[0].start):
+            continue
+        is_behind = not parts or start >= parts[-1].end
+        if not is_behind or at_commit.setdefault(broker, (start, end)) != (start, end):
+            raise ArchiveFailed(f"{archive / name} is in the archive, and no manifest names it, as one did: bring "
+                                f"back the folder {MANIFESTS} from a backup, or move away the files that nobody "
+                                "needs, which would count as what a killed run left, and be removed")
 
 
 def names_of(manifest: Manifest) -> set[str]:
@@ -186,19 +211,24 @@ def remove(archive: Path, parts: Iterable[Range], step: Step) -> list[str]:
     return removed
 
 
+def fault_of(archive: Path, file: ArchivedFile | RejectFile) -> str:
+    """What is wrong with a file that a manifest names; empty for nothing."""
+    path = archive / file.path
+    if not path.exists():
+        return f"{file.path} is missing"
+    if path.stat().st_size != file.size or _sha256(path) != file.sha256:
+        return f"{file.path} has other bytes than its manifest says"
+    return ""
+
+
 def verify(archive: Path, manifests: Iterable[Manifest]) -> list[str]:
     """Which files differ from their manifests, one line for each fault."""
-    faults = []
+    faults: list[str] = []
     for manifest in manifests:
         files: list[ArchivedFile | RejectFile] = [*manifest.files]
         if manifest.rejects is not None:
             files.append(manifest.rejects)
-        for file in files:
-            path = archive / file.path
-            if not path.exists():
-                faults.append(f"{file.path} is missing")
-            elif path.stat().st_size != file.size or _sha256(path) != file.sha256:
-                faults.append(f"{file.path} has other bytes than its manifest says")
+        faults += (fault for file in files if (fault := fault_of(archive, file)))
     return faults
 
 

@@ -170,7 +170,7 @@ class _Run:
             raise DataLoss(f"the archive has the log of {self._config.broker_name} up to {end}, but the log ends at "
                            f"{log_end}: this is another store, or an older state of it; give the broker of this store "
                            "another name, or bring back the right one")
-        archive_check.check_same_log(self._archive, self._manifests[-1], self._log)
+        archive_check.check_same_log(self._archive, self._manifests, self._log)
         if self._log.start <= end or log_end == end:
             return end
         if not self._config.accept_gaps:

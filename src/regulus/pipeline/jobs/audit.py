@@ -41,9 +41,10 @@ RULES = (
     Rule(name="messages_missing", table="holes", holds="false", on_break=OnBreak.FAIL,
          says="a queue numbers its messages without gaps"),
     Rule(name="queue_ends_lost", table="ends", holds="NOT is_lost", on_break=OnBreak.FAIL,
-         says="no file of the store knows of messages behind the last one of a queue that can be read"),
-    Rule(name="queue_ends_ahead", table="ends", holds="is_lost OR missing_behind = 0",
-         says="log and queues of a store that its broker did not close end at the same message"),
+         says="no file of the store knows of messages of a queue before the first or behind the last one that can be "
+              "read"),
+    Rule(name="queue_ends_ahead", table="ends", holds="is_lost OR missing_before + missing_behind = 0",
+         says="log and queues of a store that its broker did not close begin and end at the same message"),
     Rule(name="messages_without_effect", table="verdicts", holds=f"verdict NOT IN ('{NO_EFFECT}', '{STUCK}')",
          on_break=OnBreak.FAIL, says="each message has an effect or is a dead letter"),
     Rule(name="effects_repeated", table="repeated_effects", holds="false", on_break=OnBreak.FAIL,
@@ -95,8 +96,8 @@ class Audit:
 
     @property
     def missing(self) -> int:
-        """Messages, not holes, those included that are lost behind the end of a queue."""
-        lost = self.views["ends"].where("is_lost").select(F.col("missing_behind").alias("missing"))
+        """Messages, not holes, those included that are lost before the beginning of a queue or behind its end."""
+        lost = self.views["ends"].where("is_lost").selectExpr("missing_before + missing_behind AS missing")
         row = self.views["holes"].select("missing").unionAll(lost).agg(F.sum("missing").alias("missing")).first()
         return 0 if row is None else int(row["missing"] or 0)
 
@@ -175,11 +176,13 @@ def _read(spark: SparkSession, request: AuditRequest) -> DataFrame:
 
 def _bounds(before: DataFrame, after: DataFrame | None) -> DataFrame:
     """The ends as they were before the messages were read, the beginnings as they were after: retention goes on, and
-    so do the producers."""
+    so do the producers. Of a queue that is not there any more, as its broker went meanwhile, all is asked for that it
+    had."""
     queue = ["topic", "broker_name", "queue_id"]
     assert after is not None
-    joined = before.select(*queue, "max_offset").join(after.select(*queue, "min_offset"), queue)
-    return as_it_is_now(joined.select(*queue, "min_offset", "max_offset"))
+    begins = after.select(*queue, F.col("min_offset").alias("begin"))
+    joined = before.select(*queue, "min_offset", "max_offset").join(begins, queue, "left")
+    return as_it_is_now(joined.select(*queue, F.coalesce("begin", "min_offset").alias("min_offset"), "max_offset"))
 
 
 def _deliveries(spark: SparkSession, request: AuditRequest) -> DataFrame | None:

@@ -20,7 +20,8 @@ from regulus.spark.table_schema import COLUMNS, ddl
 
 BOUNDS = ("topic string, broker_name string, queue_id int, min_offset bigint, max_offset bigint, "
           "first_store_time timestamp, topic_made_time timestamp")
-ENDS = "topic string, broker_name string, queue_id int, missing_behind bigint, missing_cause string, is_lost boolean"
+ENDS = ("topic string, broker_name string, queue_id int, missing_before bigint, missing_behind bigint, "
+        "missing_cause string, is_lost boolean")
 PROGRESS = "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint"
 _ALL_TOPICS = f"{RETRY_PREFIX}.*|.*"
 """A pattern takes retries, dead letters and system topics when it begins with one of their prefixes."""
@@ -123,7 +124,8 @@ class LogSource:
         return self._snapshot(spark, "queues", topics, BOUNDS)
 
     def ends(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """What is missing behind the end of each queue, as ENDS; a store's files tell, and others have no rows."""
+        """What is missing before the beginning of each queue and behind its end, as ENDS; a store's files tell, and
+        others have no rows."""
         if "storePath" not in self.options:
             return _empty(spark, ENDS)
         return self._snapshot(spark, "queues", topics, ENDS)

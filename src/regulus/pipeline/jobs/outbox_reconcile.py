@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
 from regulus.model.message_properties import REAL_TOPIC, RETRY_TOPIC
+from regulus.model.timestamps import milliseconds_of
 from regulus.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
 from regulus.pipeline.jobs.log_source import LogSource
 from regulus.pipeline.jobs.sending import names_of
@@ -195,7 +196,7 @@ def _log_since_ms(spark: SparkSession, source: LogSource, topics: list[str], bou
     first = source.messages(spark, topics, ("broker_name", "store_time")).groupBy("broker_name").agg(
         F.unix_millis(F.min("store_time")).alias("ms"))
     begins = [now_ms if row["ms"] is None else row["ms"] for row in cut.join(first, "broker_name", "left").collect()]
-    made = [int(time.timestamp() * 1000) for time in topics_made(bounds).values()]
+    made = [milliseconds_of(time) for time in topics_made(bounds).values()]
     return max([*begins, *made], default=0)
 
 

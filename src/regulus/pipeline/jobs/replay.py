@@ -49,6 +49,10 @@ class ReplayRequest:
     target: Target | None = None
     is_dry_run: bool = False
 
+    @property
+    def reads_what_it_sends(self) -> bool:
+        return self.into is None or self.into in self.topics
+
     def __post_init__(self) -> None:
         if self.ending <= self.starting:
             raise JobRefused(f"the time range ends ({self.ending.isoformat()}) before it begins "
@@ -139,7 +143,8 @@ def _slices(spark: SparkSession, request: ReplayRequest, sent: DataFrame | None)
     """(number, messages) of the slices that have any to send, in order."""
     begin = round(request.starting.timestamp() * 1000)
     number = F.floor((F.unix_millis("store_time") - begin) / _pace(request)).cast("bigint")
-    columns = COLUMNS if request.where else _PLACE_COLUMNS
+    columns = COLUMNS if request.where else (*_PLACE_COLUMNS, "properties") if request.reads_what_it_sends else \
+        _PLACE_COLUMNS
     rows = request.source.messages(spark, request.topics, columns, request.starting, request.ending)
     counted = _chosen(rows, request, sent).groupBy(number.alias("number")).agg(F.count("*").alias("messages"))
     return [(row["number"], row["messages"]) for row in counted.orderBy("number").collect()]
@@ -163,8 +168,13 @@ def _slice(spark: SparkSession, request: ReplayRequest, number: int, sent: DataF
 
 
 def _chosen(rows: DataFrame, request: ReplayRequest, sent: DataFrame | None) -> DataFrame:
-    """The rows to send, with their `place`. Spark keeps their order: what was sent is handed to all tasks."""
+    """The rows to send, with their `place`. Spark keeps their order: what was sent is handed to all tasks.
+
+    What this replay sent into a topic that it reads is no part of the past.
+    """
     rows = rows.where(is_first_copy())
+    if request.reads_what_it_sends:
+        rows = rows.where(F.coalesce(F.col("properties")[REPLAY_ID] != request.name, F.lit(True)))
     if request.where:
         rows = rows.where(request.where)
     rows = rows.withColumn("place", place_text())

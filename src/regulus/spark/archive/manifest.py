@@ -35,6 +35,7 @@ A manifest is one line of JSON with sorted keys:
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,8 @@ REJECTS = "_rejects"
 STAGING = "_staging"
 LOCK = "_lock"
 VERSION = 1
+_FILE_NAME = re.compile(r"(?P<start>[0-9]+)-(?P<end>[0-9]+)@(?P<broker>[^@]*)@[^@]*")
+_FORMER_NAME = re.compile(r"(?P<broker>[^@]*)-(?P<start>[0-9]+)-(?P<end>[0-9]+)")
 NAME_PART_MAX = 90
 """Characters of a topic, and of a broker, in the name of a file."""
 
@@ -131,6 +134,21 @@ def data_path(part: Range, topic: str, day: str) -> str:
     return f"{MESSAGES}/dt={day}/{part.text}@{_name_part(part.broker_name)}@{_name_part(topic)}.parquet"
 
 
+def broker_part(broker_name: str) -> str:
+    """How the name of a file begins or goes on that is of this broker."""
+    return _name_part(broker_name)
+
+
+def parts_of_name(path: str) -> tuple[str, int, int]:
+    """`broker_part` and the range of a data or reject file, by its name; ("", 0, 0) for another file's."""
+    stem = path.rpartition("/")[2].rpartition(".")[0]
+    found = _FILE_NAME.fullmatch(stem) or _FORMER_NAME.fullmatch(stem)
+    if found is None:
+        return "", 0, 0
+    return _name_part(unquote(found["broker"])) if "@" not in stem else found["broker"], int(found["start"]), int(
+        found["end"])
+
+
 def _name_part(name: str) -> str:
     """Of a file's name, which the system bounds."""
     quoted = quote(name, safe="")
@@ -187,8 +205,9 @@ def decode(data: bytes, place: str) -> Manifest:
             files=tuple(_file(file) for file in document["files"]),
             rejects=rejects and RejectFile(path=rejects["path"], size=rejects["bytes"], sha256=rejects["sha256"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreDamaged(f"{place} is no manifest ({type(error).__name__}: {error}): bring it back from a backup, or "
-                           "remove it and archive its range again while the log has it") from error
+        raise StoreDamaged(f"{place} is no manifest ({type(error).__name__}: {error}): bring it back from a backup, "
+                           "or, if its range is the last of its broker, remove it and archive that again while the log "
+                           "has it") from error
 
 
 def _file(document: dict[str, Any]) -> ArchivedFile:

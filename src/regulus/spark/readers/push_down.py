@@ -5,10 +5,8 @@ where its own setting spark.sql.python.filterPushdown.enabled is on, and refuses
 option, `pushFilters`.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -24,6 +22,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from regulus.model.timestamps import milliseconds_of
 from regulus.spark.offsets import EARLIEST, LATEST
 from regulus.spark.options import NoMatch, ReadOptions
 from regulus.spark.read_plan import ReadRange
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OFFSET_MAX = 1 << 62
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ def _equal(result: Narrowing, attribute: tuple[str, ...], values: list[Any]) -> 
             return replace(result, topics=_both(result.topics, found))
         case ("queue_id",):
             return replace(result, queue_ids=_both(result.queue_ids, found))
-        case ("tags",) if found:
+        case ("tags",) if found and all(map(_is_one_tag, found)):
             return replace(result, tags=_both(result.tags, found))
         case ("queue_offset",) | ("store_time",) if found:
             result = _at_least(result, attribute, min(found), False)
@@ -141,11 +139,16 @@ def _equal(result: Narrowing, attribute: tuple[str, ...], values: list[Any]) -> 
     return result
 
 
+def _is_one_tag(text: str) -> bool:
+    """Whether a broker takes it for itself: an expression divides it at ||, and leaves out spaces around it."""
+    return text not in ("", "*") and text == text.strip() and "||" not in text
+
+
 def _at_least(result: Narrowing, attribute: tuple[str, ...], value: Any, is_above: bool) -> Narrowing:
     if attribute == ("queue_offset",):
         return replace(result, offset_low=max(result.offset_low, value + is_above))
     if attribute == ("store_time",):
-        low = math.floor((value - _EPOCH).total_seconds() * 1000)
+        low = milliseconds_of(value)
         return replace(result, time_low=low if result.time_low is None else max(low, result.time_low))
     return result
 
@@ -154,7 +157,7 @@ def _below(result: Narrowing, attribute: tuple[str, ...], value: Any, is_include
     if attribute == ("queue_offset",):
         return replace(result, offset_high=min(result.offset_high, value + is_included))
     if attribute == ("store_time",):
-        high = math.floor((value - _EPOCH).total_seconds() * 1000) + 1
+        high = milliseconds_of(value) + 1
         return replace(result, time_high=high if result.time_high is None else min(high, result.time_high))
     return result
 

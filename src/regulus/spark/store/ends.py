@@ -1,14 +1,23 @@
-"""What the files of a store say of each other's ends: which messages some of them know of and the table cannot read.
+"""Compares the files of a store to find messages that some of them know of and the table cannot read.
 
-Three files know of messages that a queue should have behind its last one that can be read:
+Three files know of messages that a queue should have after its last one that can be read:
 
     its own units     whose records are not in the log, which was cut short or lost its last bytes
     `regulusQueues`   the table of a Regulus broker, which says where each queue ended when it was saved
     the log           whose last records are of queues that have no units of them, or are gone altogether
 
-and `checkpoint` says up to which store time messages were on disk. Of the log only its last LOOK_BYTES are walked.
+and `checkpoint` says up to which store time messages were on disk. Only the last LOOK_BYTES of the log are walked.
 
-What that means depends on how the broker left the store. A broker that stops cleanly flushes the log, gives each record
+A queue begins with its first message that the log has, because retention removes the log's oldest files first, and
+those of queues after them. So a queue lacks messages before its first one in two cases:
+
+    in the log        a record of the queue is before that of the first unit, among the log's first LOOK_BYTES
+    the log is whole  it begins at 0 and so has all messages ever stored, but the queue begins later, without fillers
+
+The log may begin with a file that retention took out of use but could not delete, because a process was reading it. The
+table of a Regulus broker says where the log begins; without it, nothing in the first of several files counts.
+
+What a difference means depends on how the broker left the store. A stopping broker flushes the log, gives each record
 its unit, and removes the file `abort`; so in a store with `checkpoint` and without `abort` all of this must agree, and
 what does not is lost. While `abort` is there the broker runs, was killed, or was copied as it ran: then the log and the
 queues may each be ahead of the other, as far as a start would repair, and a difference is logged but is not a loss. The
@@ -56,31 +65,33 @@ class Left(Enum):
     IN_USE = "in use"
 
 
-class LastRecord(NamedTuple):
-    """The last of a queue's in the log."""
+class EdgeRecord(NamedTuple):
+    """The last record of a queue in the log, or the first."""
 
     queue_offset: int
     physical_offset: int
     store_timestamp: int
 
 
-class LogTail:
-    """The last records of a log. `start`: where the walk began; `end`: where the records end."""
+class LogPart:
+    """A part of a log, from `start` on: the last record of each queue, or else the first. `end`: where records end."""
 
-    def __init__(self, log: CommitLogFiles) -> None:
-        self.last: dict[tuple[str, int], LastRecord] = {}
+    def __init__(self, log: CommitLogFiles, start: int, limit: int, *, has_last: bool) -> None:
+        self.of_queue: dict[tuple[str, int], EdgeRecord] = {}
         self.last_timestamp = 0
         self.bad: list[tuple[int, int]] = []
         """Start and end of each stretch that holds no records, with records after it."""
         self._doubtful = -1
         """Start of the present stretch without records; -1 when there is none."""
         self._log = log
+        self._limit = limit
+        self._has_last = has_last
         self._walk = LogWalk((), False, False, False)
         # An array instead of numpy, because planning must not need numpy.
         self._table = array("q", bytes(8 * len(FIELDS) * _WALK_ROWS))
         self._hashes = array("q", bytes(8 * _HASHES))
         self._zeros_from = filled_end(log)
-        self.start = self.end = _first_record(log, max(log.start, self._zeros_from - LOOK_BYTES))
+        self.start = self.end = start
         self._read()
 
     def has_record_over(self, physical_offset: int) -> bool:
@@ -89,7 +100,7 @@ class LogTail:
 
     def _read(self) -> None:
         position = self.start
-        while position < self._log.end and len(self.bad) < BAD_STRETCHES_MAX:
+        while position < self._limit and len(self.bad) < BAD_STRETCHES_MAX:
             position = self._read_window(position)
 
     def _read_window(self, position: int) -> int:
@@ -126,15 +137,26 @@ class LogTail:
         self.end = reached
         self.last_timestamp = timestamps[-1]
         names = [name.decode("utf-8", "replace") for name in self._walk.topics]
-        last = {(topic, queue_id): row for row, (topic, queue_id, flag) in enumerate(
-                    zip(topics, queue_ids, flags, strict=True))
-                if flag & TRANSACTION_MASK in _WITH_UNIT}
+        towards_edge = range(rows) if self._has_last else range(rows - 1, -1, -1)
+        last = {(topics[row], queue_ids[row]): row for row in towards_edge
+                if flags[row] & TRANSACTION_MASK in _WITH_UNIT}
         for (topic, queue_id), row in last.items():
-            self.last[names[topic], queue_id] = LastRecord(queue_offsets[row], base + positions[row], timestamps[row])
+            found = EdgeRecord(queue_offsets[row], base + positions[row], timestamps[row])
+            known = self.of_queue.setdefault((names[topic], queue_id), found)
+            if known is not found and self._has_last:
+                self.of_queue[names[topic], queue_id] = found
 
     def _column(self, name: str, rows: int) -> "array[int]":
         start = FIELDS.index(name) * _WALK_ROWS
         return self._table[start:start + rows]
+
+
+class LogTail(LogPart):
+    """The last records of a log."""
+
+    def __init__(self, log: CommitLogFiles) -> None:
+        start = _first_record(log, max(log.start, filled_end(log) - LOOK_BYTES))
+        super().__init__(log, start, log.end, has_last=True)
 
 
 class StoreEnds:
@@ -148,6 +170,7 @@ class StoreEnds:
         self._tail: LogTail | None = None
         self._table: QueueTable | None = None
         self._firsts: dict[str, int | None] = {}
+        self._head: LogPart | None = None
         if self.left is not Left.IN_USE and store.log.pieces:
             self._tail = LogTail(store.log)
             self._table = self._read_table(self._tail)
@@ -155,11 +178,11 @@ class StoreEnds:
     def queue_ids(self, topic: str) -> set[int]:
         """The topic's queues that the table or the log knows, with or without files of their own."""
         tabled = set(self._table.queues.get(topic, ())) if self._table is not None else set()
-        logged = {queue_id for name, queue_id in self._tail.last if name == topic} if self._tail is not None else set()
-        return tabled | (logged if topic in self._configured else set())
+        logged = self._tail.of_queue if self._tail is not None and topic in self._configured else {}
+        return tabled | {queue_id for name, queue_id in logged if name == topic}
 
     def missing(self, queue: ConsumeQueueFiles) -> Missing | None:
-        """What is known of the queue behind its last message that can be read."""
+        """Messages that are missing after the queue's last one that can be read; None when none is known."""
         if self._tail is None:
             return None
         low, end = queue.bounds(self._store.log)
@@ -169,6 +192,14 @@ class StoreEnds:
         sure = [each for each in told if each.is_loss]
         behind, cause = max(((each.next, each.cause) for each in sure or told), default=(end, ""))
         return Missing(end, behind, cause, is_loss and bool(sure)) if behind > end else None
+
+    def missing_before(self, queue: ConsumeQueueFiles) -> Missing | None:
+        """Messages that are missing before the queue's first one that can be read; None when none is known."""
+        low, end = queue.bounds(self._store.log)
+        if self._tail is None or low == 0 or queue.topic not in self._configured:
+            return None
+        first, cause = self._first_before(queue, low, queue.unit(low).physical_offset if low < end else self._tail.end)
+        return Missing(first, low, cause, self.left is Left.CLOSED) if first < low else None
 
     def doubt(self) -> str:
         """The sign that the log has lost its end, though no queue knows of it; empty for none. It is not a proof: if
@@ -183,6 +214,36 @@ class StoreEnds:
                 "clock was set back, the log has lost its end, and the queues theirs")
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _first_before(self, queue: ConsumeQueueFiles, low: int, place: int) -> tuple[int, str]:
+        """The first missing message before `low`, and the cause. The record of `low` is at `place`.
+
+        The result is `low` when no missing message is known.
+        """
+        begin = self._log_begin()
+        if self._head is None:
+            self._head = LogPart(self._store.log, begin, min(begin + LOOK_BYTES, self._store.log.end), has_last=False)
+        record = self._head.of_queue.get((queue.topic, queue.queue_id))
+        if record is not None and record.physical_offset < place:
+            # A topic that was created again since began with 0, after this record.
+            first = record.queue_offset if self._is_of_this_topic(queue, record) else 0
+            if first < low:
+                return first, (f"the log has them from byte {record.physical_offset} on, and the consume queue has no "
+                               "units of them")
+        if begin == 0 and not queue.begins_with_filler():
+            return 0, "the log has all messages since its first one, and the consume queue has no units of them"
+        return low, ""
+
+    def _is_of_this_topic(self, queue: ConsumeQueueFiles, record: EdgeRecord) -> bool:
+        born = self._table.births.get((queue.topic, queue.queue_id), 0) if self._table is not None else 0
+        return record.physical_offset >= born and record.store_timestamp >= self._epochs.get(queue.topic, 0)
+
+    def _log_begin(self) -> int:
+        """The position from which on the log surely has everything that retention has left."""
+        pieces = self._store.log.pieces
+        if self._table is not None and self._table.log_start != queue_table.UNKNOWN_START:
+            return max(pieces[0].start, self._table.log_start)
+        return pieces[1].start if len(pieces) > 1 else pieces[0].start
 
     def _by_units(self, tail: LogTail, queue: ConsumeQueueFiles, end: int) -> Iterator[Missing]:
         for offset, unit in queue.units_behind(end):
@@ -214,14 +275,14 @@ class StoreEnds:
                           True)
 
     def _by_log(self, tail: LogTail, queue: ConsumeQueueFiles, low: int, end: int) -> Iterator[Missing]:
-        last = tail.last.get((queue.topic, queue.queue_id))
+        last = tail.of_queue.get((queue.topic, queue.queue_id))
         if last is None or last.queue_offset < end or queue.topic not in self._configured:
             return
         is_of_this_topic = self._was_there_before(queue.topic, last)
         yield Missing(end, last.queue_offset + 1, f"the log has them up to byte {last.physical_offset}, and the "
                                                   "consume queue has no units of them", is_of_this_topic)
 
-    def _was_there_before(self, topic: str, record: LastRecord) -> bool:
+    def _was_there_before(self, topic: str, record: EdgeRecord) -> bool:
         """Whether the record is of the topic that there is now, and not of a former one of its name."""
         epoch = self._epochs.get(topic)
         if epoch is not None:

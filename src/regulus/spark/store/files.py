@@ -192,6 +192,10 @@ class ConsumeQueueFiles:
                 if (unit := self.unit(offset)) != FILLER and unit.size > 0:
                     yield offset, unit
 
+    def begins_with_filler(self) -> bool:
+        """Whether the broker began the queue with a message that had others before it, which were already gone."""
+        return bool(self._files.pieces) and self.unit(self._files.start // UNIT_SIZE) == FILLER
+
     def count_behind(self, physical_offset: int) -> int:
         """The number of units whose records start at or after that offset."""
         low, high = self._files.start // UNIT_SIZE, self._files.end // UNIT_SIZE

@@ -13,6 +13,7 @@ from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState, Sizes, batch_bounds
 from regulus.spark.read_plan import (
     Gap,
+    Missing,
     ReadRange,
     Sample,
     UnitRange,
@@ -72,17 +73,22 @@ class StorePlace:
         states = {}
         for queue in queues:
             files = self._files(queue)
-            missing = ends.missing(files)
-            if missing is not None and not missing.is_loss:
-                may_be = ("they may be of a former topic of that name" if ends.left is Left.CLOSED else
-                          "the store was not closed by its broker, whose start may repair that")
-                self._tell(f"{queue_text(queue)}: messages {missing.first} to {missing.next - 1} cannot be read, "
-                           f"because {missing.cause}; {may_be}")
-                missing = None
-            states[queue] = QueueState(*files.bounds(self._store.log), epochs.get(queue.topic, 0), missing)
+            states[queue] = QueueState(*files.bounds(self._store.log), epochs.get(queue.topic, 0),
+                                       self._lost(queue, ends, ends.missing(files)),
+                                       self._lost(queue, ends, ends.missing_before(files)))
         if (doubt := ends.doubt()) and not any(state.missing for state in states.values()):
             self._tell(doubt)
         return states
+
+    def _lost(self, queue: MessageQueue, ends: StoreEnds, missing: Missing | None) -> Missing | None:
+        """What is missing, if it is a loss; anything else missing is only logged as a warning."""
+        if missing is None or missing.is_loss:
+            return missing
+        may_be = ("they may be of a former topic of that name" if ends.left is Left.CLOSED else
+                  "the store was not closed by its broker, whose start may repair that")
+        self._tell(f"{queue_text(queue)}: messages {missing.first} to {missing.next - 1} cannot be read, "
+                   f"because {missing.cause}; {may_be}")
+        return None
 
     def _compared(self) -> StoreEnds:
         """The comparison of the store's files, made again when they have changed."""

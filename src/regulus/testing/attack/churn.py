@@ -1,9 +1,9 @@
-"""Lap after lap of topics, groups and clients that come and go: when they are gone, nothing of them is left.
+"""Repeated laps of topics, groups and clients that come and go: afterwards nothing of them is left.
 
 Each lap makes topics and groups of new names, sends, pulls, pops without an acknowledgement, sends back, commits, and
-cuts most of its clients off in the middle; then it deletes all that it made, some of it before its retries are due.
-What the broker holds is measured between laps: descriptors and maps beside the files that its store has, threads,
-folders of queues, documents and memory. Nothing of these may grow.
+disconnects most of its clients during requests; then it deletes all that it made, some of it before its retries are
+due. The state of the broker is measured between laps: descriptors and maps besides the files of its store, threads,
+folders of queues, documents and memory. None of these may grow.
 """
 
 import asyncio
@@ -27,33 +27,36 @@ from regulus.wire.headers import (
 
 TOPICS = 6
 QUEUES = 2
-"""Of each topic."""
+"""The number of queues of each topic."""
 GROUPS = 6
 CLIENTS = 12
 MESSAGES = 40
 WARM_UP_LAPS = 2
 LAPS_MIN = 4
-"""Behind the warm-up, however short the time is."""
+"""The minimum number of laps after the warm-up, however short the time is."""
 DUE_MS = 1_000
-"""After which what was popped or sent back would come again: when its group is gone, or just before."""
+"""ms after which popped and returned messages would be delivered again: when their group is deleted, or just before."""
 SETTLED_S = 3.0
 SUSPEND = 2
 
 MEMORY_GROWTH_MAX = 12 << 20
-"""Bytes: the allocator's own, and caches up to their limits."""
+"""Bytes for the allocator itself, and for caches up to their limits."""
 DELETED_QUEUE_MEMORY = 512
-"""Bytes for each queue that was deleted while the log has its records: a broker remembers where the log ended then, for
-up to `consume_queues.BIRTHS_MAX` queues, and writes them all into its table of queues."""
+"""Bytes for each queue that was deleted while the log has its records.
+
+A broker remembers the end of the log at the deletion, for up to `consume_queues.BIRTHS_MAX` queues, and writes them all
+into its table of queues.
+"""
 DOCUMENT_GROWTH_MAX = 512
-"""Bytes: versions, times and counters have more digits some day."""
+"""Bytes for versions, times and counters, which may get more digits."""
 BOUNDED = ("deletedTopics", "removedGroups")
-"""Members of documents: names of what was deleted are kept up to a number, `topic_epochs.DELETED_MAX` and
+"""Members of documents: names of deleted topics and groups are kept up to a number, `topic_epochs.DELETED_MAX` and
 `offset_set_backs.REMOVED_MAX`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a broker has beside what is stored."""
+    """The resources of a broker besides stored messages."""
 
     descriptors: int
     maps: int
@@ -65,7 +68,7 @@ class Held:
 
 GROWTH_MAX = Held(descriptors=4, maps=40, threads=1, queue_folders=0, document_bytes=DOCUMENT_GROWTH_MAX,
                   memory=MEMORY_GROWTH_MAX)
-"""Maps: the allocator's arenas are among them."""
+"""The allowed growth. Maps include the allocator's arenas."""
 
 
 async def churn(field: Field) -> None:
@@ -100,7 +103,7 @@ async def _lap(field: Field, server: ServerProcess, number: int) -> None:
             await operator.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header.ext())
         await asyncio.gather(*[_client(field, server, topics, groups) for _ in range(CLIENTS)])
         if field.chance.random() < 0.5:
-            await asyncio.sleep(DUE_MS / 1000)      # what is due comes, and its copies wait for the next time
+            await asyncio.sleep(DUE_MS / 1000)      # due messages are delivered, their copies wait
         for group in groups:
             await operator.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": group, "removeOffset": "true"})
             await operator.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": retry_topic(group)})
@@ -112,7 +115,7 @@ async def _lap(field: Field, server: ServerProcess, number: int) -> None:
 
 
 async def _client(field: Field, server: ServerProcess, topics: list[str], groups: list[str]) -> None:
-    """Does something of everything, and is cut off with requests under way."""
+    """Send requests of every kind, and disconnect during some of them."""
     chance = field.chance
     topic, group = chance.choice(topics), chance.choice(groups)
     async with AsyncExitStack() as stack:
@@ -136,7 +139,7 @@ async def _client(field: Field, server: ServerProcess, topics: list[str], groups
 
 
 async def _settled(server: ServerProcess) -> Held:
-    """When all that was due has come, and documents are saved."""
+    """The resources when all due messages have been delivered, and documents are saved."""
     await asyncio.sleep(SETTLED_S)
     async with Talk(server.port) as talk:
         answer = await talk.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -147,7 +150,7 @@ async def _settled(server: ServerProcess) -> Held:
 def _held(pid: int, store: Path) -> Held:
     process = Path(f"/proc/{pid}")
     def is_stored(name: str) -> bool:
-        """A file of the store, unless it was deleted and is held all the same."""
+        """Whether it is a file of the store, and was not deleted while still in use."""
         return str(store) in name and not name.endswith("(deleted)")
 
     open_files = [_target(each) for each in (process / "fd").iterdir()]
@@ -161,14 +164,14 @@ def _held(pid: int, store: Path) -> Held:
 
 
 def _size(document: Path) -> int:
-    """Of what may not grow."""
+    """The size of the parts that may not grow."""
     members = fastjson.loads(document.read_text(encoding="utf-8"))
     assert isinstance(members, dict)
     return len(json.dumps({name: value for name, value in members.items() if name not in BOUNDED}))
 
 
 def _target(descriptor: Path) -> str:
-    """What it is open for; nothing when it was closed meanwhile."""
+    """The target of a descriptor; empty when it was closed meanwhile."""
     try:
         return str(descriptor.readlink())
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Bytes of a stopped or killed store are flipped, zeroed or removed: the next start says so or mends it.
+"""Bytes of a stopped or killed store are flipped, zeroed or removed: the next start must report or repair it.
 
-What is not allowed is silence: a broker that starts, logs no warning and serves less than was there, something else
-than was there, or gives a place in a queue a second time.
+Silence is not allowed: a broker that starts, logs no warning, and then serves fewer or different messages than before,
+or assigns a queue offset twice.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ MESSAGES = 240
 COMMITTED = 7
 KEYS_ASKED = 12
 DAMAGED_MAX = 400
-"""Bytes that one blow hits."""
+"""The maximum number of bytes that one attack damages."""
 FLUSHED_WITHIN_S = 0.7
 DEEP_CHECK_S = 30.0
-"""What a start may go on with in the background, for the log to be read after it."""
+"""How long the background work of a start may take before its log is read."""
 LOOK_AGAIN_S = 0.02
 DEEP_CHECK_DONE = "the deep check is done"
 TOLD = (" WARNING ", " ERROR ")
@@ -34,7 +34,7 @@ TOLD = (" WARNING ", " ERROR ")
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A store as it was left, and what it must serve."""
+    """A store before the damage, and what it must serve."""
 
     path: Path
     sent: list[Sent]
@@ -61,11 +61,12 @@ async def make_original(field: Field, *, is_killed: bool) -> Original:
     return Original(server.store_path, sent)
 
 
-# --- the blow --------------------------------------------------------------------------------------------------------
+# --- the damage
+# --------------------------------------------------------------------------------------------------------
 
 
 def strike(field: Field, store: Path, files: list[Path]) -> str:
-    """Damage one of the files somewhere in what is used of it; what was done, in words."""
+    """Damage one of the files somewhere in its used part; returns a description."""
     chance = field.chance
     path = chance.choice(sorted(files))
     data = bytearray(path.read_bytes())
@@ -90,7 +91,7 @@ def _files(directory: str, pattern: str = "**/*") -> Callable[[Path], list[Path]
     return lambda store: [path for path in (store / directory).glob(pattern) if path.is_file()]
 
 
-# --- what is left ----------------------------------------------------------------------------------------------------
+# --- the checks ----------------------------------------------------------------------------------------------------
 
 
 async def _round(field: Field, files_of: Callable[[Path], list[Path]]) -> None:
@@ -114,7 +115,7 @@ async def _round(field: Field, files_of: Callable[[Path], list[Path]]) -> None:
 
 
 async def _silence(server: ServerProcess, original: Original) -> list[str]:
-    """What is wrong and was not told. A start that refuses with a sentence has told."""
+    """Faults that were not reported. A start that is refused with a sentence has reported them."""
     try:
         server.start()
     except RegulusError:
@@ -150,7 +151,7 @@ async def _wrong(server: ServerProcess, original: Original) -> list[str]:
 
 
 async def _wrong_of_queue(talk: Talk, queue_id: int, sent: list[Sent]) -> list[str]:
-    """A body whose checksum is wrong is told to who reads it."""
+    """The consumer detects a body with a wrong checksum."""
     try:
         there = {message.queue_offset: message.body for message in await talk.queue(TOPIC, queue_id)}
     except RecordError:
@@ -183,5 +184,5 @@ async def documents(field: Field) -> None:
 
 
 async def rest(field: Field) -> None:
-    """The checkpoint, the lock, and the mark of a running broker."""
+    """Damage the checkpoint, the lock, and the mark of a running broker."""
     await _round(field, lambda store: [path for path in store.iterdir() if path.is_file()])

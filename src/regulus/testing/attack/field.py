@@ -1,4 +1,4 @@
-"""What a round of an attack works with: chance, a directory, servers of its own, and a list of what it found."""
+"""The means of a round of an attack: chance, a directory, its own servers, and a list of findings."""
 
 import os
 import random
@@ -26,7 +26,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 ANSWER_TIMEOUT_MS = 10_000
 FINDINGS_MAX = 20
-"""Of one round: a broken broker would say the same thing thousands of times."""
+"""The maximum number of findings in one round: a broken broker would cause the same one thousands of times."""
 SMALL_FILES = {"mappedFileSizeCommitLog": 65_536, "mappedFileSizeConsumeQueue": 4_000, "maxHashSlotNum": 500,
                "maxIndexNum": 2_000}
 PULL_SUBSCRIPTION = 4
@@ -35,7 +35,7 @@ PULL_BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An acknowledged message and the place that the answer gave it."""
+    """An acknowledged message and the position in the answer."""
 
     topic: str
     queue_id: int
@@ -76,7 +76,7 @@ class Field:
             self.findings.append(text)
 
     def server(self, store: Path | None = None, **settings: object) -> ServerProcess:
-        """One that is not started yet, with small files unless the settings say otherwise."""
+        """A server that is not started yet, with small files unless the settings say otherwise."""
         path = self.home / f"{len(self._servers)}.conf"
         path.write_text("".join(f"{key}={value}\n" for key, value in {**SMALL_FILES, **settings}.items()))
         server = ServerProcess(store or self.home / "store", "-c", str(path))
@@ -88,7 +88,7 @@ Attack = Callable[[Field], Coroutine[Any, Any, None]]
 
 
 class Talk:
-    """A connection to one broker that asks what no client would."""
+    """A connection to one broker, for requests that no client would send."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -110,7 +110,7 @@ class Talk:
         return await self._connection.request(RemotingCommand.request(int(code), ext, body), ANSWER_TIMEOUT_MS)
 
     def tell(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """A request whose answer nobody waits for."""
+        """Send a request without waiting for its answer."""
         assert self._connection is not None
         self._connection.send(RemotingCommand.request(int(code), ext, body))
 
@@ -119,11 +119,11 @@ class Talk:
         header = SendMessageRequest(group, topic, sys_flag=sys_flag, born_timestamp=1_700_000_000_000,
                                     properties=properties or {})
         code = int(RequestCode.SEND_MESSAGE_V2)
-        # Written in afterwards, because the compiled header holds no number that is too large for the field.
+        # Written in afterwards, because the compiled header cannot hold numbers that are too large for the field.
         return await self.ask(code, {**header.ext_for(code), "e": str(queue_id)}, body)
 
     async def sent(self, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> Sent | None:
-        """What was acknowledged; None when it was refused."""
+        """Send a message; returns it when it was acknowledged, and None when it was refused."""
         answer = await self.send(topic, body, queue_id, properties=properties)
         if answer.code != ResponseCode.SUCCESS:
             return None
@@ -131,20 +131,20 @@ class Talk:
         return Sent(topic, placed.queue_id, placed.queue_offset, body, placed.msg_id)
 
     async def join(self, group: str, topic: str) -> None:
-        """Have the broker know the group, as its first heartbeat does."""
+        """Register the group with the broker, as its first heartbeat does."""
         data = ConsumerData(group_name=group, message_model="CLUSTERING",
                             subscription_data_set=[SubscriptionData.compile(topic, "*", 1)])
         await self.ask(RequestCode.HEART_BEAT, body=HeartbeatData(
             client_id="attacker", consumer_data_set=[data], producer_data_set=[]).encode())
 
     async def commit(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> bool:
-        """Whether the offset was taken."""
+        """Commit an offset; returns whether it was accepted."""
         header = UpdateConsumerOffsetRequest(consumer_group=group, topic=topic, queue_id=queue_id,
                                              commit_offset=consumer_offset)
         return (await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())).code == ResponseCode.SUCCESS
 
     async def queue(self, topic: str, queue_id: int) -> list[MessageExt]:
-        """All that a consumer gets of one queue, from its first offset to its last."""
+        """All messages that a consumer gets from one queue, from its first offset to its last."""
         found: list[MessageExt] = []
         offset = 0
         while True:
@@ -168,7 +168,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_bytes(pid: int) -> int:
-    """What a process has in memory of its own, without the files that it maps."""
+    """The private memory of a process, without the files that it maps."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024

@@ -1,6 +1,7 @@
-"""Hostile frames: what no client sends, and nearly what one does. The broker lives, answers others, and stays small.
+"""Hostile frames: what no client sends, and what is nearly valid. The broker must survive, serve others, and stay
+small.
 
-Frames are mutations of good ones: recorded ones when the player has a directory of them, else of requests made here.
+Frames are mutations of good ones: recorded ones if there is a directory of them, otherwise of requests made here.
 """
 
 import asyncio
@@ -28,10 +29,10 @@ from regulus.wire.remoting_command import RemotingCommand
 FRAMES_OF_A_BATCH = 150
 RECORDED_FILES_READ = 40
 FRAME_SIZE_MAX = 200_000
-"""Larger recorded frames are left out: they would be most of what is sent."""
+"""Larger recorded frames are left out: they would make up most of the traffic."""
 MEMORY_MORE_MAX = 150 << 20
 MEMORY_OF_A_FRAME_MAX = 8 << 10
-"""What may stay of a frame: a topic or a group that it made, with a name that chance gave it."""
+"""Memory that one frame may leave behind: a topic or a group with a random name that it made."""
 UNFINISHED = 24
 UNFINISHED_SIZE = 15 << 20
 UNFINISHED_SENT_WITHIN_S = 4.0
@@ -41,7 +42,7 @@ NUMBERS = (b"-1", b"0", b"2147483647", b"2147483648", b"-2147483649", b"92233720
 
 
 def own_frames() -> list[bytes]:
-    """One good request of each kind that carries numbers, names or a document."""
+    """One good request of each kind that contains numbers, names or a document."""
     heartbeat = HeartbeatData(client_id="c", producer_data_set=[], consumer_data_set=[
         ConsumerData(group_name="G", message_model="CLUSTERING",
                      subscription_data_set=[SubscriptionData.compile("T", "a || b", 1)])])
@@ -67,7 +68,7 @@ def own_frames() -> list[bytes]:
 
 
 def recorded_frames(directory: Path) -> list[bytes]:
-    """Requests to brokers, as they were recorded: one JSON object a line, with `frame_base64`."""
+    """Recorded requests to brokers: one JSON object on each line, with `frame_base64`."""
     frames = []
     for path in sorted(directory.glob("*.jsonl"))[:RECORDED_FILES_READ]:
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -109,7 +110,8 @@ def framed(header: bytes, body: bytes) -> bytes:
 
 
 def with_another_number(field: Field, frame: bytes) -> bytes:
-    """One run of digits in header or body becomes a number at a limit, or none; the lengths are right again."""
+    """The frame with one run of digits in header or body replaced by a number at a limit, or removed; the lengths are
+    corrected."""
     header_size = int.from_bytes(frame[5:8], "big")
     parts = [frame[8:8 + header_size], frame[8 + header_size:]]
     which = field.chance.randrange(2) if parts[1] else 0
@@ -124,7 +126,7 @@ def with_another_number(field: Field, frame: bytes) -> bytes:
 
 
 async def _throw(port: int, frames: list[bytes]) -> None:
-    """Over one connection, as long as the broker keeps it."""
+    """Send frames over one connection, as long as the broker keeps it."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
         for frame in frames:
@@ -142,7 +144,7 @@ async def _throw(port: int, frames: list[bytes]) -> None:
 
 
 async def _is_well(field: Field, server: ServerProcess) -> bool:
-    """Another client is served. Says what is wrong."""
+    """Whether another client is served. Notes what is wrong."""
     if not server.is_running:
         field.find(f"the broker died; its log ends: {server.log_path.read_text(errors='replace')[-800:]}")
         return False
@@ -188,7 +190,7 @@ async def mutations(field: Field) -> None:
 
 
 async def unfinished(field: Field) -> None:
-    """Large frames that are begun, nearly sent, and never ended, over many connections."""
+    """Over many connections, large frames are begun, nearly sent, and never ended."""
     server = field.server()
     server.start()
     before = memory_bytes(server.pid)
@@ -198,7 +200,7 @@ async def unfinished(field: Field) -> None:
         _, writer = await asyncio.open_connection(HOST, server.port)
         writer.write(begun + bytes(UNFINISHED_SIZE))
         writers.append(writer)
-    # A broker that takes no more of them lets them stand, or closes them.
+    # A broker that accepts no more of them leaves them waiting, or closes them.
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(UNFINISHED_SENT_WITHIN_S):
             await asyncio.gather(*(writer.drain() for writer in writers), return_exceptions=True)

@@ -1,7 +1,7 @@
-"""A disk that is full: a small file system in memory, mounted in a name space of the round's own.
+"""A full disk: a small file system in memory, mounted in a separate namespace for the round.
 
-The round runs itself once more inside: `python -m regulus.testing.attack.full_disk DIRECTORY SEED` prints what it found
-as JSON. What was acknowledged is served, also by a start on the full disk; what was not saved was refused.
+The round runs itself again inside: `python -m regulus.testing.attack.full_disk DIRECTORY SEED` prints its findings as
+JSON. Acknowledged messages must be served, also after a start on the full disk; unsaved ones must have been refused.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class _Disk:
         self.ballast.write_bytes(bytes(BALLAST))
 
     def fill(self) -> None:
-        """Take every page that is left."""
+        """Use up every remaining page."""
         with suppress(OSError), self.ballast.open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
@@ -114,7 +114,7 @@ async def _fill(field: Field, server: ServerProcess) -> list[Sent]:
 
 
 async def _make_topics(server: ServerProcess) -> list[str]:
-    """Those that were answered with success."""
+    """Make topics; returns those that were answered with success."""
     made = []
     async with Talk(server.port) as talk:
         for number in range(TOPICS):
@@ -143,7 +143,7 @@ async def _audit(field: Field, server: ServerProcess, sent: list[Sent], made: li
 
 
 async def _goes_on(field: Field, server: ServerProcess) -> None:
-    """With room again, a broker that starts takes messages."""
+    """When there is room again, a broker that starts must accept messages."""
     server.stop()
     server.start()
     async with Talk(server.port) as talk:

@@ -1,7 +1,7 @@
-"""Forged places: offsets that point into bodies, names that would be paths, queue ids that are none.
+"""Forged positions: offsets inside bodies, names that would be paths, invalid queue ids.
 
-Whatever is asked, nothing outside the store is made, changed or removed, a record that was forged inside a body counts
-as none, and the store that is left starts again and serves what it acknowledged.
+Whatever the request, nothing outside the store may be made, changed or removed, a record forged inside a body must not
+count as one, and the store must start again and serve what it acknowledged.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ GROUP = "forgers"
 ANYBODY = host_bytes(HOST, 1)
 NAMES = ("../../victim", "..", ".", "a/b", "../../../victim", "victim\0x", "victim\n", "", " ", "%RETRY%../../victim",
          "%DLQ%../../victim", "x" * 300, "Тема", "con:victim", "~root", "$HOME", "victim/../..")
-"""None leads out of the round's own directory: where it does get through, it must do no harm."""
+"""None of these leads out of the round's own directory: if one gets through, it must do no harm."""
 QUEUE_IDS = (-1, -2, -(1 << 31), (1 << 31) - 1, 1 << 31, 1 << 40, 65_536)
 OFFSETS = (-1, -(1 << 63), (1 << 63) - 1, 1, 7, 1 << 40)
 QUEUES_OF_A_TOPIC_MAX = 64
-"""A queue id beyond those that a topic has may not make files."""
+"""Queue ids above the number of queues of a topic may not make files."""
 SETTLE_S = 0.3
 
 
@@ -58,7 +58,7 @@ class Scene:
             self.sent.append(one)
 
     async def end(self) -> None:
-        """What the store and its neighbourhood are like, before and after a restart."""
+        """Check the store and its neighbourhood, before and after a restart."""
         await asyncio.sleep(SETTLE_S)
         self._look_around()
         self.server.stop()
@@ -90,7 +90,7 @@ class Scene:
 
 
 async def _forge(talk: Talk, topic: str, real_topic: str) -> tuple[int, MessageExt]:
-    """Have a message stored whose body is a whole record of `topic`; the offset of that record in the log."""
+    """Store a message whose body is a whole record of `topic`; returns the offset of that record in the log."""
     first = await talk.sent("Carrier", b"first", 0)
     assert first is not None, "the carrier is a topic like any other"
     start = await _end_of(talk, first)
@@ -103,7 +103,7 @@ async def _forge(talk: Talk, topic: str, real_topic: str) -> tuple[int, MessageE
 
 
 async def _end_of(talk: Talk, sent: Sent) -> int:
-    """Where the record behind this one begins."""
+    """The offset of the next record."""
     _, physical_offset = parse_offset_message_id(sent.message_id)
     answer = await talk.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageByIdRequest(offset=physical_offset).ext())
     return physical_offset + message_record.decode(answer.body).store_size
@@ -115,7 +115,7 @@ def _end_transaction(offset: int, queue_offset: int, decision: int) -> dict[str,
 
 
 async def halves(field: Field) -> None:
-    """Transactions that nobody began, ended."""
+    """End transactions that were never begun."""
     scene = Scene(field)
     scene.server.start()
     async with Talk(scene.server.port) as talk:
@@ -142,7 +142,7 @@ async def halves(field: Field) -> None:
 
 
 async def places(field: Field) -> None:
-    """Offsets inside bodies and beyond the log, for all who look at a message by its offset."""
+    """Send offsets inside bodies and beyond the log, in all requests that read a message by its offset."""
     scene = Scene(field)
     scene.server.start()
     async with Talk(scene.server.port) as talk:
@@ -166,7 +166,7 @@ async def places(field: Field) -> None:
 
 
 async def names(field: Field) -> None:
-    """Names that would be paths, and queue ids that no topic has, for all that makes or removes files."""
+    """Send names that would be paths, and queue ids that no topic has, in all requests that make or remove files."""
     scene = Scene(field)
     scene.server.start()
     async with Talk(scene.server.port) as talk, Talk(scene.server.name_server_port) as name_server:

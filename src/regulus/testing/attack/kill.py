@@ -1,4 +1,4 @@
-"""SIGKILL under load, again and again: what was acknowledged is there once, at the place that the answer named."""
+"""SIGKILL under load, repeatedly: each acknowledged message must exist once, at the position in its answer."""
 
 import asyncio
 from contextlib import suppress
@@ -20,7 +20,7 @@ GROUP = "killers"
 
 
 class Load:
-    """What was sent, what was acknowledged, and which offsets were committed."""
+    """The messages sent and acknowledged, and the offsets committed."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -32,7 +32,7 @@ class Load:
         self.is_enough = asyncio.Event()
 
     async def send(self, port: int) -> None:
-        """Sends until the broker is gone. Nothing is sent twice, so nothing may be there twice."""
+        """Send until the broker is killed. Each message is sent once, so none may exist twice."""
         chance = self.field.chance
         try:
             async with Talk(port) as talk:
@@ -48,12 +48,12 @@ class Load:
             return
 
     async def commit(self, port: int) -> None:
-        """Commits ever larger offsets of a group until the broker is gone."""
+        """Commit increasing offsets of a group until the broker is killed."""
         try:
             async with Talk(port) as talk:
                 await talk.join(GROUP, TOPIC)
                 while True:
-                    # Counted before it is answered: a killed broker may have taken what it never answered.
+                    # Counted before the answer: a killed broker may have accepted what it never answered.
                     self.committed += 1
                     self.committed_count += await talk.commit(GROUP, TOPIC, 0, self.committed)
                     await asyncio.sleep(0.002)

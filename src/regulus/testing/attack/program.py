@@ -1,4 +1,4 @@
-"""Plays rounds of each kind for so many seconds, and prints a table of them and what they found."""
+"""Plays rounds of each kind for a number of seconds, and prints a table of the rounds and their findings."""
 
 import argparse
 import asyncio
@@ -53,21 +53,22 @@ class Round:
 
 
 def kinds_named(wanted: Sequence[str]) -> list[str]:
-    """Each of `wanted` names a kind, or the first part of several: `corrupt` is all of corrupt-*. None: all.
+    """The kinds of attack for names, each of which may be the beginning of several: `corrupt` means all of corrupt-*.
+    None means all.
 
-    Raises ValueError for a name that is none.
+    Raises ValueError for an unknown name.
     """
     chosen = []
     for name in wanted:
         found = [kind for kind in KINDS if kind == name or kind.startswith(name + "-")]
         if not found:
-            raise ValueError(f"{name!r} is no kind of attack; there are {', '.join(KINDS)}")
+            raise ValueError(f"{name!r} is not a kind of attack; there are {', '.join(KINDS)}")
         chosen += found
     return list(dict.fromkeys(chosen)) or list(KINDS)
 
 
 def play(kind: str, seed: int, seconds: float, recorded: Path | None = None) -> Round:
-    """One round. What it runs into itself is a finding: the broker gave no answer, or a nonsensical one."""
+    """Play one round. An error of the round itself is a finding: the broker gave no answer, or a nonsensical one."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="regulus-attack-") as home, \
             Field(kind, seed, Path(home), begun + seconds, recorded) as field:
@@ -80,7 +81,7 @@ def play(kind: str, seed: int, seconds: float, recorded: Path | None = None) -> 
 
 def campaign(kinds: Sequence[str], seed: int, seconds: float, recorded: Path | None,
              say: Callable[[str], None]) -> list[Round]:
-    """Rounds of each kind, with one seed after the other, until its seconds are over: one at least."""
+    """Play rounds of each kind, with consecutive seeds, until its seconds are over: at least one."""
     rounds = []
     for kind in kinds:
         until = time.monotonic() + seconds
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each kind [%(default)s]")
     parser.add_argument("--seed", type=int, default=None, help="of the first round [the time of day]")
     parser.add_argument("--frames", type=Path, default=None, metavar="DIRECTORY",
-                        help="recorded frames to mutate beside our own: *.jsonl with frame_base64")
+                        help="recorded frames to mutate besides our own: *.jsonl with frame_base64")
     given = parser.parse_args(arguments)
     try:
         kinds = kinds_named(given.kind)

@@ -1,7 +1,7 @@
-"""Storms that grow: the same deed among N, 2 N and 4 N others, and how the broker's processor time grows with them.
+"""Storms that grow: the same action among N, 2 N and 4 N others, and how the broker's processor time grows with them.
 
-A deed that is done for one must not cost more because there are many: its cost among 4 N others is at most `GROWTH_MAX`
-times its cost among N. A deed that all N do costs four times as much; twice that again is more than noise.
+A single action must not cost more because there are many others: its cost among 4 N others is at most `GROWTH_MAX`
+times its cost among N. An action of all N may cost four times as much; twice that is more than noise.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ PULL_SUSPEND = 2
 IN_FLIGHT = 64
 
 Deed = Callable[[ServerProcess, int], Awaitable[float]]
-"""Does something among so many others; processor seconds that it took."""
+"""Performs an action among that many others; returns the processor seconds that it took."""
 
 
 async def _grow(field: Field, name: str, count: int, deed: Deed, growth_max: float) -> None:
@@ -52,7 +52,7 @@ def _heartbeat(group: str, client: int) -> bytes:
 
 
 async def members(field: Field) -> None:
-    """N consumers of one group come and go: all of them do it, so it may cost N times one."""
+    """N consumers of one group come and go: all of them take part, so it may cost N times one."""
 
     async def deed(server: ServerProcess, count: int) -> float:
         begun = cpu_seconds(server.pid)
@@ -63,7 +63,7 @@ async def members(field: Field) -> None:
                 await asyncio.gather(*(talk.ask(RequestCode.HEART_BEAT, body=_heartbeat("G", first + number))
                                        for number, talk in enumerate(talks)))
         async with Talk(server.port) as talk:
-            await talk.ask(RequestCode.GET_ALL_TOPIC_CONFIG)     # what came before it is done
+            await talk.ask(RequestCode.GET_ALL_TOPIC_CONFIG)     # everything before it is done
         return cpu_seconds(server.pid) - begun
 
     await _grow(field, "members of a group", 60, deed, LINEAR_GROWTH_MAX)

@@ -6,7 +6,8 @@
         crash_points.run(work, engine.url, broker.address)               # the restart
         crash_points.check_once(engine, ["order-1"], bookings_of)
 
-`points` is the list, `doors` where the points are, `child` the processes, `verdict` the check. Needs the extra `sql`.
+`points` has the list, `doors` the places of the points, `child` the processes, `verdict` the check. Needs the extra
+`sql`.
 """
 
 from regulus.testing.crash_points.child import Held, Killed, held_at, kill_at, run

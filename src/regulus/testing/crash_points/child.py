@@ -1,8 +1,8 @@
 """Processes that are killed at a point, held at one, or run to their end.
 
 Each is forked from one small process that has the libraries loaded, so that a start takes hundredths of a second and a
-child shares neither threads nor connections with the test. Its function is found by its name: it is one of a module,
-and its arguments can be pickled.
+child shares neither threads nor connections with the test. Its function is found by name: it must be one of a module,
+and its arguments must be picklable.
 """
 
 import multiprocessing
@@ -24,7 +24,7 @@ from regulus.testing.crash_points.points import CrashPoint
 
 TIMEOUT_S = 60.0
 PASSED_MAX = 200
-"""Passes that a child tells of; later ones are not in its report."""
+"""The maximum number of passed points in a child's report."""
 
 _PRELOADED = ("regulus.testing.crash_points.doors", "regulus.client.consuming.push_consumer",
               "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql")
@@ -35,7 +35,7 @@ _FAILED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A process that was killed where it was to be. `passed`: the points before, in their order."""
+    """A process that was killed at its point. `passed`: the points before, in order."""
 
     point: CrashPoint
     passed: tuple[str, ...]
@@ -46,10 +46,11 @@ class Killed:
 
 def kill_at(point: CrashPoint, work: Callable[..., object], *arguments: object, message_id: str = "", times: int = 1,
             timeout_s: float = TIMEOUT_S) -> Killed:
-    """Have a process do `work(*arguments)`, and kill itself (SIGKILL) when it is at the point the `times`-th time.
+    """Run `work(*arguments)` in a process that kills itself (SIGKILL) when it reaches the point for the `times`-th
+    time.
 
-    With `message_id` only passes of this message count, and those of which nobody knows yet whose they are. Raises
-    CrashPointMissed when it ends, fails or hangs before: then nothing is proven.
+    With `message_id` only passes of this message count, and passes whose message is not known yet. Raises
+    CrashPointMissed when the process ends, fails or hangs before: then nothing is proven.
     """
     child = _Child(point, work, arguments, message_id=message_id, times=times, is_held=False)
     child.wait(timeout_s)
@@ -59,7 +60,7 @@ def kill_at(point: CrashPoint, work: Callable[..., object], *arguments: object, 
 
 
 def run(work: Callable[..., object], *arguments: object, timeout_s: float = TIMEOUT_S) -> None:
-    """The same without an end on the way: as a restart. Raises CrashPointMissed when it fails or hangs."""
+    """Run `work(*arguments)` in a process to its end, as a restart. Raises CrashPointMissed when it fails or hangs."""
     child = _Child(None, work, arguments)
     child.wait(timeout_s)
     if child.said != _ENDED:
@@ -67,18 +68,18 @@ def run(work: Callable[..., object], *arguments: object, timeout_s: float = TIME
 
 
 class Held:
-    """A process one of whose threads stands at a point, while the others go on."""
+    """A process with one thread held at a point, while its other threads continue."""
 
     def __init__(self, child: "_Child", timeout_s: float) -> None:
         self._child = child
         self._timeout_s = timeout_s
 
     def let_go(self) -> None:
-        """Have it go on."""
+        """Let the held thread continue."""
         self._child.let_go()
 
     def join(self) -> None:
-        """Until its work is done. Raises CrashPointMissed when it fails or hangs."""
+        """Wait until its work is done. Raises CrashPointMissed when it fails or hangs."""
         self._child.wait(self._timeout_s)
         if self._child.said != _ENDED:
             raise self._child.missed()
@@ -87,8 +88,10 @@ class Held:
 @contextmanager
 def held_at(point: CrashPoint, work: Callable[..., object], *arguments: object, message_id: str = "",
             timeout_s: float = TIMEOUT_S) -> Iterator[Held]:
-    """A slow process, such as one whose lease ends: it stands at the point until it may go on, and is killed at the end
-    of the block if it is there still. Raises CrashPointMissed."""
+    """Hold a process at a point, to simulate a slow one, such as one whose lease ends. Raises CrashPointMissed.
+
+    It stays at the point until it is released, and is killed at the end of the block if it still runs.
+    """
     child = _Child(point, work, arguments, message_id=message_id, is_held=True)
     try:
         child.wait_for_point(timeout_s)
@@ -101,7 +104,7 @@ class _Child:
     def __init__(self, point: CrashPoint | None, work: Callable[..., object], arguments: tuple[object, ...], *,
                  message_id: str = "", times: int = 1, is_held: bool = False) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*_PRELOADED, work.__module__])  # heeded at the first start alone
+        context.set_forkserver_preload([*_PRELOADED, work.__module__])  # takes effect only at the first start
         self.point = point
         self.passed: list[str] = []
         self.said = ""
@@ -114,7 +117,7 @@ class _Child:
         theirs.close()
 
     def wait(self, timeout_s: float) -> None:
-        """Until it is gone; one that takes longer is killed."""
+        """Wait until it has ended; one that takes longer is killed."""
         until = time.monotonic() + timeout_s
         try:
             while self._hear(until):
@@ -146,7 +149,7 @@ class _Child:
         return CrashPointMissed(f"the process {where}: {how}; it passed {_told(self.passed)}")
 
     def _hear(self, until: float) -> bool:
-        """One word of the child; False at its end, or when the time is over."""
+        """Read one message of the child; False at its end, or when the time is over."""
         if not self._ours.poll(max(0.0, until - time.monotonic())):
             return False
         try:
@@ -177,7 +180,7 @@ def _live(pipe: "Connection[Any, Any]", point: CrashPoint | None, work: Callable
 
 
 class _Watch:
-    """Tells the test of each pass, and ends or holds this process where it should."""
+    """Reports each pass to the test, and ends or holds this process where it should."""
 
     def __init__(self, pipe: "Connection[Any, Any]", point: CrashPoint | None, message_id: str, times: int,
                  is_held: bool) -> None:

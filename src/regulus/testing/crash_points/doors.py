@@ -1,8 +1,8 @@
-"""The doors through which a message passes, watched: nothing of it is in the program that is tested.
+"""Watches the functions through which a message passes; the program under test needs no changes.
 
-The methods and functions at which a step begins and ends are wrapped as long as `watching` is entered, for all engines,
+The methods and functions at which a step begins and ends are wrapped while `watching` is entered, for all engines,
 relays, listeners and consumers of this process. A step that is a transaction marks its connection, so that the commit
-of this connection is known to be the step's.
+of this connection is known to belong to the step.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from regulus.testing.crash_points.points import CrashPoint, Step, named
 from regulus.wire.codes import RequestCode
 
 Ids = frozenset[str]
-"""The business ids that pass together; empty where nobody knows yet which they are."""
+"""The business ids that pass together; empty when they are not known yet."""
 OnPass = Callable[[CrashPoint, Ids], None]
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -44,7 +44,7 @@ _COMMITS = "regulus crash points: what a commit ends"
 _EFFECT = "regulus crash points: whose effect begins"
 _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _LEAVES_WITHIN = 5
-"""Turns of the event loop in which a request leaves by an open connection."""
+"""Turns of the event loop within which a request leaves on an open connection."""
 
 _is_watched = False
 _relayed: ContextVar[Ids] = ContextVar("stubs that a relay sends", default=_UNKNOWN)
@@ -52,9 +52,10 @@ _relayed: ContextVar[Ids] = ContextVar("stubs that a relay sends", default=_UNKN
 
 @contextmanager
 def watching(on_pass: OnPass) -> Iterator[None]:
-    """`on_pass` is called at each point, in the thread that passes it; what it raises is raised there.
+    """Watch this process. `on_pass` is called at each point, in the thread that passes it; what it raises is raised
+    there.
 
-    Raises ReliabilityRefused when the doors of this process are watched already.
+    Raises ReliabilityRefused when this process is watched already.
     """
     global _is_watched
     if _is_watched:
@@ -107,7 +108,7 @@ class _Doors:
         self._listen("after_cursor_execute", self._executed)
 
     def _rolled_back(self, connection: Connection) -> None:
-        if not connection.invalidated:      # or it is gone, and its marks with it
+        if not connection.invalidated:      # or it was closed, and its marks with it
             connection.info.pop(_COMMITS, None)
             connection.info.pop(_EFFECT, None)
 
@@ -134,14 +135,14 @@ class _Doors:
             added = original(outbox, connection, message, message_id=message_id)
             if isinstance(connection, Session | scoped_session):
                 connection = connection.connection()
-            if isinstance(connection, Connection):      # a driver's tells nobody of its commit
+            if isinstance(connection, Connection):      # a driver's own connection does not report its commit
                 _mark(connection, Step.P1, {added})
             return added
         return add
 
     def _claiming(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def claim(connection: Connection, policy: Any, wanted: int | Sequence[str]) -> Any:
-            if wanted:      # at most so many, or these
+            if wanted:      # at most this many, or these
                 self._pass("before P2", _UNKNOWN if isinstance(wanted, int) else wanted)
             claimed = original(connection, policy, wanted)
             _mark(connection, Step.P2, [each.message_id for each in claimed])
@@ -229,7 +230,7 @@ class _Doors:
 
     def _undoing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def undo(connection: Connection) -> None:
-            connection.info.pop(_EFFECT, None)      # or its end would be taken for the effect's first statement
+            connection.info.pop(_EFFECT, None)      # otherwise its end would count as the effect's first statement
             original(connection)
         return undo
 
@@ -245,8 +246,10 @@ class _Doors:
 
     def _around(self, owner: Any, name: str, ids_of: Callable[..., Iterable[str] | None], *, before: str = "",
                 after: str = "", commits: Step | None = None) -> None:
-        """Points before and after a call, and the step that its connection commits. `ids_of`: by the arguments; nobody
-        passes without ids, but where None says that they are not known."""
+        """Add points before and after a call, and the step that its connection commits.
+
+        `ids_of` gets the arguments; a call without ids is not reported, unless None says that they are not known.
+        """
         def around(original: Callable[..., Any]) -> Callable[..., Any]:
             def enter(arguments: Sequence[Any]) -> Ids | None:
                 found = ids_of(*arguments)
@@ -291,7 +294,7 @@ class _Doors:
 
 
 def _mark(connection: Connection, step: Step, ids: Iterable[str]) -> None:
-    """What the connection's next commit ends."""
+    """Mark the step that the connection's next commit ends."""
     if ids := frozenset(ids):
         commits = connection.info.setdefault(_COMMITS, {})
         commits[step] = commits.get(step, _UNKNOWN) | ids

@@ -1,4 +1,5 @@
-"""Where a process may be killed: before, during and after each step of an outbox, its relay and its consumers.
+"""The points at which a process may be killed: before, during and after each step of an outbox, its relay and its
+consumers.
 
 A step that is a transaction is *during* when all its statements were carried out and none is committed. The windows are
 those of docs/reliability.md.
@@ -11,25 +12,25 @@ from regulus.errors import ConfigError
 
 
 class Step(StrEnum):
-    """In the order in which a message passes them; those behind C8 are passed by some messages alone."""
+    """In the order in which a message passes them; only some messages pass those after C8."""
 
-    P1 = "P1"       # the stub is stored with its business
+    P1 = "P1"       # the stub is stored with its business data
     P2 = "P2"       # a relay claims it: the send is counted, the next one moved on
     P3 = "P3"       # the message is sent
-    P4 = "P4"       # where it is stored, is written down
+    P4 = "P4"       # the position where it is stored is written down
     C1 = "C1"       # a consumer receives it
     C2 = "C2"       # the receipt is written down, and the watermark
-    C3 = "C3"       # the claim is asked for; without claims it is won at once, and a coroutine does not ask
+    C3 = "C3"       # the claim is requested; without claims it is won at once, and a coroutine does not request it
     C4 = "C4"       # the judge decides: stub, group or inbox
     C5 = "C5"       # the effect
     C6 = "C6"       # effect and confirmation are committed
-    C7 = "C7"       # the receipt goes: in the transaction of C6, and so before its commit
+    C7 = "C7"       # the receipt is removed: in the transaction of C6, and so before its commit
     C8 = "C8"       # the listener answers, and the consumer notes it
     KEY = "KEY"                 # the claim is kept, or given back
     SEND_BACK = "SEND_BACK"     # a message that failed goes back to its broker
     OFFSET = "OFFSET"           # the group's offset is stored at the broker
-    TELL = "TELL"               # a consumer with a database of its own tells that of the stub
-    CONFIRM = "CONFIRM"         # ... whose stub is confirmed there
+    TELL = "TELL"               # a consumer with its own database confirms to that of the stub
+    CONFIRM = "CONFIRM"         # ... where the stub is confirmed
     PARK = "PARK"               # the stub of a dead letter is left to a human
     REVIEW = "REVIEW"           # a relay decides about stubs that were sent and are due again
 
@@ -42,7 +43,7 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """`where`: the exact place. `windows`: which of the failure windows a kill there shows."""
+    """One point. `where`: the exact place. `windows`: the failure windows that a kill there shows."""
 
     step: Step
     moment: Moment
@@ -104,13 +105,13 @@ POINTS = (
     CrashPoint(Step.REVIEW, _DURING, "what follows for those that are due is written, and not committed", ("W26",)),
     CrashPoint(Step.REVIEW, _AFTER, "it is committed", ("W26",)),
 )
-"""All of them, in the order in which one message passes them."""
+"""All points, in the order in which one message passes them."""
 
 _BY_NAME = {str(point): point for point in POINTS}
 
 
 def named(name: str) -> CrashPoint:
-    """The point of a name, such as `before P2`. Raises ConfigError."""
+    """The point with this name, such as `before P2`. Raises ConfigError."""
     if name not in _BY_NAME:
         raise ConfigError(f"there is no crash point {name!r}; there are {', '.join(_BY_NAME)}")
     return _BY_NAME[name]
@@ -123,5 +124,5 @@ def of_steps(*steps: Step | str) -> tuple[CrashPoint, ...]:
 
 
 def of_window(window: str) -> tuple[CrashPoint, ...]:
-    """The points that show a failure window, such as `W10`; none for one that no kill of a process can show."""
+    """The points that show a failure window, such as `W10`; none for one that killing a process cannot show."""
     return tuple(point for point in POINTS if window in point.windows)

@@ -1,4 +1,4 @@
-"""Whether what was committed has its effect once, whatever was killed on the way."""
+"""Checks that each committed message has its effect once, whatever was killed on the way."""
 
 import asyncio
 import sys
@@ -17,8 +17,10 @@ _LOOK_INTERVAL_S = 0.01
 
 
 def await_settled(engine: Engine, message_ids: Sequence[str], timeout_s: float = 30.0) -> None:
-    """Until each of these stubs is confirmed, voided or left to a human; a database that is away is asked again. Raises
-    AssertionError with their accounts; ReliabilityRefused on an event loop, which would stand still meanwhile."""
+    """Wait until each of these stubs is confirmed, voided or left to a human; an unreachable database is asked again.
+
+    Raises AssertionError with their accounts; ReliabilityRefused on an event loop, which this would block.
+    """
     if _is_on_event_loop():
         raise ReliabilityRefused("await_settled blocks the event loop that it is called on, and with it any relay and "
                                  "consumer there: await asyncio.to_thread(await_settled, engine, message_ids)")
@@ -27,7 +29,7 @@ def await_settled(engine: Engine, message_ids: Sequence[str], timeout_s: float =
         if time.monotonic() >= until:
             with engine.connect() as connection:
                 told = "\n".join(_told(account(connection, message_id)) for message_id in waiting)
-            raise AssertionError(f"after {timeout_s:g} s nobody has confirmed, voided or given up:\n{told}")
+            raise AssertionError(f"after {timeout_s:g} s these are neither confirmed, voided nor given up:\n{told}")
         time.sleep(_LOOK_INTERVAL_S)
 
 
@@ -40,8 +42,8 @@ def _is_on_event_loop() -> bool:
 
 
 def _unsettled(engine: Engine, message_ids: Sequence[str]) -> Sequence[str]:
-    """All, where the database has ended the connection."""
-    seen_to = sys.exception()       # by our caller
+    """The unsettled ones; all of them when the database has ended the connection."""
+    seen_to = sys.exception()       # handled by our caller
     try:
         with engine.connect() as connection:
             return connection.execute(select(stubs.c.message_id).where(
@@ -53,7 +55,8 @@ def _unsettled(engine: Engine, message_ids: Sequence[str]) -> Sequence[str]:
 
 
 def _is_of_lost_connection(error: DBAPIError, seen_to: BaseException | None) -> bool:
-    """Also where the statement failed in a way of which SQLAlchemy cannot tell that, and its rollback failed, too."""
+    """Whether the connection was lost, also if SQLAlchemy cannot see that from the failed statement, but its rollback
+    failed, too."""
     before = error.__context__
     while before is not None and before is not seen_to and not isinstance(before, DBAPIError):
         before = before.__context__
@@ -62,14 +65,14 @@ def _is_of_lost_connection(error: DBAPIError, seen_to: BaseException | None) -> 
 
 def check_once(engine: Engine, message_ids: Iterable[str], count_effects: Callable[[str], int], *,
                effects_engine: Engine | None = None) -> None:
-    """Raises AssertionError that names each business id that is not as it has to be, with its account.
+    """Raises AssertionError that names each business id in a wrong state, with its account.
 
-    `engine` is of the stubs, `effects_engine` of the consumer's database where that is another; `count_effects` tells
-    how often an id has its effect in the tables of the business.
+    `engine` is for the stubs' database, `effects_engine` for the consumer's if that is another; `count_effects` counts
+    the effects of an id in the tables of the business.
 
         the stub is            effects
         confirmed              one; with several groups one for each
-        voided, not there      none
+        voided, missing      none
         left to a human        none, and there is an alarm; with several groups one for each that is done
         anything else          it is stuck
     """

@@ -1,8 +1,8 @@
-"""The real clients, brokers and name servers, in one process, with a time, a network and a chance that a seed tells.
+"""The real clients, brokers and name servers in one process, with time, network and chance determined by a seed.
 
     python -m regulus.testing.simulation --seed 1234 --story orderly --trace
 
-A run is the same each time it is played: `loop` makes the time up, `network` carries the bytes, `pretence` tells the
-process what it asks the system. `cluster` starts and kills servers, `actors` send and consume, `stories` and `faults`
-say what happens to them, `history` notes what was promised and what came of it, and `checks` compare the two.
+A run is the same each time it is played: `loop` simulates the time, `network` carries the bytes, `pretence` replaces
+the functions of the system. `cluster` starts and kills servers, `actors` send and consume, `stories` and `faults` say
+what happens to them, `history` notes promises and results, and `checks` compare the two.
 """

@@ -1,4 +1,4 @@
-"""`python -m regulus.testing.simulation`: begins itself anew with a fixed order of hashes."""
+"""`python -m regulus.testing.simulation`: restarts itself with a fixed order of hashes."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Applications: they send, consume and decide on transactions, and note what they were promised and what they got."""
+"""Applications: they send, consume and decide on transactions, and note what was promised to them and what they got."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -32,12 +32,12 @@ from regulus.testing.simulation.history import Call, Ending, Fate, GroupFacts, O
 from regulus.testing.simulation.loop import Node
 
 ALWAYS = 1_000
-"""So often fails what never succeeds."""
+"""The number of failures of a message that never succeeds."""
 INVISIBLE_MS = 10_000
-"""For which consumers that pop receive messages."""
+"""The invisible time of messages for consumers that pop."""
 _AWAIT_MS = 2_000
 _RECEIVES = 2
-"""Of such a consumer, under way at the same time."""
+"""Concurrent receives of such a consumer."""
 _RESTART_S = 1.0
 _LEFT_OVER_S = 1.0
 """How long after its end a client may still have tasks."""
@@ -54,23 +54,23 @@ class Manner(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Temper:
-    """How listeners are, of all groups."""
+    """How the listeners of all groups behave."""
 
     fails: float = 0.0
-    """Of the messages, so many fail once or twice."""
+    """The fraction of messages that fail once or twice."""
     always_fails: float = 0.0
     manners: tuple[Manner, ...] = (Manner.LATER, Manner.RAISES)
     slow: float = 0.05
-    """Of the calls, so many take up to `slow_s`."""
+    """The fraction of calls that take up to `slow_s`."""
     slow_s: float = 3.0
     gives_up: float = 0.0
-    """Of the receives, so many are given up before they have an answer."""
+    """The fraction of receives that are cancelled before they have an answer."""
     suspends_ms: tuple[int, ...] = (-1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendingPlan:
-    """What one producer sends. The rest of the messages are plain sends."""
+    """What one producer sends. The remaining messages are plain sends."""
 
     count: int = 20
     ordered: float = 0.0
@@ -78,17 +78,17 @@ class SendingPlan:
     transactions: float = 0.0
     oneway: float = 0.0
     timed: float = 0.0
-    """Of the plain sends, so many wait for a time of their own, up to `timed_max_s`."""
+    """The fraction of plain sends that have a delivery time, up to `timed_max_s` ahead."""
     timed_max_s: float = 20.0
     over_s: float = 15.0
     lanes: int = 3
-    """Sends under way at the same time."""
+    """Concurrent sends."""
     burst: int = 1
-    """Plain sends that begin at one moment."""
+    """Plain sends that begin at the same moment."""
     size: int = 0
-    """Of bodies, in bytes, where that is more than their keys have."""
+    """The size of bodies in bytes, if it is more than that of their keys."""
     numbered: bool = False
-    """Whether a property says the number of each message."""
+    """Whether a property has the number of each message."""
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -122,7 +122,7 @@ class Sender:
             self._is_up.set()
             await asyncio.gather(*(self._lane(number) for number in range(self._plan.lanes)))
             self.is_done = True
-            # It answers the questions that brokers have about its transactions until it is told to end.
+            # It answers the questions of brokers about its transactions until its end is requested.
             await asyncio.Event().wait()
 
     async def _lane(self, lane: int) -> None:
@@ -143,7 +143,7 @@ class Sender:
                 await asyncio.gather(*(self._send() for _ in range(plan.burst)))
 
     async def end_and_begin_again(self, chance: Random) -> None:
-        """With sends under way, of which some have not had their turn: what was accepted is sent first."""
+        """Restart during sends, some of which have not had their turn: accepted sends are sent first."""
         if self.is_done or not self._is_up.is_set():
             return
         self._is_up.clear()
@@ -186,7 +186,7 @@ class Sender:
             self._failed(sent, error)
 
     async def _send_ordered(self, order: str) -> None:
-        """Into the queue that belongs to the order."""
+        """Send to the queue that belongs to the order."""
         sent, message = self._new()
         try:
             self._stored([sent], await self._producer.send(message, selector=select_by_hash, argument=order))
@@ -247,7 +247,7 @@ class Sender:
             sent.fate = Fate.ROLLBACK
 
     async def _check(self, message: MessageExt) -> TransactionState:
-        """What became of the local transaction."""
+        """The state of the local transaction."""
         sent = self._history.sent[key_of(message.body)]
         if sent.fate is Fate.NONE or self._chance.random() < 0.2:
             return TransactionState.UNKNOWN
@@ -266,7 +266,7 @@ class Member:
         self.node = Node(name, host)
         self.is_consuming = False
         self.is_passing = False
-        """It will leave again: its group cannot count on it."""
+        """It will leave again, so its group cannot rely on it."""
         self.task: asyncio.Task[None] | None = None
         self._machines = machines
         self._history = machines.history
@@ -315,7 +315,7 @@ class Member:
             consumer.subscribe(topic, " OR ".join([f"number = {number}" for number in wanted]), "SQL92")
 
     async def leave(self) -> None:
-        """Whatever the consumer is at, be it its start: its application has it end."""
+        """Stop the consumer, whatever it is doing, even starting."""
         if self.task is None or not self.node.is_alive:
             return
         self.node.is_closing = True
@@ -366,7 +366,8 @@ class Member:
 
 
 class PopMember(Member):
-    """A consumer that receives messages for a time. What fails is given back for another time, or left to its own."""
+    """A consumer that receives messages with an invisible time. Failed messages are given back for another time, or
+    left until theirs ends."""
 
     async def _run(self) -> None:
         config = SimpleConsumerConfig(client_ip=self.node.host, instance_name=self.name,
@@ -388,7 +389,7 @@ class PopMember(Member):
                 self.is_consuming = False
 
     async def _receive(self, consumer: SimpleConsumer) -> None:
-        # One of a queue in order at a time: what comes behind one that fails would come again with it.
+        # One of an ordered queue at a time: messages after a failed one would come again with it.
         count = 1 if self._facts.orderly else self._facts.at_once
         while True:
             asked_s = self._history.now()
@@ -402,7 +403,7 @@ class PopMember(Member):
                 await self._work(consumer, message, asked_s)
 
     async def _patiently(self, receiving: "Coroutine[Any, Any, list[ReceivedMessage]]") -> list[ReceivedMessage]:
-        """Or not: nothing where it gives up before there is an answer."""
+        """Receive, or return nothing when it is cancelled before there is an answer."""
         if self._chance.random() >= self._temper.gives_up:
             return await receiving
         try:
@@ -450,7 +451,7 @@ def _fail(manner: Manner) -> ConsumeStatus:
 
 
 def forget_client(machines: Machines, node: Node) -> None:
-    """Of a process that died nothing is left that another could share."""
+    """Forget the client of a process that died, so that no other process shares it."""
     instances = client_instance._instances.get(machines.loop, [])
     for instance in [each for each in instances if each.address == node.host]:
         instance.is_left_behind = True

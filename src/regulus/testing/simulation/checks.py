@@ -1,4 +1,4 @@
-"""Compares what was promised with what came of it. Each check names what it found wrong, in sentences."""
+"""Compares promises with results. Each check describes what it found wrong, in sentences."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,18 +24,18 @@ from regulus.testing.simulation.pop_checks import POP_CHECKS
 Check = Callable[[History], Iterable[str]]
 
 LOCK_LIFE_S = 60.0
-"""How long a broker that was away may give a queue to another member than the one that still trusts its lock."""
+"""How long a broker that was down may give a queue to another member than the one that still relies on its lock."""
 _PULL_LIFE_S = 20.0
 """A member that reads a queue has asked for its messages within this time."""
 _CLOCK_STEP_S = 0.002
-"""Clocks tell whole ms."""
+"""Clocks have a resolution of one ms."""
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
 def nothing_acknowledged_is_lost(history: History) -> Iterator[str]:
-    """What was answered with SEND_OK is in the log."""
+    """Each message answered with SEND_OK is in the log."""
     stored = {(each.key, each.queue.topic) for each in history.stored}
     for sent in history.sent.values():
         if sent.outcome is Outcome.STORED and sent.fate is Fate.NONE and not sent.is_excused \
@@ -62,7 +62,7 @@ def everything_is_consumed(history: History) -> Iterator[str]:
 
 
 def nothing_unwanted_is_consumed(history: History) -> Iterator[str]:
-    """No listener gets what the condition of its group does not take."""
+    """No listener gets messages that the condition of its group rejects."""
     for call in history.calls:
         unwanted = [key for key in call.keys if not history.groups[call.group].wants(key)]
         if unwanted:
@@ -70,7 +70,7 @@ def nothing_unwanted_is_consumed(history: History) -> Iterator[str]:
 
 
 def _consumed(history: History, group: GroupFacts) -> dict[str, set[str]]:
-    """The keys by group; by member where each gets all."""
+    """The keys by group; by member if each member gets all messages."""
     done: dict[str, set[str]] = {}
     if group.broadcasting:
         done = {f"{member} of {group.name}": set() for member in sorted(group.members)}
@@ -80,20 +80,20 @@ def _consumed(history: History, group: GroupFacts) -> dict[str, set[str]]:
         if call.group != group.name:
             continue
         who = f"{call.member} of {group.name}" if group.broadcasting else group.name
-        # Broadcasting has no retry: a message that failed is done with.
+        # Broadcasting has no retry: a message that failed is done.
         if who in done and (call.ending is Ending.DONE or (group.broadcasting and call.ending is Ending.FAILED)):
             done[who].update(call.keys)
     return done
 
 
 def _skipped(history: History, group: str) -> dict[MessageQueue, range]:
-    """What a reset may have passed over."""
+    """Messages that a reset may have skipped."""
     return {event.queue: range(event.offset) for event in history.events
             if isinstance(event, Reset) and event.group == group}
 
 
 def timers_keep_their_time(history: History) -> Iterator[str]:
-    """No message with a time of its own is consumed before that."""
+    """No message is consumed before its delivery time."""
     for call in history.calls:
         for key in call.keys:
             sent = history.sent.get(key)
@@ -102,7 +102,7 @@ def timers_keep_their_time(history: History) -> Iterator[str]:
 
 
 def timers_come_once(history: History) -> Iterator[str]:
-    """Each message that waited for a time of its own is in its topic once for each time that it was stored."""
+    """Each message with a delivery time is in its topic once for each time that it was stored."""
     waited = Counter(each.key for each in history.stored if each.queue.topic == TIMER_TOPIC and not each.is_put_back)
     came = Counter((each.key, each.queue.topic) for each in history.stored)
     for sent in history.sent.values():
@@ -112,7 +112,7 @@ def timers_come_once(history: History) -> Iterator[str]:
 
 
 def timed_messages_missing(history: History) -> bool:
-    """Whether a message that was acknowledged has still to wait for its time."""
+    """Whether an acknowledged message still waits for its time."""
     came = {(each.key, each.queue.topic) for each in history.stored}
     return any(sent.not_before_s and sent.outcome is Outcome.STORED and not sent.is_excused
                and (sent.key, sent.topic) not in came for sent in history.sent.values())
@@ -122,7 +122,7 @@ def timed_messages_missing(history: History) -> bool:
 
 
 def orderly_queues_keep_their_order(history: History) -> Iterator[str]:
-    """No call begins in an orderly queue before everything in front of it was consumed or made a dead letter."""
+    """No call begins in an ordered queue before all earlier messages were consumed or made dead letters."""
     dead = {(each.queue.topic, each.key) for each in history.stored}
     for group in _orderly(history):
         done: defaultdict[MessageQueue, set[int]] = defaultdict(set)
@@ -146,7 +146,7 @@ def orderly_queues_keep_their_order(history: History) -> Iterator[str]:
 
 
 def orderly_queues_have_one_call(history: History) -> Iterator[str]:
-    """At no time two calls run in one queue of an orderly group."""
+    """No two calls run at the same time in one queue of an ordered group."""
     restarted: dict[str, float] = {}
     running: dict[tuple[str, MessageQueue], Call] = {}
     orderly = {group.name for group in _orderly(history)}
@@ -168,7 +168,7 @@ def orderly_queues_have_one_call(history: History) -> Iterator[str]:
 
 
 def suspended_queues_rest(history: History) -> Iterator[str]:
-    """After a failure in an orderly queue its member lets it rest as long as it was told."""
+    """After a failure in an ordered queue its member pauses the queue for the requested time."""
     for group in _orderly(history):
         last: dict[tuple[MessageQueue, str], Call] = {}
         for event in history.events:
@@ -182,7 +182,7 @@ def suspended_queues_rest(history: History) -> Iterator[str]:
                 last[place] = call
                 continue
             failed = last.get(place)
-            # A queue that was given up and taken again begins where it was left, and at once.
+            # A queue that was given up and taken again begins where it was left, at once.
             if failed is None or failed.ending is not Ending.FAILED or failed.node is not call.node \
                     or call.tries <= failed.tries or call.offsets[0] != failed.offsets[0]:
                 continue
@@ -193,7 +193,7 @@ def suspended_queues_rest(history: History) -> Iterator[str]:
 
 
 def _orderly(history: History) -> list[GroupFacts]:
-    """Those whose consumers have queues."""
+    """Ordered groups whose consumers own queues."""
     return [group for group in history.groups.values() if group.orderly and not group.pops]
 
 
@@ -201,7 +201,7 @@ def _orderly(history: History) -> list[GroupFacts]:
 
 
 def retries_are_counted(history: History) -> Iterator[str]:
-    """No message says of itself that it was tried more often than it failed, nor more often than allowed."""
+    """No message states more retries than failures, nor more than allowed."""
     failures: defaultdict[tuple[str, str], int] = defaultdict(int)
     failed_here: set[tuple[str, int, MessageQueue, int]] = set()
     for event in history.events:
@@ -209,10 +209,10 @@ def retries_are_counted(history: History) -> Iterator[str]:
             continue
         call = event.call
         facts = history.groups[call.group]
-        if facts.pops:      # it counts how often it was handed out
+        if facts.pops:      # it counts deliveries
             continue
         if isinstance(event, Ended):
-            # One that died or was cancelled may have been sent back, because it took too long.
+            # A message whose call died or was cancelled may have been sent back, because it took too long.
             if call.ending is not Ending.DONE:
                 for key in call.keys:
                     failures[call.group, key] += 1
@@ -223,14 +223,14 @@ def retries_are_counted(history: History) -> Iterator[str]:
                                and (other.ending is Ending.DONE or other.end_s > event.at))
         if call.tries > failures[call.group, call.keys[0]] + running_too_long:
             yield f"at {event.at:.3f} {call.member} began {call} after {failures[call.group, call.keys[0]]} failures"
-        # Where no broker takes it back, it is tried on where it is; a retry that a broker brings is at another place.
+        # If no broker takes it back, it is retried locally; a retry from a broker is in another position.
         is_tried_on = facts.orderly or (call.group, id(call.node), call.queue, call.offsets[0]) in failed_here
         if call.tries > facts.max_reconsume_times and not is_tried_on:
             yield f"at {event.at:.3f} {call.member} began {call}, and the limit is {facts.max_reconsume_times}"
 
 
 def dead_letters_are_dead(history: History) -> Iterator[str]:
-    """None comes early, and none is missing of those that always fail, but where a reset went past one."""
+    """No dead letter comes early, and none is missing of messages that always fail, unless a reset skipped it."""
     dead = defaultdict(set)
     for each in history.stored:
         if not each.is_spoiled:
@@ -268,15 +268,15 @@ def _took_too_long(call: Call, group: GroupFacts) -> bool:
 
 
 def offsets_do_not_go_back(history: History) -> Iterator[str]:
-    """An offset that a broker keeps gets smaller only because an operator wanted it, or the broker forgot it.
+    """An offset that a broker keeps decreases only because an operator reset it, or the broker forgot it.
 
-    While members do not agree who is there, two may consume one queue, and the slower one is behind: each of them must
-    not go back behind itself, and nobody else has a say.
+    While members disagree about the members of the group, two may consume one queue, and the slower one is behind. Each
+    of them must not go back behind its own offset, and no other client may change it.
     """
     kept: dict[tuple[str, MessageQueue], Committed] = {}
     wanted: dict[tuple[str, MessageQueue], int] = {}
     pulled: dict[tuple[str, MessageQueue, str], float] = {}
-    # A pull may commit, and is noted behind that.
+    # A pull may commit, and is noted after that.
     by_pull = {(event.group, event.queue, event.by, event.at) for event in history.events if isinstance(event, Pulled)}
     for event in history.events:
         if isinstance(event, Restarted):
@@ -296,14 +296,14 @@ def offsets_do_not_go_back(history: History) -> Iterator[str]:
                 continue
             since = event.at - pulled.get((*place, event.by), -_PULL_LIFE_S)
             is_reader = since <= _PULL_LIFE_S or (*place, event.by, event.at) in by_pull
-            if place in wanted:     # until the reset has come through, what was on its way may come first
+            if place in wanted:     # until the reset has arrived, earlier commits may come first
                 if event.offset == wanted[place] and is_reader:
                     del wanted[place]
                     kept[place] = event
                 continue
             last = kept.get(place)
             kept[place] = event
-            # What a broker had not synced may be consumed and then lost: an offset behind its end is moved back.
+            # Unsynced messages of a broker may be consumed and then lost: an offset beyond the end is moved back.
             if last is None or last.offset > last.end or event.offset >= last.offset:
                 continue
             if event.by == last.by or not is_reader:
@@ -313,7 +313,7 @@ def offsets_do_not_go_back(history: History) -> Iterator[str]:
 
 
 def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
-    """No offset is committed before everything in front of it has been given to a listener, and come to an end."""
+    """No offset is committed before all earlier messages were given to a listener and ended."""
     ended: defaultdict[tuple[str, MessageQueue], set[int]] = defaultdict(set)
     behind: dict[tuple[str, MessageQueue], int] = {}
     running: dict[int, Call] = {}
@@ -327,7 +327,7 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
         elif isinstance(event, Ended):
             running.pop(id(event.call), None)
             facts = history.groups[event.call.group]
-            # One that took too long was sent back.
+            # A call that took too long was sent back.
             if event.call.ending in (Ending.DONE, Ending.FAILED) or _took_too_long(event.call, facts):
                 ended[event.call.group, event.call.queue].update(event.call.offsets)
         elif isinstance(event, Reset):
@@ -356,7 +356,7 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
 
 
 def transactions_end_once(history: History) -> Iterator[str]:
-    """What was committed is in the log once, what was rolled back is not."""
+    """Committed messages are in the log once, rolled back ones are not."""
     copies: defaultdict[tuple[str, str], int] = defaultdict(int)
     for each in history.stored:
         copies[each.queue.topic, each.key] += 1
@@ -374,7 +374,7 @@ def transactions_end_once(history: History) -> Iterator[str]:
 
 
 def copies_are_copies(history: History) -> Iterator[str]:
-    """What a slave has of the log is what its master has, or one of them says that it is not; and it gets the rest."""
+    """A slave's log equals its master's, or one of them reports that it does not; and it gets the rest."""
     yield from history.unlike
 
 
@@ -382,13 +382,13 @@ def copies_are_copies(history: History) -> Iterator[str]:
 
 
 def nothing_is_missed(history: History) -> Iterator[str]:
-    """Where a story promises it, no send and no start fails."""
+    """If a story promises it, no send and no start fails."""
     if history.promises.no_misses:
         yield from history.misses
 
 
 def deliveries_are_prompt(history: History) -> Iterator[str]:
-    """Where a story promises it, no message waits longer for its first call than that."""
+    """If a story promises it, no message waits longer than that for its first call."""
     limit_s = history.promises.delivery_max_s
     if not limit_s:
         return
@@ -416,7 +416,7 @@ CHECKS: Sequence[Check] = (
 
 
 def findings(history: History) -> list[str]:
-    """Everything that is wrong, under the name of its check."""
+    """Everything that is wrong, by the name of its check."""
     found = [f"unhandled: {text}" for text in history.faults]
     if history.broke_off:
         return [history.broke_off, *found]

@@ -1,4 +1,4 @@
-"""Name servers and brokers that start, stop, are killed, lose their power, and come back here or elsewhere."""
+"""Name servers and brokers that start, stop, are killed, lose their power, and return on this or another host."""
 
 import asyncio
 import shutil
@@ -39,7 +39,8 @@ BROKER_SETTINGS: dict[str, Any] = {"message_delay_level": DELAY_LADDER, "transac
                                    "transaction_check_interval": 3_000, "default_topic_queue_nums": 2,
                                    "register_name_server_period": 10_000}
 UNSYNCED_MAX_S = 3.0
-"""No acknowledged message stays longer in memory alone: two intervals of the flush, and twice a sync that is slow."""
+"""The longest time that an acknowledged message is only in memory: two intervals of the flush, and twice a slow
+sync."""
 _HOSTS_PER_REPLICA = 50
 _READ_COUNT = 32
 _READ_BYTES = 1 << 20
@@ -56,11 +57,11 @@ class Machines:
         self.trace = trace
         self.history = history
         self.disk = disk
-        """Where power cuts are played; None: what was written stays."""
+        """The disk on which power cuts are simulated; None: everything written stays."""
 
     @property
     def sender(self) -> str:
-        """Whose request a server is at."""
+        """The sender of the request that a server is handling."""
         node = self.network.sender
         return node.name if node is not None else "the broker"
 
@@ -68,7 +69,7 @@ class Machines:
         return cast(socket, self.network.bind(node, port))
 
     def kill(self, node: Node, *, is_silent: bool) -> None:
-        """The node ends in the midst of what it does."""
+        """End a node in the middle of what it does."""
         node.is_alive = False
         self.loop.drop(node)
         self.network.drop(node, is_silent=is_silent)
@@ -113,9 +114,8 @@ class SimulatedNameServer:
 
 
 class SimulatedBroker:
-    """`settings` are of the broker; those of its store are small everywhere, unless it has `log_file_size`: a message
-    has to fit a file. Those of one name are told apart by their
-    `replica`, which is 0 for the first master."""
+    """A broker. `settings` are the broker's; those of its store are small, unless it has `log_file_size`, because a
+    message has to fit into a file. Brokers of one name differ in their `replica`, which is 0 for the first master."""
 
     def __init__(self, machines: Machines, name: str, number: int, name_servers: str, *, syncs: bool,
                  replica: int = 0, role: BrokerRole = BrokerRole.ALONE, log_file_size: int = 0,
@@ -148,7 +148,7 @@ class SimulatedBroker:
 
     @property
     def is_up(self) -> bool:
-        """It serves: it is neither down nor about to start or to stop."""
+        """Whether it serves: it is neither down nor starting or stopping."""
         return self._node is not None and not self._is_busy
 
     @property
@@ -162,30 +162,30 @@ class SimulatedBroker:
 
     @property
     def store(self) -> FileMessageStore:
-        """Of the last start."""
+        """The store of the last start."""
         assert self.server is not None
         return self.server.store
 
     def topics(self) -> set[str]:
-        """Those that it knows, without the ones that each broker has for itself."""
+        """The topics that it knows, without those of the broker itself."""
         assert self.server is not None
         topics = self.server.broker.topics
         return {name for name in topics.names() if not topics.is_system(name)}
 
     def become(self, role: BrokerRole) -> None:
-        """What its file says from the next start on."""
+        """Set the role from the next start on."""
         assert self._node is None
         self.role = role
         self._settings |= {"broker_role": role, "broker_id": self._replica + 1 if role is BrokerRole.SLAVE else 0}
 
     def begin_empty(self) -> None:
-        """Its folder is gone at the next start."""
+        """Remove its folder before the next start."""
         assert self._node is None
         self._root = self._machines.home / f"{self.name}-{self._starts}-empty"
 
     def resync(self, master: "SimulatedBroker") -> str:
-        """What `regulus store resync` does before the next start, with all of the master's log at hand; what it says.
-        Raises StoreDamaged where the two have nothing in common."""
+        """Do what `regulus store resync` does, before the next start, with all of the master's log; returns its output.
+        Raises StoreDamaged when the two have no common record."""
         assert self._node is None
         config = MessageStoreConfig(store_path_root_dir=str(self._root), **STORE_SETTINGS)
         log = RestingLog(config.commit_log_directory)
@@ -205,17 +205,17 @@ class SimulatedBroker:
         return f"is cut at {begin}, where its log parts from its master's, and loses {tail.records} messages"
 
     def set_clock(self, ahead_s: float) -> None:
-        """Its time of day, beside all others'."""
+        """Set its time of day, apart from that of all others."""
         self._clock_s = ahead_s
         if self._node is not None:
             self._node.clock_s = ahead_s
 
     def slow_disk(self, slowness: float) -> None:
-        """What blocks takes so many times as long."""
+        """Make blocking work take that many times as long."""
         self._workers.slowness = slowness
 
     def has_root(self, path: Path) -> bool:
-        """Whether a file is one of its own."""
+        """Whether a file belongs to this broker."""
         return path.is_relative_to(self._root)
 
     async def start(self) -> None:
@@ -241,7 +241,7 @@ class SimulatedBroker:
         self._starts += 1
 
     def kill(self) -> None:
-        """The process ends; all that it wrote stays."""
+        """End the process; everything that it wrote stays."""
         if self._node is not None and self.is_up:
             self._machines.trace.say(self.name, "is killed")
             self._machines.history.killed(self.broker_name)
@@ -254,7 +254,7 @@ class SimulatedBroker:
             self._root, self._node = root, None
 
     def cut_power(self, seed: int | None = None) -> None:
-        """The machine ends; of what was not synced its disk has what the seed leaves, or chance."""
+        """End the machine; its disk keeps what the seed, or chance, leaves of unsynced data."""
         assert self._machines.disk is not None
         if seed is None:
             seed = self._machines.loop.chance.randrange(1 << 30)
@@ -271,7 +271,7 @@ class SimulatedBroker:
                 self.excuse(self._machines.history.now() - UNSYNCED_MAX_S)
 
     def move(self) -> None:
-        """Come back on another host next time."""
+        """Use another host at the next start."""
         self._moves += 1
         self.host = f"10.2.{self._number}.{self._moves}"
 
@@ -286,7 +286,7 @@ class SimulatedBroker:
         return self._machines.home / f"{self.name}-{self._starts}"
 
     def excuse(self, since_s: float) -> None:
-        """What was acknowledged here since then was promised against less than what has happened."""
+        """Excuse the loss of messages acknowledged here since then: this fault exceeds what was promised."""
         self._machines.history.lost_tails.add(self.broker_name)
         for sent in self._machines.history.sent.values():
             if sent.outcome is Outcome.STORED and sent.stored_s >= since_s and sent.queue is not None \
@@ -294,7 +294,7 @@ class SimulatedBroker:
                 sent.is_excused = True
 
     def _watch_offsets(self, server: BrokerServer) -> None:
-        """Have each offset that the broker takes, and each pull, in the history."""
+        """Record each offset that the broker accepts, and each pull, in the history."""
         offsets = server.broker.consumer_offsets
         commit, note_pull = offsets.commit, offsets.pulls.note
         machines = self._machines
@@ -314,7 +314,7 @@ class SimulatedBroker:
         offsets.commit, offsets.pulls.note = committed, pulled   # type: ignore[method-assign]
 
     def stored(self) -> Iterator[Stored]:
-        """All messages of all queues, as they lie in the log now."""
+        """All messages in all queues, as they are in the log now."""
         assert self.server is not None
         store = self.server.store
         for topic, queue_id in store.queues():
@@ -349,7 +349,7 @@ def _bytes_of(store: FileMessageStore, offset: int, size: int) -> bytes:
 
 
 def first_difference(one: SimulatedBroker, other: SimulatedBroker) -> int | None:
-    """The first byte at which two logs are not the same, of those that both have."""
+    """The first byte at which two logs differ, within the range that both have."""
     here, there = one.store, other.store
     offset = max(here.commit_log_min_offset(), there.commit_log_min_offset())
     end = min(here.commit_log_max_offset(), there.commit_log_max_offset())

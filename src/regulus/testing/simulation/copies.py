@@ -1,4 +1,4 @@
-"""Whether slaves have their master's log, and what an operator does about it."""
+"""Checks whether slaves have their master's log, and repairs them as an operator would."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,8 +9,11 @@ from regulus.testing.simulation.cluster import SimulatedBroker, first_difference
 from regulus.testing.simulation.scene import Scene
 
 _CATCH_UP_MAX_S = 45.0
-"""A slave hears of a new master from a name server within 10 s, and tries it every 5 s; a link that has no other end is
-noticed after 20 s."""
+"""How long a slave may need to reach a new master.
+
+It learns of one from a name server within 10 s, and tries it every 5 s; it notices a link without the other end after
+20 s.
+"""
 _LOOK_S = 0.05
 
 
@@ -30,14 +33,15 @@ def slaves_of(group: Sequence[SimulatedBroker]) -> list[SimulatedBroker]:
 
 
 def has_all(slave: SimulatedBroker, master: SimulatedBroker, end: int) -> bool:
-    """Up to `end`, and nothing that its master has not; and it knows the topics, which nobody would find in it."""
+    """Whether the slave has the log up to `end` and nothing that its master lacks, and knows the topics, without which
+    the messages would not be found."""
     return end <= slave.store.commit_log_max_offset() <= master.store.commit_log_max_offset() \
         and slave.topics() >= master.topics() and first_difference(slave, master) is None
 
 
 async def catch_up(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker,
                    within_s: float = _CATCH_UP_MAX_S) -> bool:
-    """Whether the slave gets what its master has now."""
+    """Wait for the slave; returns whether it gets what its master has now."""
     end = master.store.commit_log_max_offset()
     until = scene.loop.now + within_s
     while slave.is_up and master.is_up:
@@ -50,14 +54,17 @@ async def catch_up(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker
 
 
 def is_told(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker) -> bool:
-    """Whether one of the two has said that there is no copying."""
+    """Whether one of the two has reported that there is no copying."""
     return any(who in (slave.name, master.name) and ("is not copied" in text or "is not served" in text)
                for who, text in scene.history.told)
 
 
 async def bring_together(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker) -> None:
-    """An operator sees to it that the slave copies its master: where its log is another one, which somebody must have
-    said, it is cut where the two part, or begins with an empty folder, the one as often as the other."""
+    """Make the slave copy its master, as an operator would.
+
+    If its log is another one, which must have been reported, the log is either cut where the two differ, or the slave
+    begins with an empty folder, each in half of the cases.
+    """
     if await catch_up(scene, slave, master) or not (slave.is_up and master.is_up):
         return
     if not is_told(scene, slave, master):
@@ -70,14 +77,14 @@ async def bring_together(scene: Scene, slave: SimulatedBroker, master: Simulated
 
 def _make_alike(slave: SimulatedBroker, master: SimulatedBroker) -> str:
     if slave.store.commit_log_max_offset() % 2:
-        with suppress(StoreDamaged):    # nothing in common
+        with suppress(StoreDamaged):    # no common record
             return slave.resync(master)
     slave.begin_empty()
     return "is given an empty folder"
 
 
 async def compare_copies(scene: Scene) -> None:
-    """At the end, when all is well."""
+    """Compare the copies, at the end, when there are no faults."""
     for group in groups(scene):
         master = master_of(group)
         for slave in slaves_of(group):

@@ -1,4 +1,4 @@
-"""What happens to a cluster and to its clients while they work. Each fault ends in its time, and all is well again."""
+"""Faults of a cluster and of its clients while they work. Each fault ends in time, and afterwards everything works."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ async def cut_power(run: Scene, chance: Random) -> None:
 
 
 async def short_outage(run: Scene, chance: Random) -> None:
-    """A broker is killed, and back before a send gives up: it has been there for longer than one pauses."""
+    """A broker is killed, and returns before a send gives up: it is up for longer than the pause of a client."""
     broker = chance.choice(run.brokers)
     if broker.up_for_s > REFUSED_MAX_MS / 1000:
         broker.kill()
@@ -47,19 +47,19 @@ async def short_outage(run: Scene, chance: Random) -> None:
 
 
 async def first_broker_is_gone(run: Scene, chance: Random) -> None:
-    """The one whose name comes first has no power until all is well again."""
+    """The broker whose name comes first has no power until the end of the faults."""
     if run.brokers[0].is_up:
         run.brokers[0].cut_power(chance.randrange(1 << 30))
 
 
 async def one_name_server_is_gone(run: Scene, chance: Random) -> None:
-    """And only one, until all is well again."""
+    """One name server, and only one, is down until the end of the faults."""
     if all(each.is_up for each in run.name_servers):
         chance.choice(run.name_servers).kill()
 
 
 async def spoiled_message(run: Run, chance: Random) -> None:
-    """Somebody stores what says of itself that it is compressed, and is not."""
+    """A client stores a message that is marked as compressed, and is not."""
     broker = chance.choice([each for each in run.brokers if each.is_up])
     topic = next(iter(run.history.groups.values())).topics[0]
     ext = {"a": "spoiler", "b": topic, "c": "TBW102", "d": "4", "e": str(chance.randrange(run.story.queues)),
@@ -86,20 +86,20 @@ async def topics_made_anew(run: Run, chance: Random) -> None:
 
 
 def _popped_retries(run: Run, topic: str) -> list[MessageQueue]:
-    """They go with their topic."""
+    """Retry topics of pops, which are deleted with their topic."""
     return [MessageQueue(retry_topic_v1(topic, group.name), broker.broker_name, 0)
             for group in run.history.groups.values() if group.pops for broker in run.brokers if broker.is_master]
 
 
 async def join_and_reset(run: Run, chance: Random) -> None:
-    """While queues change hands, an operator sends the group elsewhere."""
+    """While queues change their owners, an operator resets the group."""
     await member_joins(run, chance)
     await asyncio.sleep(chance.uniform(0, 1.0))
     await reset_by_time(run, chance)
 
 
 async def move_broker(run: Scene, chance: Random) -> None:
-    """It ends, and comes back on another host."""
+    """A broker stops, and returns on another host."""
     broker = chance.choice(run.brokers)
     if broker.is_up:
         broker.kill()
@@ -109,7 +109,7 @@ async def move_broker(run: Scene, chance: Random) -> None:
 
 
 async def restart_broker(run: Scene, chance: Random) -> None:
-    """As an operator does it."""
+    """An operator restarts a broker."""
     broker = chance.choice(run.brokers)
     if broker.is_up:
         await broker.stop()
@@ -126,14 +126,14 @@ async def kill_name_server(run: Scene, chance: Random) -> None:
 
 
 async def cut_connections(run: Scene, chance: Random) -> None:
-    """Some of all that are open end, on both sides."""
+    """Some of all open connections end, on both sides."""
     for transport in list(run.network.transports):
         if chance.random() < 0.3:
             run.network.cut(transport)
 
 
 async def part_hosts(run: Run, chance: Random) -> None:
-    """A client reaches a server no more, and nobody tells them."""
+    """A client can no longer reach a server, without notice to either."""
     servers = [broker.host for broker in run.brokers] + [each.host for each in run.name_servers]
     clients = [member.node.host for member in run.members if member.node.is_alive] + [
         sender.node.host for sender in run.senders]
@@ -153,7 +153,7 @@ async def slow_down(run: Scene, chance: Random) -> None:
 
 
 async def clock_jumps(run: Scene, chance: Random) -> None:
-    """Somebody sets the clock of a broker wrong, and right again."""
+    """The clock of a broker is set wrong, and right again."""
     broker = chance.choice(run.brokers)
     ahead_s = chance.choice((-20.0, -3.0, 3.0, 20.0))
     run.trace.say(broker.name, f"has a clock that is {ahead_s:g} s ahead")
@@ -184,7 +184,7 @@ async def member_is_killed(run: Run, chance: Random) -> None:
 
 
 async def member_returns(run: Run, chance: Random) -> None:
-    """It leaves or dies, and is started again as who it was."""
+    """A member leaves or dies, and is started again under the same name."""
     member = chance.choice(run.members or [None])
     if member is None or not member.is_consuming or member.node.is_closing:
         return
@@ -202,7 +202,7 @@ async def producer_ends(run: Run, chance: Random) -> None:
 
 
 async def member_changes_its_mind(run: Run, chance: Random) -> None:
-    """It joins, and is cancelled whatever it is at."""
+    """A member joins, and is cancelled whatever it is doing."""
     member = run.add_member(chance.choice(list(run.history.groups.values())))
     member.is_passing = True
     await asyncio.sleep(chance.choice((0.0, 0.000_5, 0.002, 0.005, 0.02, 0.1, 1.0)))
@@ -210,7 +210,7 @@ async def member_changes_its_mind(run: Run, chance: Random) -> None:
 
 
 async def reset(run: Run, chance: Random) -> None:
-    """An operator has a group go on elsewhere, in one queue."""
+    """An operator resets a group in one queue."""
     group = chance.choice([group for group in run.history.groups.values() if not group.broadcasting] or [None])
     if group is None:
         return
@@ -229,7 +229,7 @@ async def reset(run: Run, chance: Random) -> None:
 
 
 async def reset_by_time(run: Run, chance: Random) -> None:
-    """An operator has a group go on elsewhere, in all queues of a topic."""
+    """An operator resets a group in all queues of a topic."""
     group = chance.choice([group for group in run.history.groups.values() if not group.broadcasting])
     topic = chance.choice(group.topics)
     at_ms = int((time.time() - chance.uniform(0, run.loop.now - START_S)) * 1000)

@@ -1,6 +1,6 @@
-"""What happens to groups of brokers, a master and its slaves, one thing at a time; and what an operator does then.
+"""Faults of groups of brokers, a master and its slaves, one at a time; and what an operator does then.
 
-Who loses what its mode does not promise is excused here, and only that: see the table in docs/replication.md.
+Losses that a mode does not rule out are excused here, and only those: see the table in docs/replication.md.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ _DISK_FAILED = os.strerror(errno.EIO)
 
 
 def _group(run: Run, chance: Random) -> list[SimulatedBroker] | None:
-    """One that is whole: its slaves have what its master has. Whoever loses a second copy meanwhile loses all."""
+    """A group that is whole: its slaves have what its master has. Losing a second copy meanwhile would lose
+    everything."""
     group = chance.choice(groups(run))
     return group if all(broker.is_up for broker in group) else None
 
@@ -36,7 +37,7 @@ async def _heal(run: Run, group: list[SimulatedBroker]) -> None:
 
 
 async def master_is_killed(run: Run, chance: Random) -> None:
-    """And comes back as what it was."""
+    """The master is killed, and returns in its role."""
     async with run.operating:
         group = _group(run, chance)
         if group is not None:
@@ -48,7 +49,7 @@ async def master_is_killed(run: Run, chance: Random) -> None:
 
 
 async def slave_is_away(run: Run, chance: Random) -> None:
-    """It is killed, stopped or without power for a while."""
+    """A slave is killed, stopped or without power for a while."""
     async with run.operating:
         group = _group(run, chance)
         if group is None:
@@ -61,7 +62,7 @@ async def slave_is_away(run: Run, chance: Random) -> None:
 
 
 async def master_loses_power(run: Run, chance: Random) -> None:
-    """And comes back as what it was, with what its disk has."""
+    """The master loses power, and returns in its role with what its disk has."""
     async with run.operating:
         group = _group(run, chance)
         if group is not None:
@@ -69,7 +70,7 @@ async def master_loses_power(run: Run, chance: Random) -> None:
 
 
 async def all_lose_power(run: Run, chance: Random) -> None:
-    """Of one group, at the same moment; of those that sync a slave may go on as the master."""
+    """All brokers of one group lose power at the same moment; if they sync, a slave may continue as the master."""
     async with run.operating:
         group = _group(run, chance)
         if group is None or not await _is_whole(run, group):
@@ -93,7 +94,7 @@ async def all_lose_power(run: Run, chance: Random) -> None:
 
 async def _lose_power(run: Run, chance: Random, group: list[SimulatedBroker], losers: list[SimulatedBroker],
                       well_until_s: float | None = None) -> None:
-    """`well_until_s`: when the disks were well for the last time; None: they are."""
+    """`well_until_s`: when the disks last worked; None: they work."""
     master = master_of(group)
     if not master.syncs:
         master.excuse((run.history.now() if well_until_s is None else well_until_s) - UNSYNCED_MAX_S)
@@ -106,8 +107,8 @@ async def _lose_power(run: Run, chance: Random, group: list[SimulatedBroker], lo
 
 
 async def promotion(run: Run, chance: Random) -> None:
-    """The master is gone; an operator makes the slave that has most the master, and the old one its slave. Often the
-    slaves hear nothing more for a while before that."""
+    """The master is down; an operator makes the slave with the longest log the master, and the old one its slave. Often
+    the slaves receive nothing for a while before that."""
     async with run.operating:
         group = _group(run, chance)
         if group is None or not await _is_whole(run, group):
@@ -159,7 +160,7 @@ async def _end(broker: SimulatedBroker, chance: Random) -> None:
 
 
 async def link_is_parted(run: Run, chance: Random) -> None:
-    """Nothing gets from one to the other, or back, or neither; nobody says so."""
+    """No bytes pass in one direction, in the other, or in both, without notice."""
     async with run.operating:
         group = _group(run, chance)
         if group is None:
@@ -175,7 +176,7 @@ async def link_is_parted(run: Run, chance: Random) -> None:
 
 
 async def disk_is_slow(run: Run, chance: Random) -> None:
-    """Of one broker; a sync takes up to seconds."""
+    """The disk of one broker is slow: a sync takes up to seconds."""
     broker = chance.choice(run.brokers)
     async with run.operating:
         broker.slow_disk(chance.choice((20.0, 500.0, 2_000.0)))
@@ -184,7 +185,7 @@ async def disk_is_slow(run: Run, chance: Random) -> None:
 
 
 async def disk_fails(run: Run, chance: Random) -> None:
-    """Of one broker, at a sync of its log; its machine is replaced, and has what the disk has."""
+    """The disk of one broker fails at a sync of its log; its machine is replaced, and has what the disk has."""
     async with run.operating:
         group = _group(run, chance)
         disk = run.machines.disk

@@ -1,4 +1,4 @@
-"""What was promised in a run, and what came of it, in the order in which it happened."""
+"""The promises and results of a run, in the order in which they happened."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,16 +14,16 @@ SPOILED = b"this is no zlib"
 
 
 class Outcome(StrEnum):
-    """Of a send, as its caller knows it."""
+    """The outcome of a send, as its caller knows it."""
 
     UNKNOWN = "unknown"
-    """It may be stored: no answer came, or none is asked for."""
+    """It may be stored: no answer arrived, or none is requested."""
     STORED = "stored"
-    """The broker said so, and promised that it stays."""
+    """The broker acknowledged it, and promised that it stays."""
 
 
 class Fate(StrEnum):
-    """Of a transaction."""
+    """The fate of a transaction."""
 
     NONE = "none"
     COMMIT = "commit"
@@ -31,19 +31,19 @@ class Fate(StrEnum):
 
 
 class Ending(StrEnum):
-    """Of a listener call."""
+    """The ending of a listener call."""
 
     RUNS = "runs"
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
     DIED = "died"
-    """With its process."""
+    """Ended with its process."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """A message, under the key that its body says."""
+    """A message, under the key in its body."""
 
     key: str
     topic: str
@@ -53,9 +53,9 @@ class Sent:
     queue_offset: int = -1
     stored_s: float = -1.0
     not_before_s: float = 0.0
-    """It waits for a time of its own, which is then or a little later."""
+    """Its delivery time, or the earliest time at which it may be delivered."""
     is_excused: bool = False
-    """What promised to keep it was taken away: a broker that does not sync lost its power."""
+    """The promise to keep it no longer holds: a broker that does not sync lost its power."""
 
 
 @dataclass(slots=True)
@@ -75,9 +75,9 @@ class Call:
     ending: Ending = Ending.RUNS
     suspend_ms: int = -1
     own_until_s: float = -1.0
-    """Of a message that was popped: until then it is nobody else's."""
+    """The end of the invisible time of a popped message: until then no other consumer may get it."""
     acked_s: float = -1.0
-    """When the broker said that it is done."""
+    """When the broker confirmed that it is done."""
 
     def __str__(self) -> str:
         return (f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}@{self.offsets[0]} "
@@ -105,9 +105,9 @@ class Committed:
     queue: MessageQueue
     offset: int
     by: str
-    """Who sent it: a member, as long as it lives under this name, or somebody else."""
+    """The sender: a member, as long as it lives under this name, or another client."""
     end: int
-    """Of the queue, as the broker had it."""
+    """The end of the queue, as the broker had it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """A broker came back without what it had not saved: locks, members, late offsets."""
+    """A broker returned without its unsaved state: locks, members, late offsets."""
 
     at: float
     broker: str
@@ -140,7 +140,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A broker ended in the midst of what it did."""
+    """A broker ended in the middle of what it did."""
 
     at: float
     broker: str
@@ -150,26 +150,26 @@ Event = Began | Ended | Committed | Pulled | Reset | Restarted | Killed
 
 
 def key_of(body: bytes) -> str:
-    """What a message is called: its body, but for what makes it large."""
+    """The key of a message: its body, without its padding."""
     return body.rstrip(b" ").decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message that lies in a log at the end."""
+    """A message that is in a log at the end."""
 
     key: str
     queue: MessageQueue
     queue_offset: int
     is_spoiled: bool = False
-    """Nobody can read it: it need not be consumed, and nothing may wait for it."""
+    """It cannot be read: it need not be consumed, and nothing may wait for it."""
     is_put_back: bool = False
-    """Among those that wait for a time of their own: a copy of one that was there before."""
+    """A copy of an earlier message among those that wait for a delivery time."""
 
 
 @dataclass(slots=True)
 class GroupFacts:
-    """What a group was told to do."""
+    """The configuration of a group, and what happened to it."""
 
     name: str
     topics: list[str]
@@ -181,11 +181,11 @@ class GroupFacts:
     pops: bool = False
     at_once: int = 4
     failures: "defaultdict[str, int]" = field(default_factory=lambda: defaultdict(int))
-    """How often its listeners failed so far, by key, over all members."""
+    """The number of failures of its listeners so far, by key, over all members."""
     members: set[str] = field(default_factory=set)
-    """Of a broadcasting group: those that were there from the beginning to the end."""
+    """The members of a broadcasting group from the beginning to the end."""
     wanted: range | None = None
-    """By the condition of its subscriptions, of what each sender sends, the messages with these numbers."""
+    """Numbers of the messages that the condition of its subscriptions selects from each sender."""
 
     def wants(self, key: str) -> bool:
         return self.wanted is None or int(key.rpartition("-")[2]) in self.wanted
@@ -193,20 +193,21 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a story promises beyond what always holds."""
+    """What a story promises besides what always holds."""
 
     no_misses: bool = False
-    """No send and no start fails: what fails is over before their time is."""
+    """No send and no start fails: faults end before their time is over."""
     clocks_wrong_s: float = 0.0
-    """So far are clocks of brokers ahead at most."""
+    """The largest deviation of brokers' clocks."""
     exact_counts: bool = False
-    """A popped message says how often it was delivered: no answer is lost on its way."""
+    """A popped message states its number of deliveries exactly: no answer is lost."""
     timed_again: int = 0
-    """So many times more may a message come that waited for a time of its own."""
+    """The number of additional times that a message with a delivery time may be delivered."""
     popped_again: int = 0
-    """So many times more may a popped message come: a promoted slave does not know what was just acknowledged."""
+    """The number of additional times that a popped message may be delivered: a promoted slave does not know recent
+    acknowledgements."""
     delivery_max_s: float = 0.0
-    """How long a message waits at most for its first call, once it is stored and somebody consumes; 0: for ever."""
+    """How long a message waits at most for its first call, once it is stored and has a consumer; 0: forever."""
 
 
 class History:
@@ -216,26 +217,26 @@ class History:
         self.events: list[Event] = []
         self.groups: dict[str, GroupFacts] = {}
         self.stored: list[Stored] = []
-        """At the end, in all topics."""
+        """All messages in all topics at the end."""
         self.faults: list[str] = []
-        """Seen at once: errors that nobody took, tasks that died."""
+        """Faults found during the run: unhandled errors, tasks that died."""
         self.lost_tails: set[str] = set()
-        """Brokers that lost what they had not synced: numbers of their queues were given twice."""
+        """Brokers that lost unsynced messages: offsets of their queues were assigned twice."""
         self.expected: list[str] = []
-        """Parts of errors that are right to be told: somebody made a disk fail."""
+        """Parts of expected errors: a fault made a disk fail."""
         self.told: list[tuple[str, str]] = []
-        """What servers warned of, by the name of who did."""
+        """Warnings of servers, by the name of the server."""
         self.unlike: list[str] = []
-        """Logs that should be copies, and are not, or do not become so."""
+        """Logs that should be copies, and are not, or do not become copies."""
         self.misses: list[str] = []
         """Sends and starts that failed."""
         self.promises = Promises()
         self.broke_off = ""
-        """Why the run did not come to its end."""
+        """Why the run was not completed."""
         self.failures_wanted: dict[str, int] = {}
-        """How often the listeners are to fail for a key."""
+        """How often the listeners must fail for a key."""
         self.joined: dict[tuple[str, str], float] = {}
-        """When a member of a group began to consume, for the last time."""
+        """When a member of a group last began to consume."""
         self.now = now
 
     def missed(self, text: str) -> None:
@@ -272,13 +273,13 @@ class History:
         self.events.append(Reset(self.now(), group, queue, offset))
 
     def begun_anew(self, queues: list[MessageQueue]) -> None:
-        """Their topic is about to go, and its offsets with it."""
+        """Note queues whose topic is about to be deleted, with its offsets."""
         for group in self.groups:
             for queue in queues:
                 self.reset(group, queue, 0)
 
     def deleted(self, topic: str) -> None:
-        """And what was acknowledged in it."""
+        """Note a deleted topic, and what was acknowledged in it."""
         for sent in self.sent.values():
             sent.is_excused |= sent.topic == topic
 

@@ -1,4 +1,4 @@
-"""What has threads of its own elsewhere: plain listeners are called by the loop, and blocking clients are refused."""
+"""Replacements for code with threads: the loop calls plain listeners, and blocking clients are refused."""
 
 import inspect
 from collections.abc import Coroutine
@@ -32,7 +32,7 @@ def _as_coroutine(listener: MessageListener) -> MessageListener:
 
 
 def refuse_blocking(coroutine: Coroutine[Any, Any, Any]) -> "Future[Any]":
-    """In the place of `shared_loop.submit`."""
+    """Replaces `shared_loop.submit`."""
     coroutine.close()
     raise RegulusError("the blocking clients run in a thread, where the simulated time does not pass: use the asyncio "
                        "clients here, or the fixture regulus_server")

@@ -1,10 +1,10 @@
-"""An event loop whose time is made up: when nothing is ready, it is the time of the next timer.
+"""An event loop with simulated time: when nothing is ready, the time jumps to that of the next timer.
 
-What a real loop leaves to chance is told by the seed here: how long a worker takes, when bytes arrive. What a real loop
-promises is kept: callbacks of one moment run in the order in which they were asked for.
+What a real loop leaves to chance is determined by the seed: how long a worker takes, when bytes arrive. The guarantees
+of a real loop hold: callbacks of one moment run in the order in which they were scheduled.
 
-Everything runs in the context of a `Node`, a process on a machine of its own. When a node dies, nothing that began in
-its context goes on: no task, no timer, no worker, no connection. Nothing of it is cleaned up either, as in life.
+Everything runs in the context of a `Node`, a process on its own machine. When a node dies, nothing that began in its
+context continues: no task, no timer, no worker, no connection. Nothing of it is cleaned up either, as in reality.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from regulus.server.workers import Line
 T = TypeVar("T")
 
 START_S = 1_000.0
-"""What the steady clock says at the beginning."""
+"""The value of the steady clock at the beginning."""
 
 _WORK_S = (0.000_05, 0.002)
 _SLOW_WORK_S = 0.5
@@ -30,18 +30,18 @@ _SLOW_WORK = 0.01
 
 
 class Node:
-    """A process. One that is started again is another node, be it on the same host."""
+    """A process. After a restart it is another node, even on the same host."""
 
     def __init__(self, name: str, host: str, boot: int = 1) -> None:
         self.name = name
         self.host = host
         self.boot = boot
-        """How often its machine was started."""
+        """The number of starts of its machine."""
         self.clock_s = 0.0
         """How far its time of day is ahead."""
         self.is_alive = True
         self.is_closing = False
-        """It ends by its own will: what it cancels is no accident."""
+        """It ends on purpose: tasks that it cancels are not faults."""
         self.context = contextvars.copy_context()
         self.context.run(_current.set, self)
 
@@ -57,30 +57,30 @@ def current_node() -> Node | None:
 
 
 def current_name() -> str:
-    """Who runs, for whoever reads it."""
+    """The name of the running node, for logs."""
     node = _current.get()
     return node.name if node is not None else "-"
 
 
 TURNS_MAX = 200_000
-"""Of the loop, in one moment: then somebody runs in circles."""
+"""The maximum number of turns of the loop in one moment: beyond it, a task runs in circles."""
 
 
 class NoProgress(Exception):
-    """Everybody waits, and nobody for the time; or the time stands still, and nobody waits."""
+    """All tasks wait, and none for the time; or the time does not advance, and none waits."""
 
 
 _serials = count(1)
 
 
 def begin_serials() -> None:
-    """Each run counts anew."""
+    """Start the serial numbers of a run again."""
     global _serials
     _serials = count(1)
 
 
 class SimulatedTask(asyncio.Task[T]):
-    """Its hash is a number in order of birth, so that a set of tasks has the same order in each run."""
+    """A task whose hash is its serial number, so that a set of tasks has the same order in each run."""
 
     _serial: int
     node: Node | None
@@ -116,16 +116,16 @@ class SimulatedFuture(asyncio.Future[T]):
 
 
 class Network(Protocol):
-    """What a loop asks of the network."""
+    """What a loop needs from the network."""
 
     sender: Node | None
-    """Whose bytes are being received."""
+    """The node whose bytes are being received."""
 
     async def connect(self, node: Node, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]: ...
 
 
 class _Jump:
-    """In the place of a selector: waiting is moving the clock."""
+    """Replaces a selector: waiting advances the clock."""
 
     def __init__(self, loop: "SimulatedLoop") -> None:
         self._loop = loop
@@ -133,7 +133,7 @@ class _Jump:
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
-            raise NoProgress("everybody waits, and nobody for the time")
+            raise NoProgress("all tasks wait, and none of them for the time")
         self._turns += 1
         if timeout > 0:
             self._loop.now += timeout
@@ -147,7 +147,7 @@ class _Jump:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`on_ended` hears of each task that ended, `on_fault` of each error that nobody took."""
+    """The loop. `on_ended` is called for each task that ended, `on_fault` for each unhandled error."""
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
@@ -181,10 +181,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return _dropped(handle, context)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: what the outside does comes by timers."""
+        """Does nothing: outside events are timers."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps who must be woken."""
+        """Does nothing: no thread sleeps that must be woken."""
 
     # --- tasks -------------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return task
 
     def drop(self, node: Node) -> None:
-        """Nothing of a dead node runs any more; its tasks stand where they stood."""
+        """Drop a dead node: nothing of it runs any more; its tasks stay suspended."""
         assert not node.is_alive
         for handle in (*self._ready, *self._scheduled):
             if _node_of(handle) is node:
@@ -211,12 +211,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T],   # type: ignore[override]
                         *args: Any) -> "asyncio.Future[T]":
-        if executor is None or isinstance(executor, ThreadPoolExecutor):    # whose threads know no simulated time
+        if executor is None or isinstance(executor, ThreadPoolExecutor):    # its threads do not use the simulated time
             executor = self._others.beside()
         return asyncio.wrap_future(executor.submit(func, *args), loop=self)
 
     def work_time(self) -> float:
-        """How long a worker takes for one thing."""
+        """How long a worker takes for one piece of work."""
         if self.chance.random() < _SLOW_WORK:
             return self.chance.uniform(0, _SLOW_WORK_S)
         return self.chance.uniform(*_WORK_S)
@@ -243,7 +243,7 @@ Handle = TypeVar("Handle", bound=asyncio.Handle)
 
 
 def _dropped(handle: Handle, context: Context | None) -> Handle:
-    """Cancelled at once when its node is dead."""
+    """The handle, cancelled at once when its node is dead."""
     node = _current.get() if context is None else context.get(_current)
     if node is not None and not node.is_alive:
         handle.cancel()
@@ -251,10 +251,10 @@ def _dropped(handle: Handle, context: Context | None) -> Handle:
 
 
 class _Line(Executor):
-    """One thing after the other, each in one step of the loop at the end of its time."""
+    """An executor that runs one piece of work after the other, each in one step of the loop at the end of its time."""
 
     def __init__(self, loop: SimulatedLoop, pace: Callable[[], float]) -> None:
-        """`pace` tells how many times as long as usual things take."""
+        """`pace` returns a factor for the usual time of work."""
         self._loop = loop
         self._pace = pace
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
@@ -267,7 +267,7 @@ class _Line(Executor):
         return future
 
     def finish(self) -> None:
-        """Do at once what is left."""
+        """Do the remaining work at once."""
         while self._waiting:
             self._do(*self._waiting.popleft())
 
@@ -288,7 +288,7 @@ class _Line(Executor):
 
 
 class SimulatedWorkers:
-    """Lines of work without threads: what they do is done by the loop, some time later."""
+    """Worker lines without threads: the loop does their work, some time later."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.slowness = 1.0
@@ -302,7 +302,7 @@ class SimulatedWorkers:
         return known
 
     def beside(self) -> Executor:
-        """One that waits for nobody, as one of many threads."""
+        """An executor without waiting, like one of many threads."""
         return _Line(self._loop, lambda: self.slowness)
 
     def shutdown(self) -> None:

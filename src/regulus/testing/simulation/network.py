@@ -1,8 +1,8 @@
-"""A network in memory: connections whose bytes take their time, stall, come in pieces or never.
+"""A network in memory: connections whose bytes take time, stall, arrive in pieces or never.
 
-Each direction of a connection keeps the order of its bytes. A *cut* connection ends on both sides, and what was under
-way is lost. Between hosts that are *parted* nothing moves, and nothing says so: bytes wait until the hosts are joined
-again, new connections do not come about. A node that dies takes its connections along: killed, its system tells the
+Each direction of a connection keeps the order of its bytes. A *cut* connection ends on both sides, and bytes on their
+way are lost. Between *partitioned* hosts no bytes move, without notice: they wait until the hosts are joined again, and
+new connections are not made. A node that dies takes its connections along: if it is killed, its system notifies the
 peers; without power it does not, and they wait.
 """
 
@@ -20,7 +20,7 @@ _SLOW_LATENCY_S = (0.005, 0.12)
 _SLOW = 0.04
 _SPLIT = 0.05
 _SILENCE_MAX_S = 20.0
-"""How long a peer without power is waited for before the system gives it up."""
+"""How long the system waits for a peer without power before it gives it up."""
 _SOCKET_BUFFER = 64 << 10
 _PORT_MIN = 40_000
 
@@ -28,7 +28,7 @@ OnDelivery = Callable[[Node, Node, bytes], None]
 
 
 class SimulatedSocket:
-    """A place that is bound and not served yet, in the shape that a listener wants."""
+    """A bound socket that does not listen yet, with the methods that a listener needs."""
 
     def __init__(self, network: "SimulatedNetwork", node: Node, port: int) -> None:
         self.network = network
@@ -48,7 +48,7 @@ class SimulatedSocket:
 
 
 class SimulatedTransport(asyncio.Transport):
-    """One end of a connection. What is written here waits in `_waiting` until it arrives there."""
+    """One end of a connection. Written bytes wait in `_waiting` until they arrive there."""
 
     def __init__(self, network: "SimulatedNetwork", node: Node, own: tuple[str, int], peer: tuple[str, int]) -> None:
         super().__init__()
@@ -62,13 +62,13 @@ class SimulatedTransport(asyncio.Transport):
         self._size = 0
         self._high, self._low = _SOCKET_BUFFER, _SOCKET_BUFFER // 4
         self._is_paused = False                     # reading
-        self._is_full = False                       # the protocol was told to write no more
+        self._is_full = False                       # the protocol must stop writing
         self._is_closing = False
         self.is_lost = False
         self._last_arrival = 0.0
         self._is_moving = False
 
-    # --- what a protocol asks ----------------------------------------------------------------------------------------
+    # --- called by a protocol ----------------------------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return {"peername": self._peer, "sockname": self._own}.get(name, default)
@@ -122,7 +122,7 @@ class SimulatedTransport(asyncio.Transport):
         self.move()
 
     def move(self) -> None:
-        """Let the next bytes arrive at the other end, in their time."""
+        """Let the next bytes arrive at the other end, after their time."""
         if self._is_moving or not self._waiting or self.other.is_lost or self.other._is_paused \
                 or self.network.is_parted(self.node.host, self.other.node.host):
             return
@@ -179,7 +179,7 @@ class SimulatedTransport(asyncio.Transport):
 
 
 class SimulatedNetwork:
-    """`on_delivery` hears of all bytes that arrive."""
+    """The network. `on_delivery` is called for all bytes that arrive."""
 
     def __init__(self, loop: SimulatedLoop, chance: Random, on_delivery: OnDelivery) -> None:
         self.loop = loop
@@ -188,7 +188,7 @@ class SimulatedNetwork:
         self.transports: dict[SimulatedTransport, None] = {}
         self.slowness = 1.0
         self.sender: Node | None = None
-        """Whose bytes are being received."""
+        """The node whose bytes are being received."""
         self._ports = count(_PORT_MIN)
         self._bound: dict[tuple[str, int], SimulatedSocket] = {}
         self._parted: set[tuple[str, str]] = set()
@@ -202,20 +202,20 @@ class SimulatedNetwork:
         return self.slowness * chance.uniform(*(_SLOW_LATENCY_S if chance.random() < _SLOW else _LATENCY_S))
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """What arrives at once of bytes that were written together, and the rest."""
+        """The part of bytes written together that arrives at once, and the rest."""
         if len(data) > 1 and self.chance.random() < _SPLIT:
             size = self.chance.randrange(1, len(data))
             return data[:size], data[size:]
         return data, b""
 
     def later(self, transport: SimulatedTransport, deed: Callable[..., object], *args: Any) -> None:
-        """At the other end of the line, in the context of its node."""
+        """Schedule a callback at the other end of the line, in the context of its node."""
         self.loop.call_later(self.latency(), deed, *args, context=transport.node.context)
 
     # --- places and connections --------------------------------------------------------------------------------------
 
     def bind(self, node: Node, port: int) -> SimulatedSocket:
-        """Raises OSError when somebody has it."""
+        """Raises OSError when the port is taken."""
         port = port or next(self._ports)
         if (node.host, port) in self._bound:
             raise OSError(98, "Address already in use")
@@ -229,7 +229,7 @@ class SimulatedNetwork:
     async def connect(self, node: Node, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
         await asyncio.sleep(self.latency())
         while self.is_parted(node.host, host) or self.is_parted(host, node.host):
-            # Whoever connects gives up by himself.
+            # The connecting client gives up by its own timeout.
             await asyncio.sleep(1.0)
         bound = self._bound.get((host, port))
         if bound is None or bound.factory is None or not bound.node.is_alive:
@@ -253,18 +253,18 @@ class SimulatedNetwork:
     # --- faults ------------------------------------------------------------------------------------------------------
 
     def is_parted(self, sender: str, receiver: str) -> bool:
-        """Whether nothing gets from the one to the other."""
+        """Whether no bytes pass from the one to the other."""
         return bool(self._dark or self._parted) and (sender in self._dark or receiver in self._dark
                                                      or (sender, receiver) in self._parted)
 
     def part(self, one: str, other: str, *, is_one_way: bool = False) -> None:
-        """If `is_one_way`, what `other` says is still heard."""
+        """Partition two hosts. If `is_one_way`, bytes from `other` still arrive."""
         self._parted.add((one, other))
         if not is_one_way:
             self._parted.add((other, one))
 
     def join(self) -> None:
-        """All hosts reach each other again, and what waited moves on."""
+        """Let all hosts reach each other again; waiting bytes move on."""
         self._parted.clear()
         self._go_on()
 
@@ -284,7 +284,7 @@ class SimulatedNetwork:
         return [transport for transport in self.transports if transport.node is node]
 
     def drop(self, node: Node, *, is_silent: bool) -> None:
-        """The node is dead; its peers hear of it soon or, if `is_silent`, only when their systems give it up."""
+        """Drop a dead node; its peers are notified soon or, if `is_silent`, only when their systems give it up."""
         for place in [place for place, bound in self._bound.items() if bound.node is node]:
             del self._bound[place]
         for transport in self.connections_of(node):
@@ -299,4 +299,4 @@ class SimulatedNetwork:
         for transport in list(self.transports):
             transport.move()
             if transport.other.is_lost and transport.other.node.is_alive:
-                transport.other.move()      # it was closed while nothing got through, and its machine says so again
+                transport.other.move()      # it was closed while no bytes passed, and its machine sends that again

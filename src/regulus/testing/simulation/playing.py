@@ -1,4 +1,4 @@
-"""One run: a story, played as its seed tells."""
+"""Plays one run: a story, as its seed determines."""
 
 import gc
 import logging
@@ -26,7 +26,7 @@ _MEMORY_DISK = Path("/dev/shm")
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a run."""
+    """The result of a run."""
 
     story: str
     seed: int
@@ -39,12 +39,12 @@ class Played:
 
 
 def memory_disk() -> Path | None:
-    """Where files need no disk; None where there is no such place."""
+    """A folder for files in memory; None when there is no such folder."""
     return _MEMORY_DISK if _MEMORY_DISK.is_dir() else None
 
 
 def play(name: str, seed: int, *, traced: bool = False) -> Played:
-    """One run, in a directory of its own that is gone afterwards."""
+    """Play one run, in a directory of its own that is removed afterwards."""
     collects = gc.isenabled()
     gc.disable()    # It would take as long as the run.
     try:
@@ -78,7 +78,7 @@ def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
 
 
 class Listening:
-    """The code's logger speaks into the trace, and its errors are faults."""
+    """Writes the code's log into the trace, and notes its errors as faults."""
 
     def __init__(self, trace: Trace, history: History) -> None:
         self._listener = LogListener(trace, current_name, history.fault)

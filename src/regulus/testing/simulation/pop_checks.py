@@ -1,8 +1,8 @@
-"""What a broker promises to consumers that pop, held against what they got.
+"""Checks the promises of a broker to consumers that pop.
 
-A broker that is killed forgets acknowledgements of its last second, and may have twice what it was reviving or giving
-another time. So a message whose broker was killed before may come more often than these allow, and is not looked at.
-Of each message as much is let pass as a story says may come again.
+A broker that is killed forgets acknowledgements of its last second, and may have duplicates of messages that it was
+reviving or giving another time. A message whose broker was killed before may therefore be delivered more often than
+these checks allow, and is not checked. For each message as many extra deliveries are allowed as the story says.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ _CLOCK_STEP_S = 0.002
 
 
 def popped_messages_are_one_consumers(history: History) -> Iterator[str]:
-    """No message is handed to another consumer before its invisible time is over."""
+    """No message is delivered to another consumer before its invisible time is over."""
     return _beyond_what_may_come_again(history, lambda calls, key: [
         f"at {call.begin_s:.3f} {call.member} got {key}, which was {before.member}'s until {before.own_until_s:.3f}"
         for before, call in pairwise(calls)
@@ -24,15 +24,15 @@ def popped_messages_are_one_consumers(history: History) -> Iterator[str]:
 
 
 def acknowledged_messages_stay_away(history: History) -> Iterator[str]:
-    """What a broker said is done comes no more."""
+    """A message that the broker confirmed as done is not delivered again."""
     return _beyond_what_may_come_again(history, lambda calls, key: [
         f"at {call.begin_s:.3f} {call.member} got {key}, acknowledged by {before.member} at {before.acked_s:.3f}"
         for before, call in pairwise(calls) if call.begin_s > before.acked_s >= 0])
 
 
 def deliveries_are_counted(history: History) -> Iterator[str]:
-    """Each delivery of a message says a higher number than the one before it; where no answer is lost on its way, how
-    many there were."""
+    """Each delivery of a message states a higher number than the one before it; if no answer is lost, the exact
+    number."""
     yield from _beyond_what_may_come_again(history, lambda calls, key: [
         f"at {call.begin_s:.3f} {call.member} got {key} with {call.tries} tries, after {before.tries}"
         for before, call in pairwise(calls) if call.tries <= before.tries])
@@ -44,7 +44,7 @@ def deliveries_are_counted(history: History) -> Iterator[str]:
 
 
 def popped_queues_keep_their_order(history: History) -> Iterator[str]:
-    """Of a queue that is popped in order no message is handed out before those in front of it are done."""
+    """In a queue that is popped in order, no message is delivered before all earlier ones are done."""
     for group in _popping(history):
         if not group.orderly:
             continue
@@ -76,8 +76,11 @@ def _beyond_what_may_come_again(history: History, faults: Callable[[list[Call], 
 
 
 def _messages(history: History) -> Iterator[tuple[list[Call], str]]:
-    """The deliveries to a group, and the key, of each message that was stored once (another copy is another message)
-    and whose broker was not killed before the last of them."""
+    """The deliveries to a group, and the key, of each message that was stored once and whose broker was not killed
+    before the last delivery.
+
+    Another copy is another message.
+    """
     copies = Counter((each.key, each.queue.topic) for each in history.stored)
     killed: dict[str, float] = {}
     for event in history.events:

@@ -1,7 +1,7 @@
-"""What a process is told of time, chance and itself, replaced while a run lasts.
+"""Replaces a process's sources of time, chance and identity while a run lasts.
 
-The clients and servers read `time`, `random` and `os` where they need them; here is the one place that stands in for
-all of these, so that they need not know of it.
+The clients and servers use `time`, `random` and `os` where they need them; this is the only module that replaces these,
+so that the code needs no hooks.
 """
 
 import os
@@ -22,12 +22,12 @@ EPOCH_S = 1_790_000_000.0
 """The time of day at the beginning of every run."""
 PROCESS_ID = 4242
 _SCAN_WINDOW = 256 << 10
-"""Memory that each start of a store takes, and that the small files here do not need."""
+"""Memory that each start of a store uses, and that the small files here do not need."""
 
 
 @contextmanager
 def pretended(seed: int, steady_s: Callable[[], float], begin_s: float) -> Iterator[None]:
-    """`steady_s`: the steady clock, which said `begin_s` at EPOCH_S. Of one process only one run can be under way."""
+    """`steady_s`: the steady clock, whose value at EPOCH_S was `begin_s`. A process can play only one run at a time."""
     chance = random.Random(f"{seed} process")
     state = random.getstate()
     wall_s = EPOCH_S - begin_s

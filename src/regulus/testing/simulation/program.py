@@ -1,4 +1,4 @@
-"""Plays runs: one, with its trace to read, or many beside each other."""
+"""Plays runs: one, with its trace to read, or many in parallel."""
 
 import argparse
 import gc
@@ -15,7 +15,7 @@ from regulus.testing.simulation.stories import STORIES
 
 MODULE = "regulus.testing.simulation"
 HASH_SEED = "0"
-"""Of all processes that play: the order of a set of strings must be the same each time."""
+"""The hash seed of all processes that play: the order of a set of strings must be the same each time."""
 _AT_A_TIME = 10
 _RUNS_PER_COLLECTION = 5
 _FINDINGS_SHOWN = 5
@@ -24,17 +24,17 @@ Choice = tuple[str, int]
 
 
 def has_hash_seed() -> bool:
-    """Whether this process may play. If not, begin it anew with `PYTHONHASHSEED` set to HASH_SEED."""
+    """Whether this process may play. If not, start it again with `PYTHONHASHSEED` set to HASH_SEED."""
     return os.environ.get("PYTHONHASHSEED") == HASH_SEED and not sys.flags.hash_randomization
 
 
 def chosen(stories: Sequence[str], seeds: Iterable[int]) -> list[Choice]:
-    """Each seed plays one of the stories."""
+    """Assign a story to each seed."""
     return [(stories[seed % len(stories)], seed) for seed in seeds]
 
 
 def play_all(choices: Sequence[Choice], jobs: int) -> Iterator[Played]:
-    """In their order, `jobs` at a time, each in a process that plays nothing else."""
+    """Play runs in order, `jobs` at a time, each in a process that plays nothing else."""
     if jobs == 1 and has_hash_seed():
         yield from map(_play, choices)
         return
@@ -44,7 +44,7 @@ def play_all(choices: Sequence[Choice], jobs: int) -> Iterator[Played]:
 
 
 def _begin() -> None:
-    """In a process that only plays, memory is collected between runs, and only what they took."""
+    """In a process that only plays, collect memory between runs, and only what they used."""
     gc.disable()
     gc.freeze()
 
@@ -62,7 +62,7 @@ def replay(played: Played) -> str:
 
 
 def tell(played: Played, say: Callable[[str], None]) -> None:
-    """What is wrong in a run, and how to see it again."""
+    """Print what is wrong in a run, and how to see it again."""
     say(f"{played.story} {played.seed}: {len(played.findings)} findings")
     for text in played.findings[:_FINDINGS_SHOWN]:
         say(f"    {text}")

@@ -1,4 +1,4 @@
-"""The course of one run: who takes part, the rough time and the calm one, and what nobody took."""
+"""The course of one run: the participants, the time with faults and the calm time, and unhandled errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -48,7 +48,7 @@ class Run(Scene):
         if story.slaves[1]:
             self._add_slaves()
         self.operating = asyncio.Lock()
-        """Held by who has a group of brokers in hand."""
+        """Held while a fault or an operator works on a group of brokers."""
         self.senders: list[Sender] = []
         self.members: list[Member] = []
         self.operator = Node(OPERATOR, "10.5.0.1")
@@ -66,7 +66,7 @@ class Run(Scene):
     # --- the course of things ----------------------------------------------------------------------------------------
 
     async def main(self) -> None:
-        """The story, which must come to its end."""
+        """Play the story to its end."""
         course: SimulatedTask[None] = self.loop.make_task(self.loop, self._course())
         await asyncio.wait([course], timeout=RUN_MAX_S)
         if not course.done():
@@ -99,12 +99,12 @@ class Run(Scene):
         return list(TOPICS[:2 if len(self.story.groups) > 1 else 1])
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Of a topic as this story makes them."""
+        """The queues of a topic in this story."""
         return [MessageQueue(topic, broker.broker_name, number) for broker in self.brokers if broker.is_master
                 for number in range(self.story.queues)]
 
     async def make_topic(self, topic: str) -> None:
-        """As an operator does it, who tries until it is done."""
+        """Make a topic as an operator does, repeatedly until it is done."""
         config = TopicConfig(topic_name=topic, read_queue_nums=self.story.queues, write_queue_nums=self.story.queues)
         for number in range(_TRIES):
             try:
@@ -137,7 +137,7 @@ class Run(Scene):
             self._tasks.append(self.loop.create_task(sender.run(), context=sender.node.context))
 
     async def _rough(self) -> None:
-        """The faults, each at its time; those that last are over when this returns."""
+        """Cause the faults, each at its time; those that last have ended when this returns."""
         begin = self.loop.now
         names = [self.chance.choice(self.story.faults)
                  for _ in range(self.chance.randint(*self.story.faults_count) if self.story.faults else 0)]
@@ -151,7 +151,7 @@ class Run(Scene):
         await self._faults[name](self, Random(f"{self.seed} {name} {at}"))
 
     async def _calm(self) -> None:
-        """Until everything is consumed, or the time for it is over."""
+        """Wait until everything is consumed, or the time for it is over."""
         self.network.slowness = 1.0
         self.network.join()
         await start_all(*self.name_servers)
@@ -182,7 +182,8 @@ class Run(Scene):
     def _look_at_logs(self) -> None:
         self.history.stored = [each for broker in self.brokers if broker.is_master for each in broker.stored()]
 
-    # --- what faults do ----------------------------------------------------------------------------------------------
+    # --- called by faults
+    # ----------------------------------------------------------------------------------------------
 
     def add_member(self, facts: GroupFacts) -> Member:
         number = len(self.members) + 1
@@ -191,7 +192,7 @@ class Run(Scene):
         return member
 
     def start_again(self, member: Member) -> None:
-        """As who it was, in another process on the same host."""
+        """Start a member again under its name, in another process on the same host."""
         facts = self.history.groups[member.group]
         self.members[self.members.index(member)] = self._member(
             member.name, member.node.host, facts, Random(f"{self.seed} {member.name} {self.loop.now}"))
@@ -212,7 +213,7 @@ class Run(Scene):
             for other in self.members)
 
     async def asked(self, question: Coroutine[Any, Any, T]) -> T:
-        """What an operator asks, on a machine of his own."""
+        """Send a request as an operator, from a separate machine."""
         return await self.loop.create_task(question, context=self.operator.context)
 
     def take_leave(self) -> None:

@@ -1,4 +1,4 @@
-"""What takes place where faults happen: servers, the network between them, and errors that nobody took."""
+"""The scene of faults: servers, the network between them, and unhandled errors."""
 
 import asyncio
 from contextlib import suppress
@@ -21,7 +21,7 @@ class Scene:
         self.loop.on_ended = self._task_ended
 
     def make_name_servers(self, count: int) -> str:
-        """Their addresses, as clients are told them."""
+        """Make name servers; returns their addresses in the form that clients take."""
         self.name_servers = [SimulatedNameServer(self.machines, number + 1) for number in range(count)]
         return ";".join(each.address for each in self.name_servers)
 
@@ -32,8 +32,8 @@ class Scene:
             await name_server.stop()
 
     def take_leave(self) -> None:
-        """Nothing goes on, or speaks, behind the end."""
-        # What a coroutine does at its end may begin tasks, which need a loop; they stand behind it in the list.
+        """End the scene: nothing runs, or logs, afterwards."""
+        # A coroutine may begin tasks when it ends, which need a loop; they are appended to the list.
         asyncio._set_running_loop(self.loop)
         try:
             for task in self.loop.tasks:
@@ -46,7 +46,7 @@ class Scene:
         finally:
             asyncio._set_running_loop(None)
 
-    # --- what nobody took --------------------------------------------------------------------------------------------
+    # --- unhandled errors --------------------------------------------------------------------------------------------
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -63,7 +63,7 @@ class Scene:
                                "asked for")
 
     def _look_at_error(self, task: SimulatedTask[Any]) -> None:
-        """The task would say so itself, when its memory is collected."""
+        """Note the error of a task, which the task itself would log when it is collected."""
         if task._log_traceback and task.node is not None and task.node.is_alive:
             self.history.fault(f"{task.node.name}: the task {task.get_name()!r} failed, and nobody took its error: "
                                f"{task.exception()!r}")

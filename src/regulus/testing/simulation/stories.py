@@ -1,4 +1,4 @@
-"""What a run is about: who takes part, and what may happen to them. The seed tells how and when."""
+"""What a run plays: the participants, and the faults that may happen to them. The seed determines how and when."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,36 +21,38 @@ class GroupPlan:
     consume_timeout_s: float = 900.0
     pops: bool = False
     at_once: int = 4
-    """For so many messages a member that pops asks; in order it is one."""
+    """The number of messages that a member requests in one pop; one if it pops in order."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of its members."""
+    """Settings of its members."""
     wanted: range | None = None
-    """Numbers of messages, for which its members subscribe by a SQL92 condition; they are sent `numbered`."""
+    """The numbers of the messages selected by the SQL92 condition of its members' subscriptions; messages are sent
+    `numbered`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
     about: str
     brokers: tuple[int, int] = (1, 2)
-    """So many at least, and so many at most."""
+    """The minimum and the maximum number of brokers."""
     slaves: tuple[int, int] = (0, 0)
-    """Of each broker."""
+    """The minimum and the maximum number of slaves of each broker."""
     role: BrokerRole = BrokerRole.ALONE
-    """Of those that are no slaves."""
+    """The role of brokers that are not slaves."""
     name_servers: tuple[int, int] = (1, 2)
     queues: int = 2
-    """Of each topic, in each broker."""
+    """The number of queues of each topic in each broker."""
     syncs: bool | None = None
-    """Whether brokers sync before they answer; None: as the seed tells."""
+    """Whether brokers sync before they answer; None: as the seed determines."""
     loses_power: bool = False
     sending: tuple[SendingPlan, ...] = (SendingPlan(),)
     groups: tuple[GroupPlan, ...] = (GroupPlan(name="group"),)
     temper: Temper = field(default_factory=Temper)
     faults: tuple[str, ...] = ()
-    """Some of these happen."""
+    """Some of these faults happen."""
     faults_count: tuple[int, int] = (1, 4)
     head_start_s: float = 1.0
-    """Of topics, and of groups that pop in order, before clients come: name servers and slaves know them then."""
+    """How long topics, and groups that pop in order, exist before clients start: name servers and slaves know them
+    then."""
     groups_begin_s: float = 0.0
     faults_until_s: float = 18.0
     """Faults begin before this time."""
@@ -71,7 +73,7 @@ _PAIRS = (*("promotion",) * 4, *("all_lose_power",) * 3, "master_is_killed", "ma
 _OF_PAIRS = (SendingPlan(count=40, over_s=18.0),) * 2
 _UNPACKED = {"compress_msg_body_over_howmuch": 1 << 30}
 _FILTERS = {"enable_property_filter": True}
-_TIMERS = {"timer_roll_window_slot": 6}     # so that some are put back on the way
+_TIMERS = {"timer_roll_window_slot": 6}     # so that some are appended again on the way
 _MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
 
 STORIES: Mapping[str, Story] = {

@@ -1,4 +1,4 @@
-"""What happened in a run, in order: as lines to read, and as a digest by which two runs are compared."""
+"""The trace of a run, in order: lines to read, and a digest by which two runs are compared."""
 
 import logging
 import threading
@@ -7,12 +7,12 @@ from pathlib import Path
 from zlib import crc32
 
 _QUIET = ("regulus.server.watchdog",)
-"""Speaks of the real time."""
+"""Logs real time."""
 
 
 class Trace:
-    """`now` tells the seconds since the beginning. Lines are kept only when `is_kept`; the digest is the same. `home`
-    is left out of what is only to be read, for its name is another one each time."""
+    """The trace. `now` returns the seconds since the beginning. Lines are kept only if `is_kept`; the digest is the
+    same. `home` is removed from lines that are only to be read, because its name differs each time."""
 
     def __init__(self, now: Callable[[], float], is_kept: bool, home: Path) -> None:
         self.lines: list[str] = []
@@ -28,17 +28,18 @@ class Trace:
             self.lines.append(line)
 
     def carried(self, sender: str, receiver: str, data: bytes) -> None:
-        """Bytes arrived. Their number alone is the same each time: what a disk refused is told by its path."""
+        """Note bytes that arrived. Only their number is the same each time: an error of a disk contains its path."""
         self.digest = crc32(f"{self._now():.6f}{sender}{receiver}{len(data)}".encode(), self.digest)
 
     def note(self, who: str, text: str) -> None:
-        """What is only to be read."""
+        """Note a line that is only to be read."""
         if self.is_kept:
             self.lines.append(f"{self._now():10.4f}  {who:12}   {text.replace(self._home, '')}")
 
 
 class _Here(logging.Filter):
-    """Lets through what this thread logs: a run has no other, and what other threads of the process say is not its."""
+    """Accepts only log records of this thread: a run has no other one, and those of other threads do not belong to
+    it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class _Here(logging.Filter):
 
 
 class LogListener(logging.Handler):
-    """Puts what the code logs into the trace; `on_error` hears of errors."""
+    """Writes the code's log into the trace; `on_error` is called for errors."""
 
     def __init__(self, trace: Trace, who: Callable[[], str], on_error: Callable[[str], None]) -> None:
         super().__init__(logging.DEBUG if trace.is_kept else logging.ERROR)
@@ -70,7 +71,7 @@ class LogListener(logging.Handler):
 
 
 class WarningListener(logging.Handler):
-    """`hear` is told each warning."""
+    """Calls `hear` with each warning."""
 
     def __init__(self, hear: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

@@ -1,7 +1,7 @@
-"""Applications of others in the simulated world: their producers and listeners, and what a test does to the servers.
+"""Applications in the simulated world: their producers and listeners, and what a test does to the servers.
 
-The door is `regulus.testing.simulate`. What happens by itself is told by the seed; what is checked is the application's
-affair, but for errors that nobody took and for what never ends.
+The entry point is `regulus.testing.simulate`. The seed determines what happens by itself; the application checks the
+results, except for unhandled errors and for calls that never end.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ T = TypeVar("T")
 WITHIN_S = 3_600.0
 BROKERS_MAX = 26
 _HEAD_START_S = 1.0
-"""Of the servers: name servers know the brokers then."""
+"""How long the servers run before the application starts: name servers know the brokers then."""
 _FAULTS_SHOWN = 5
 _TROUBLES: dict[str, Callable[[Scene, Random], Awaitable[None]]] = {each.__name__: each for each in (
     faults.kill_broker, faults.restart_broker, faults.cut_power, faults.move_broker, faults.kill_name_server,
@@ -41,7 +41,7 @@ TROUBLES: tuple[str, ...] = tuple(_TROUBLES)
 
 
 class SimulationFailed(AssertionError):
-    """What went wrong under a seed, and how to see it again. The application's own error is its cause."""
+    """The failure of a seed, and how to reproduce it. The application's own error is its cause."""
 
     def __init__(self, seed: int, findings: Sequence[str]) -> None:
         self.seed = seed
@@ -51,14 +51,14 @@ class SimulationFailed(AssertionError):
 
 
 class Placed(Protocol):
-    """Who is on a host: a broker, a name server, a process, the world for the application itself."""
+    """Something with a host: a broker, a name server, a process, the world for the application itself."""
 
     @property
     def host(self) -> str: ...
 
 
 class Process(Generic[T]):
-    """A part of the application on a machine of its own."""
+    """A part of the application on a separate machine."""
 
     def __init__(self, machines: Machines, name: str, host: str, coroutine: Coroutine[Any, Any, T]) -> None:
         self.name = name
@@ -71,14 +71,14 @@ class Process(Generic[T]):
         return self.node.host
 
     async def ended(self) -> T:
-        """What it returned or raised. Raises RegulusError for one that was killed."""
+        """Wait for its end; returns or raises what it did. Raises RegulusError for a process that was killed."""
         if not self.node.is_alive:
             raise RegulusError(f"{self.name} was killed")
         await asyncio.wait([self.task])
         return self.task.result()
 
     def kill(self) -> None:
-        """It ends in the midst of what it does; nothing of it is cleaned up."""
+        """End it in the middle of what it does; nothing of it is cleaned up."""
         if self.node.is_alive and not self.task.done():
             self._machines.trace.say(self.name, "is killed")
             self._machines.kill(self.node, is_silent=False)
@@ -86,7 +86,8 @@ class Process(Generic[T]):
 
 
 class World(Scene):
-    """What an application is handed. All of it is played as `seed` tells; `chance` is the application's own share."""
+    """The world that an application gets. `seed` determines everything in it; `chance` is the application's own
+    share."""
 
     def __init__(self, seed: int, machines: Machines, *, brokers: int, name_servers: int, sync_flush: bool,
                  broker_settings: dict[str, Any]) -> None:
@@ -105,37 +106,38 @@ class World(Scene):
 
     @property
     def broker(self) -> SimulatedBroker:
-        """The first one: `kill()`, `cut_power()`, `await stop()`, `await start()`."""
+        """The first broker: `kill()`, `cut_power()`, `await stop()`, `await start()`."""
         return self.brokers[0]
 
     @property
     def now_s(self) -> float:
-        """Since the beginning."""
+        """Seconds since the beginning."""
         return self.loop.now - START_S
 
     def say(self, text: str) -> None:
-        """Into the trace."""
+        """Write a line into the trace."""
         self.trace.say("app", text)
 
     def start(self, name: str, coroutine: Coroutine[Any, Any, T]) -> Process[T]:
-        """Run a part of the application on a machine of its own, which can be killed and parted from others."""
+        """Run a part of the application on a separate machine, which can be killed and partitioned from others."""
         process = Process(self.machines, name, f"10.3.1.{len(self._processes) + 1}", coroutine)
         self._processes.append(process)
         return process
 
     def part(self, one: Placed, other: Placed, *, one_way: bool = False) -> None:
-        """Nothing moves between them, and nobody is told; if `one_way`, what `other` says is heard."""
+        """Partition two of them: no bytes move between them, without notice; if `one_way`, bytes from `other` still
+        arrive."""
         self.trace.say("network", f"parts {one.host} and {other.host}")
         self.network.part(one.host, other.host, is_one_way=one_way)
 
     def join(self) -> None:
-        """All reach each other again."""
+        """End all partitions."""
         self.trace.say("network", "joins all")
         self.network.join()
 
     async def trouble(self, during_s: float, count: int = 3, kinds: Sequence[str] = TROUBLES) -> None:
-        """As many troubles as `count`, of these kinds, chosen by the seed, which begin within `during_s`; all is well
-        again when this returns."""
+        """Cause `count` faults of these kinds, chosen by the seed, which begin within `during_s`; all have ended when
+        this returns."""
         unknown = set(kinds) - set(TROUBLES)
         if unknown:
             raise RegulusError(f"there is no trouble {', '.join(sorted(unknown))}: take some of {', '.join(TROUBLES)}")
@@ -144,14 +146,14 @@ class World(Scene):
         await self.heal()
 
     async def heal(self) -> None:
-        """Every server is up, and everybody is reached in the usual time."""
+        """End all faults: every server is up, and every host is reached in the usual time."""
         self.network.slowness = 1.0
         self.join()
         await start_all(*self.name_servers)
         await start_all(*self.brokers)
 
     def stored(self, topic: str) -> list[bytes]:
-        """The bodies that lie in the logs of all brokers that are up, each queue in its order."""
+        """The bodies in the logs of all running brokers, each queue in order."""
         return [each.key.encode(errors="surrogateescape") for broker in self.brokers if broker.is_up
                 for each in broker.stored() if each.queue.topic == topic]
 
@@ -163,7 +165,7 @@ class World(Scene):
     # --- the course of things ----------------------------------------------------------------------------------------
 
     async def play(self, app: "Callable[[World], Coroutine[Any, Any, T]]", within_s: float) -> T:
-        """What `app` returns or raises. Raises RegulusError when it does not end."""
+        """Run `app`; returns or raises what it does. Raises RegulusError when it does not end."""
         await start_all(*self.name_servers)
         await start_all(*self.brokers)
         await asyncio.sleep(_HEAD_START_S)
@@ -177,7 +179,7 @@ class World(Scene):
         return task.result()
 
     async def _end(self, *tasks: SimulatedTask[Any]) -> None:
-        """The application first, with what it left behind; then its servers."""
+        """End the application and the tasks that it left behind; then its servers."""
         nodes = [self._node, *(process.node for process in self._processes)]
         for node in nodes:
             node.is_closing = True
@@ -215,7 +217,7 @@ def run_app(app: Callable[[World], Coroutine[Any, Any, T]], seed: int, *, broker
         stack.callback(world.take_leave)
         try:
             result = loop.run_until_complete(world.play(app, within_s))
-        except Exception as caught:     # of the application, whatever it is
+        except Exception as caught:     # of the application, of any kind
             error = caught
     if say is not None:
         for line in trace.lines:
@@ -227,7 +229,7 @@ def run_app(app: Callable[[World], Coroutine[Any, Any, T]], seed: int, *, broker
 
 
 def _hashes() -> str:
-    """What belongs to a seed besides: the order in which sets of strings are walked."""
+    """The part of a run besides its seed: the order in which sets of strings are iterated."""
     if not sys.flags.hash_randomization or os.environ.get("PYTHONHASHSEED", "random") != "random":
         return f", with PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', '0')} in the environment"
     return ("\nonly this process plays it just so: begin Python with PYTHONHASHSEED=0 in the environment, and a seed "

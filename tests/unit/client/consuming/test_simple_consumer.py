@@ -284,7 +284,8 @@ async def test_a_server_of_ours_gives_back_uncounted_what_is_changed_so_over_grp
         request.invisible_duration.FromMilliseconds(0)
         receiver = consumer._receiver
         assert isinstance(receiver, GrpcReceiver)
-        await receiver._session.call("ChangeInvisibleDuration", request, receiver._session.targets[0])
+        await receiver._session.call(messages.MessagingService.ChangeInvisibleDuration, request,
+                                     receiver._session.targets[0])
         async with asyncio.timeout(60):
             while not (found := await consumer.receive(1, 600_000, await_duration_ms=5_000)):
                 pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from regulus.wire.grpc import messages
+from regulus.wire.grpc import definitions, messages
 from regulus.wire.grpc.codes import Code
 
 
@@ -114,24 +114,23 @@ class Script:
 async def served(script: Script, port: int = 0) -> AsyncIterator[str]:
     """At that port, or a free one."""
     server = grpc.aio.server()
-    types = messages.method_types()
+    rpcs = messages.MessagingService
 
     def unary(name: str, answer: Callable[[Any], Any]) -> Any:
         async def handle(request: Any, context: Any) -> Any:
             return answer(request)
-        request, response = types[name]
-        return grpc.unary_unary_rpc_method_handler(handle, request.FromString, response.SerializeToString)
+        rpc = getattr(rpcs, name)
+        return grpc.unary_unary_rpc_method_handler(handle, rpc.request.FromString, rpc.response.SerializeToString)
 
-    receive_request, receive_response = types["ReceiveMessage"]
-    request, response = types["Telemetry"]
     handlers = {"QueryRoute": unary("QueryRoute", script.route), "SendMessage": unary("SendMessage", script.send),
                 "NotifyClientTermination": unary("NotifyClientTermination", script.ended),
                 "ChangeInvisibleDuration": unary("ChangeInvisibleDuration", script.change),
                 "ReceiveMessage": grpc.unary_stream_rpc_method_handler(
-                    script.receive, receive_request.FromString, receive_response.SerializeToString),
-                "Telemetry": grpc.stream_stream_rpc_method_handler(script.telemetry, request.FromString,
-                                                                   response.SerializeToString)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
+                    script.receive, rpcs.ReceiveMessage.request.FromString,
+                    rpcs.ReceiveMessage.response.SerializeToString),
+                "Telemetry": grpc.stream_stream_rpc_method_handler(
+                    script.telemetry, rpcs.Telemetry.request.FromString, rpcs.Telemetry.response.SerializeToString)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(definitions.SERVICE, handlers),))
     script.port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     try:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import ArchiveLocked, DataLoss, OptionError
+from regulus.errors import ArchiveFailed, ArchiveLocked, DataLoss, OptionError
+from regulus.pipeline.archive import files as archive_files
 from regulus.pipeline.archive.compact import DAY_MS, CompactConfig, compact, plan_groups
 from regulus.pipeline.archive.files import ArchiveLock
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
@@ -203,6 +204,24 @@ def test_old_days_expire_from_the_front(store, tmp_path):
     left = archived_rows(archive, "queue_offset", topic="TopicB")
     assert {row["queue_offset"] for row in left} >= set(range(20, 60))
     assert archive_store(store, archive).rows == 0
+
+
+@pytest.mark.parametrize("folder", ["messages", "_rejects"])
+def test_bytes_that_rotted_get_no_checksum_that_agrees_with_them(store, tmp_path, change_log, folder):
+    """Many a byte can change in a file that can be read all the same, and a page whose header rots is passed over."""
+    change_log(90, b"X")
+    archive = tmp_path / "archive"
+    archive_store(store, archive, range_size=1024)
+    path = next(path for path in sorted((archive / folder).rglob("*")) if path.is_file())
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+    before = files_of(archive)
+    with pytest.raises(ArchiveFailed, match=f"{path.name} has other bytes than its manifest says: bring the file back"):
+        run(archive)
+    assert files_of(archive) == before
+    assert archive_files.verify(archive, archive_manifest.load(archive)) == [
+        f"{path.relative_to(archive)} has other bytes than its manifest says"]
 
 
 def test_what_is_refused(store, tmp_path):

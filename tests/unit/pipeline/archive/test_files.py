@@ -7,7 +7,7 @@ from regulus.errors import ArchiveFailed, ArchiveLocked
 from regulus.pipeline.archive import files as archive_files
 from regulus.pipeline.archive.files import ArchiveLock, remove, sweep, verify
 from regulus.spark.archive import manifest as archive_manifest
-from regulus.spark.archive.manifest import manifest_path
+from regulus.spark.archive.manifest import Range, manifest_path
 from tests.archives import archive_store, files_of, nothing
 
 
@@ -47,6 +47,41 @@ def test_only_what_no_manifest_names_is_swept(archive):
                               "messages/dt=2020-01-01/0-1@b@x.parquet"]
     assert files_of(archive) == before
     assert sweep(archive) == []
+
+
+@pytest.mark.parametrize("lost", ["all", "the last two", "the second"])
+def test_files_whose_manifests_are_lost_are_kept(archive, store, lost):
+    """They are the only copy, where the log is gone."""
+    paths = sorted((archive / "_manifest").glob("*/*.json"))
+    for path in {"all": paths, "the last two": paths[-2:], "the second": paths[1:2]}[lost]:
+        path.unlink()
+    before = files_of(archive)
+    with pytest.raises(ArchiveFailed, match="no manifest names it, as one did: bring back the folder _manifest"):
+        archive_store(store, archive, range_size=4096)
+    assert files_of(archive) == before
+
+
+def test_what_a_killed_job_left_is_swept_wherever_it_was_killed(archive):
+    """Behind all, before all, and over what others have."""
+    first, *_, last = archive_manifest.load(archive)
+    extra = [Range("broker-a", last.range.end, last.range.end + 10), Range("broker-a", 0, last.range.end)]
+    names = [archive_manifest.data_path(part, "TopicA", "2020-01-01") for part in extra]
+    names += [archive_manifest.rejects_path(part) for part in extra]
+    for name in names:
+        (archive / name).parent.mkdir(parents=True, exist_ok=True)
+        (archive / name).touch()
+    assert sorted(sweep(archive)) == sorted(names)
+    (archive / manifest_path(first.range)).unlink()
+    assert sorted(sweep(archive)) == sorted(archive_files.names_of(first))
+
+
+@pytest.mark.parametrize("broker", ["broker-a", "b-1-2", "a b%", "x" * 100])
+def test_whose_a_file_is_its_name_tells(broker):
+    part = Range(broker, 5, 17)
+    for path in (archive_manifest.data_path(part, "TopicA", "2020-01-01"), archive_manifest.rejects_path(part),
+                 f"data/topic=x/dt=2020-01-01/{part.name}.parquet"):
+        assert archive_manifest.parts_of_name(path) == (archive_manifest.broker_part(broker), 5, 17)
+    assert archive_manifest.parts_of_name("_rejects/notes.jsonl") == ("", 0, 0)
 
 
 def test_what_is_removed_goes_with_its_manifest_and_nothing_else(archive):

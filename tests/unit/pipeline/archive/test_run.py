@@ -391,6 +391,33 @@ def test_a_flushed_offset_within_a_record_waits_for_the_rest(store, tmp_path):
     assert files_of(tmp_path / "archive") == {}
 
 
+@pytest.mark.parametrize("stored_ms", [1_081_606_291_034, 2_167_631_926_700])
+def test_a_log_is_the_same_whatever_the_ms_of_its_last_message(tmp_path, stored_ms):
+    """Seconds in floating point have these times a little below."""
+    opened = open_store(tmp_path / "store")
+    opened.append(a_message(), stored_ms)
+    dispatch(opened)
+    opened.close()
+    archive_store(tmp_path / "store", tmp_path / "archive")
+    assert archive_store(tmp_path / "store", tmp_path / "archive").rows == 0
+
+
+def test_another_store_is_refused_where_the_last_range_has_no_row(tmp_path):
+    """Of the rows before it the last one is looked for."""
+    for name, body in (("store", b"mine"), ("other", b"theirs")):
+        opened = open_store(tmp_path / name)
+        fill(opened, 20, first=0 if name == "store" else 1000)
+        for number in range(20):
+            opened.append(a_message(body=body * 20, sys_flag=sys_flag.TRANSACTION_PREPARED), NOW + 100 + number)
+        dispatch(opened)
+        opened.close()
+    archive_store(tmp_path / "store", tmp_path / "archive", range_size=1024)
+    assert archive_manifest.load(tmp_path / "archive")[-1].rows == 0
+    assert archive_store(tmp_path / "store", tmp_path / "archive").rows == 0
+    with pytest.raises(DataLoss, match="this is another store, or one that lost its end"):
+        archive_store(tmp_path / "other", tmp_path / "archive")
+
+
 @pytest.mark.parametrize("size", [100, 137])
 def test_a_log_that_lost_its_end_and_went_on_is_refused(tmp_path, size):
     """It may end behind the archive again, with other messages in the same places, or between them."""

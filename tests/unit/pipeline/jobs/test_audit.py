@@ -76,6 +76,20 @@ def test_what_comes_or_goes_while_the_audit_reads_is_not_asked_for(spark):
     assert [tuple(row)[3:5] for row in _bounds(before, after).collect()] == [(2, 5)]
 
 
+def test_a_queue_whose_broker_goes_while_the_audit_reads_is_missed(spark):
+    """Its messages were not read, and nobody tells of it afterwards."""
+    from regulus.pipeline.jobs.audit import _bounds
+    from regulus.pipeline.jobs.log_source import BOUNDS
+    from regulus.pipeline.steps.queue_holes import queue_holes
+
+    before = small_table(spark, [(TOPIC, "broker-a", 0, 0, 3, None, None), (TOPIC, "broker-b", 0, 4, 9, None, None)],
+                         BOUNDS)
+    read = small_table(spark, [(TOPIC, "broker-a", 0, offset) for offset in range(3)],
+                       "topic string, broker_name string, queue_id int, queue_offset bigint")
+    holes = queue_holes(read, _bounds(before, before.where("broker_name = 'broker-a'"))).collect()
+    assert [(hole["broker_name"], hole["start_offset"], hole["missing"]) for hole in holes] == [("broker-b", 4, 5)]
+
+
 @pytest.mark.parametrize("store", ["store-4.9.8", "store-4.9.8-killed"])
 def test_a_store_of_the_real_rocketmq_has_no_holes(spark, store):
     from regulus.pipeline.jobs.audit import AuditRequest, audit
@@ -139,6 +153,17 @@ def test_what_is_lost_at_the_end_of_a_queue_fails_the_audit(spark, closed_store,
     assert f"{lost} missing" in found.sentence()
     assert counts(found)["queue_ends_lost"] == len(
         [row for row in spark.table("broken_queue_ends_lost").collect() if row["missing_behind"]])
+    found.close()
+
+
+def test_what_is_lost_before_a_queue_fails_the_audit(spark, closed_store):
+    from regulus.pipeline.jobs.audit import AuditRequest, audit
+    from regulus.pipeline.jobs.log_source import LogSource
+
+    broken.damage_begin(closed_store, "files gone", 10)
+    found = audit(spark, AuditRequest(source=LogSource({"storePath": str(closed_store)}), topics=(broken.TOPIC,)),
+                  later())
+    assert (found.passed, found.missing, counts(found)["queue_ends_lost"]) == (False, 10, 1)
     found.close()
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from regulus.client.sync import Admin
+from regulus.client.sync import Admin, Producer
 from regulus.errors import DataLoss, JobRefused
+from regulus.model.message import Message
 from regulus.model.topics import TopicConfig
 from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store
@@ -107,6 +108,31 @@ def test_at_a_speed_each_slice_waits_for_its_turn(spark, regulus_server):
     assert len(clock.waits) == report.slices - 1 or clock.waits
     assert all(wait % SLICE_SECONDS == 0 for wait in clock.waits)
     assert len(messages_of(regulus_server, "again", wait_for=17)) == 17
+
+
+@pytest.mark.parametrize("into", [None, "t"])
+def test_a_replay_does_not_replay_what_it_sent(spark, regulus_server, into):
+    """A topic into itself, up to a time that is still to come: the copies are stored before that, too."""
+    from regulus.pipeline.jobs.log_source import LogSource
+    from regulus.pipeline.jobs.replay import ReplayRequest, replay
+    from regulus.pipeline.jobs.sending import Target
+
+    with Admin(regulus_server.name_server_address) as admin, \
+            Producer(regulus_server.name_server_address, "app") as producer:
+        admin.create_topic(TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1))
+        for number in range(3):
+            producer.send(Message("t", b"%d" % number))
+    now = datetime.now(UTC)
+    wanted = ReplayRequest(
+        source=LogSource({"nameServer": regulus_server.name_server_address}), name="n", topics=("t",), goes_on=True,
+        starting=now - timedelta(days=1), ending=now + timedelta(days=1), into=into,
+        target=Target(name_server=regulus_server.name_server_address, sink_id=f"replay-{next(RUNS)}",
+                      expected_brokers=("broker-a",)))
+    clock = Clock()
+    assert replay(spark, wanted, clock, clock.sleep).messages == 3
+    assert replay(spark, wanted, clock, clock.sleep).messages == 0
+    assert sorted(message.body for message in messages_of(regulus_server, "t", wait_for=6)) == [
+        b"0", b"0", b"1", b"1", b"2", b"2"]
 
 
 def test_messages_that_are_gone_when_their_turn_comes_end_a_replay(spark, tmp_path):

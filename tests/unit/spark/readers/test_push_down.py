@@ -1,4 +1,4 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql.datasource import (
@@ -36,6 +36,20 @@ def test_what_filters_say_together():
         time_low=NOON_MS, time_high=NOON_MS + 2)
     assert narrowing([EqualTo(("queue_offset",), 7)]) == Narrowing(offset_low=7, offset_high=8)
     assert narrowing([]) == Narrowing()
+
+
+@pytest.mark.parametrize("ms", [1_081_606_291_034, 2_167_631_926_700])
+@pytest.mark.parametrize("condition", [EqualTo, LessThanOrEqual])
+def test_a_time_that_floating_point_has_a_little_below_is_read(ms, condition):
+    stored = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    assert narrowing([condition(("store_time",), stored)]).time_high == ms + 1
+
+
+@pytest.mark.parametrize("tag", ["a || b", " a", "a\t", "", "*"])
+def test_a_tag_that_a_broker_would_take_for_others_narrows_nothing(tag):
+    assert narrowing([EqualTo(("tags",), tag)]).tags is None
+    assert narrowing([In(("tags",), ("x", tag))]).tags is None
+    assert narrowing([In(("tags",), ("x", "y|z"))]).tags == {"x", "y|z"}
 
 
 def test_options_take_what_may_match():

@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 
 from regulus.errors import DataLoss
+from regulus.record import consume_queue_unit, queue_table
 from regulus.spark import small_tables
 from regulus.spark.options import parse_options
 from regulus.spark.readers.stream_planner import StreamPlanner
@@ -134,6 +135,104 @@ def test_a_checkpoint_that_is_ahead_of_the_log_is_told_of_a_closed_store(make_st
     assert "checkpoint says" not in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["files gone", "zeroed units"])
+@pytest.mark.parametrize("lost", [5, 15])
+def test_what_a_closed_store_lost_before_a_queue_is_told_and_counted(store, kind, lost):
+    """Without the table of Regulus, what lies in the first of several log files may be what retention could not
+    delete."""
+    is_of_regulus = (store / "regulusQueues").exists()
+    in_first_file = 0 if is_of_regulus else sum(place < 4096 for place in broken.places(store)[1])
+    told = max(0, lost - in_first_file)
+    assert bool(told) == (is_of_regulus or lost == 15)
+    broken.damage_begin(store, kind, lost)
+    assert len(rows(store, failOnDataLoss="false")) == len(streamed(store, failOnDataLoss="false")) == COUNT - lost
+    assert broken.read_counts(rows(store, failOnDataLoss="report")) == (COUNT - lost, told)
+    assert broken.read_counts(streamed(store, failOnDataLoss="report")) == (COUNT - lost, told)
+    assert broken.read_counts(rows(store, failOnDataLoss="report", startingTimestamp="2001-01-01")) == (
+        COUNT - lost, told)
+    found = queues(store).values()
+    assert sum(row["missing_before"] for row in found) == told
+    assert sum(row["is_lost"] for row in found) == bool(told)
+    for read in (rows, streamed) if told else ():
+        with pytest.raises(DataLoss, match=rf"orders/broker-a/1: messages? .*{lost - 1} (is|are) gone, .*failOnDataL"):
+            read(store)
+
+
+def test_what_is_read_from_behind_the_beginning_misses_nothing_before_it(store):
+    broken.damage_begin(store, "files gone", 15)
+    offsets = '{"orders":{"0":0,"1":15}}'
+    assert len(rows(store, startingOffsets=offsets)) == COUNT - 15
+    assert len(rows(store, startingTimestamp=str(FIRST_STORE_TIME + 1000 * 34))) == 6
+
+
+def test_a_copy_of_a_running_broker_may_have_queues_that_begin_later_than_its_log(store, caplog):
+    """Retention went on between the copy of the log and that of the queues."""
+    (store / "abort").touch()
+    broken.damage_begin(store, "files gone", 15)
+    with caplog.at_level(logging.WARNING):
+        assert len(rows(store)) == COUNT - 15
+    told = [record.message for record in caplog.records if "to 14 cannot be read" in record.message]
+    assert [text.partition(": ")[0] for text in told] == ["orders/broker-a/1"]
+    found = queues(store)
+    assert (found[0]["missing_before"], found[0]["is_lost"], found[1]["is_lost"]) == (0, False, False)
+    assert found[1]["missing_before"] > 0
+
+
+def test_what_retention_removed_is_not_missed(store):
+    """The queue's file goes with the log's, or stays with units of what is gone."""
+    first = min((store / "commitlog").iterdir())
+    gone = sum(place < first.stat().st_size for place in broken.places(store)[1])
+    first.unlink()
+    left_of_all = len(rows(store, failOnDataLoss="false"))
+    assert left_of_all < COUNT
+    assert len(rows(store)) == left_of_all
+    broken.damage_begin(store, "files gone", gone - gone % 5)
+    assert len(rows(store)) == left_of_all
+    assert {row["missing_before"] for row in queues(store).values()} == {0}
+
+
+def test_a_log_file_that_retention_could_not_delete_is_no_part_of_the_log(make_store):
+    """The table of Regulus says where the log begins."""
+    root = make_store([order(number) for number in range(COUNT)])
+    broken.name_topics(root, broken.TOPIC)
+    second = int(sorted((root / "commitlog").iterdir())[1].name)
+    gone = sum(place < second for place in broken.places(root)[1]) // 5 * 5
+    broken.damage_begin(root, "files gone", gone)
+    assert sum(row["missing_before"] for row in queues(root).values()) == gone > 0
+    with (root / "regulusQueues").open("ab") as table:
+        table.write(queue_table.encode_log_start(second))
+    assert len(rows(root)) == COUNT - gone
+
+
+def test_a_log_from_its_first_message_on_has_what_a_queue_lacks(make_store):
+    """Though its records are rotten; unless the broker itself began the queue later, with fillers."""
+    root = make_store([order(number) for number in range(COUNT)])
+    broken.name_topics(root, broken.TOPIC)
+    for place in broken.places(root)[1][:5]:
+        broken.write(root, place + 4, b"\xff\xff\xff\xff")
+    first = min((root / "consumequeue" / broken.TOPIC / "1").iterdir())
+    units = first.read_bytes()
+    first.unlink()
+    assert {row["missing_before"] for row in queues(root).values()} == {0, 5}
+    filler = consume_queue_unit.encode(consume_queue_unit.FILLER)
+    first.write_bytes(filler * (len(units) // len(filler)))
+    assert {row["missing_before"] for row in queues(root).values()} == {0}
+    assert len(rows(root)) == COUNT - 5
+
+
+def test_a_topic_made_anew_begins_behind_the_former_one(make_store):
+    """Its first number is 0, whatever the former one had."""
+    root = make_store([order(number) for number in range(COUNT)])
+    broken.name_topics(root, broken.TOPIC)
+    broken.as_of_rocketmq(root)
+    epoch = FIRST_STORE_TIME + 1000 * 35
+    (root / "config" / "regulusTopicEpochs.json").write_text(json.dumps({"topicEpochs": {broken.TOPIC: epoch}}))
+    broken.damage_begin(root, "files gone", 15)
+    ends = StoreEnds(StoreFiles(str(root)))
+    missing = ends.missing_before(StoreFiles(str(root)).queue(broken.TOPIC, 1))
+    assert (missing.first, missing.next, missing.is_loss) == (0, 15, True)
+
+
 def test_a_topic_that_topics_json_does_not_name_is_read_and_no_loss(store):
     broken.name_topics(store, "others")
     assert len(rows(store)) == COUNT
@@ -226,6 +325,7 @@ def test_stores_of_rocketmq_itself_lost_nothing(name, how):
              if (missing := ends.missing(queue)) is not None]
     assert bool(found) == (how is Left.OPEN)
     assert not any(missing.is_loss for missing in found)
+    assert not any(ends.missing_before(queue) for topic in topics for queue in files.queues(topic))
     assert {topic: ends.queue_ids(topic) - {queue.queue_id for queue in files.queues(topic)}
             for topic in topics} == {topic: set() for topic in topics}
 
@@ -254,5 +354,5 @@ def test_only_the_last_part_of_the_log_is_walked(store, monkeypatch):
     places = broken.places(store)
     assert 0 < tail.start < places[1][-1] < tail.end
     assert tail.start in places[0] + places[1]
-    assert {key: last.queue_offset for key, last in tail.last.items()} == {("orders", 0): 19, ("orders", 1): 19}
+    assert {key: last.queue_offset for key, last in tail.of_queue.items()} == {("orders", 0): 19, ("orders", 1): 19}
     assert tail.bad == []

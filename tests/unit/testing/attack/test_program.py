@@ -33,7 +33,7 @@ def test_a_first_part_names_all_of_its_kinds() -> None:
     assert kinds_named(["kill"]) == ["kill"]
     assert kinds_named(["ids", "ids-names"]) == ["ids-halves", "ids-places", "ids-names"]
     assert kinds_named(["frames"]) == ["frames", "frames-unfinished"]
-    with pytest.raises(ValueError, match="'corr' is no kind of attack; there are kill, "):
+    with pytest.raises(ValueError, match="'corr' is not a kind of attack; there are kill, "):
         kinds_named(["corr"])
 
 

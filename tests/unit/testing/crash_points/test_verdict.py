@@ -79,7 +79,7 @@ def test_what_is_not_settled_in_time_is_told(engine):
     set_stub(engine, "1", status="CONFIRMED")
     set_stub(engine, "2", is_manual=True)
     await_settled(engine, ["1", "2"], 0)
-    with pytest.raises(AssertionError, match="after 0 s nobody has confirmed, voided or given up:\nstub UNCONFIRMED"):
+    with pytest.raises(AssertionError, match="after 0 s these are neither confirmed, voided nor given up:\nstub"):
         await_settled(engine, ["1", "2", "3"], 0)
 
 
