@@ -282,6 +282,6 @@ def _empty_answer(unit: UnitRange, start: int, end: int, read: QueueRead, cause:
         next_offset, cause = min(read.min_offset, end), f"no longer kept: the first there is {read.min_offset}"
     else:
         next_offset = end
-        cause = (f"the queue ends at {read.max_offset}: the broker lost its end, or the topic was made anew"
+        cause = (f"the queue ends at {read.max_offset}: the broker lost its end, or the topic was created again"
                  if start >= read.max_offset else "the broker has their places and not their records")
     return _Answer(unit, start, next_offset, None, cause, are_gone=True)
