@@ -278,7 +278,7 @@ MUTANTS = [
            old="or rejected.issuperset(range(hole.first, hole.next)))", new="or bool(rejected))",
            tests=("tests/unit/pipeline/archive/test_check.py",)),
     Mutant(name="a run that the gate refused leaves its staging", path="regulus/pipeline/archive/run.py",
-           old="# also of a run that the gate refused\n            archive_files.sweep(archive)",
+           old="# also after the gate has refused the run\n            archive_files.sweep(archive)",
            new="\n            if 'job' in locals():\n                archive_files.sweep(archive)",
            tests=("tests/unit/pipeline/archive/test_gate.py",)),
     Mutant(name="an archive goes on with a log that lost its end", path="regulus/pipeline/archive/run.py",
