@@ -195,7 +195,7 @@ class _Brokers:
                        "last_consumed_store_time": _time(offset.last_timestamp)}
 
     def _groups(self, admin: Admin) -> list[str]:
-        """The groups for which a broker has settings, and those that have consumed at some time."""
+        """The groups for which a broker has settings, which it has for groups that have consumed at some time."""
         return sorted({group for _, address in self._masters(admin) for group in admin.group_configs(address)})
 
     def _masters(self, admin: Admin) -> list[tuple[str, str]]:

@@ -160,7 +160,7 @@ def written_down(rows: DataFrame, directory: str | None, run: int) -> Iterator[t
 
 
 def is_one_process(spark: SparkSession) -> bool:
-    """Whether the driver and its tasks run in this process."""
+    """Whether the driver and its tasks run on this machine, in one process."""
     try:
         master = str(spark.sparkContext.master)
     except PySparkException:        # from Spark Connect, whose server may be anywhere

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("sqlite", "postgresql", "mysql", "mariadb")
 PART_ROWS = 50_000
-"""Rows of a part, at least, except the last one."""
+"""Rows of a table for each additional part, up to PARTITIONS_MAX parts."""
 
 _CUT_BY: Mapping[str, Column[Any]] = MappingProxyType({each.table.name: each for each in (
     tables.stubs.c.create_time, tables.attempts.c.attempt_id, tables.message_log.c.message_id,

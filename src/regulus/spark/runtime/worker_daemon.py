@@ -53,8 +53,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _quiet(work: Callable[[Any, bool], int]) -> Callable[[Any, bool], int]:
-    """A worker that does not report a closed pipe. If a query ends early, as with LIMIT, the JVM closes the pipe while
-    a worker is still writing. Spark prints that as an error, although the worker ends normally."""
+    """Make a worker that does not report a closed pipe. If a query ends early, as with LIMIT, the JVM closes the pipe
+    while a worker is still writing. Spark prints that as an error, although the worker has done its work."""
     def quietly(sock: Any, authenticated: bool) -> int:
         try:
             return work(sock, authenticated)
