@@ -1,11 +1,11 @@
-"""Ranges of a store's commit log: how far it goes, and where it may be cut.
+"""Finds the end of a store's commit log, and divides the log into ranges.
 
-A range lies in one log file and begins and ends where a record does, or where the file does. Cuts are looked for from
-fixed places on, the multiples of the range's size in each file; so another run over the same log cuts it alike, however
-far the log has grown meanwhile.
+A range is within one log file; it begins and ends where a record does, or where the file does. Each cut is at the first
+record from a fixed place on, a multiple of the range's size in each file. So another run over the same log has the same
+cuts, even if the log has grown meanwhile.
 
-The end of a log that no broker writes is the one that recovery would find: the walk begins in the file where recovery
-begins and ends before the first record that is none, or whose checksum differs.
+The end of a log that no broker writes is the one that recovery would find: the walk begins in the file in which
+recovery begins, and ends before the first bytes that are not a record or whose checksum differs.
 
 Source: CommitLog.recoverNormally, CommitLog.recoverAbnormally.
 """
@@ -25,12 +25,12 @@ from regulus.spark.store.files import CommitLogFiles, ConsumeQueueFiles, FilePie
 from regulus.spark.store.log_walk import MAGIC_START, next_record, whole_record_size
 
 WALK_ROWS = 16_384
-"""Records taken apart at a time."""
+"""Records that are decoded at a time."""
 HASHES_MAX = WALK_ROWS * 4 + 32_768
-"""Room for the key hashes of that many records; one alone may have half as many as its properties have bytes."""
+"""Room for the key hashes of that many records; a single one may have half as many hashes as bytes of properties."""
 
 RECOVERED_FILES = 3
-"""Without queues that say more, recovery after a clean stop looks at this many files."""
+"""Files that recovery checks after a clean stop, unless the queues require more."""
 
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 
@@ -38,14 +38,14 @@ Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 class LogEnd(NamedTuple):
-    """Where the log ends; `reason` when something lies there that is neither a record nor zeros."""
+    """The end of the log; `reason` is set if the bytes there are neither a record nor zeros."""
 
     offset: int
     reason: str
 
 
 class WalkedPiece(NamedTuple):
-    """Records that lie one behind the other: one row of `table` for each field of log_units.FIELDS."""
+    """Consecutive records: `table` has one row for each field of log_units.FIELDS."""
 
     table: Int64s
     hashes: Int64s
@@ -59,7 +59,7 @@ class WalkedPiece(NamedTuple):
 
 
 def open_log(store_path: str) -> CommitLogFiles:
-    """Raises OptionError when that is not a store's directory, StoreDamaged when its files do not join up."""
+    """Open the log. Raises OptionError for a path that is not a store, StoreDamaged when its files do not join up."""
     directory = Path(store_path) / "commitlog"
     if not directory.is_dir():
         raise OptionError(f"{store_path!r} has no directory 'commitlog': it must be the root of a broker's store")
@@ -67,7 +67,7 @@ def open_log(store_path: str) -> CommitLogFiles:
 
 
 def queues_of(store_path: str) -> list[ConsumeQueueFiles]:
-    """All consume queues; none where the directory, of a backup, has only the log."""
+    """All consume queues; none if the directory, such as a backup, has only the log."""
     found = []
     for directory in sorted((Path(store_path) / "consumequeue").glob("*/*")):
         if directory.name.isdecimal() and directory.is_dir() and any(directory.iterdir()):
@@ -79,23 +79,24 @@ def queues_of(store_path: str) -> list[ConsumeQueueFiles]:
 
 
 def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> WalkedPiece:
-    """The next records of a file's bytes, at most WALK_ROWS. `walk` says where they end and why."""
+    """The next records in a file's bytes, at most WALK_ROWS. Then `walk` has their end and the reason for it."""
     table = np.empty((len(FIELDS), WALK_ROWS), dtype=np.int64)
     hashes = np.empty(HASHES_MAX, dtype=np.int64)
-    # A slice of a memoryview is not a copy; one of a mapped file is.
+    # A slice of a memoryview is not a copy, but one of a mapped file is.
     rows = walk.walk(memoryview(data), data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
     return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
 
 
 class Step(NamedTuple):
-    """Where a walk goes on; `reason` when the bytes up to there are not records."""
+    """The position at which a walk continues; `reason` is set if the bytes up to there are not records."""
 
     position: int
     reason: str
 
 
 def step_over(walk: LogWalk, data: Any, limit: int, base: int) -> Step:
-    """From where `walk` stands: over a blank, a good record that reaches beyond `limit`, or what is not a record."""
+    """Step over what has stopped `walk`: a blank, a good record that ends after `limit`, or bytes that are not a
+    record."""
     position = walk.position
     if walk.is_blank:
         return Step(position + int.from_bytes(data[position:position + 4], "big"), "")
@@ -107,20 +108,21 @@ def step_over(walk: LogWalk, data: Any, limit: int, base: int) -> Step:
 
 
 def _end_beyond(walk: LogWalk, data: Any, limit: int) -> int:
-    """Where the good record ends that is not whole before `limit` and so stopped the walk; 0 when there is none."""
+    """The end of a good record that ends after `limit` and so has stopped the walk; 0 when there is none."""
     end = walk.position + whole_record_size(data, walk.position, len(data), check_crc=True)
     return end if end > limit else 0
 
 
 def reason_of(fault: RecordError) -> str:
-    """What is wrong, without the place."""
+    """The text of a fault, without the place."""
     return str(fault).rpartition(" at ")[0]
 
 
 def stable_order(*keys: Int64s) -> Int64s:
     """Row numbers sorted by the keys, the first one first; equal rows keep their order.
 
-    Few different values, as topics and queues are, become one small number, which is sorted several times as fast.
+    Keys with few distinct values, such as topics and queues, become one small number, which is sorted several times as
+    fast.
     """
     rows = len(keys[0])
     order: Int64s = np.arange(rows)
@@ -142,7 +144,7 @@ def stable_order(*keys: Int64s) -> Int64s:
 
 
 def recovered_end(store_path: str, log: CommitLogFiles) -> LogEnd:
-    """Where recovery would end the log of a stopped store. Raises StoreNewer."""
+    """The end that recovery would find for the log of a stopped store. Raises StoreNewer."""
     walk = LogWalk((), True, False, False)
     for piece in log.pieces[recovery_start(store_path, log):]:
         end = _end_in_file(walk, log.map(piece), piece)
@@ -165,7 +167,7 @@ def _end_in_file(walk: LogWalk, data: Any, piece: FilePiece) -> LogEnd | None:
 
 
 def end_in(rows: WalkedPiece, walk: LogWalk, data: Any, limit: int, base: int) -> LogEnd | None:
-    """Where recovery would end the log among the records that `walk`, with sums, just took; None when it goes on."""
+    """The end that recovery would find in the records that `walk` took last, with checksums; None if there is none."""
     flaws = rows.column("flaw")
     if flaws.any():
         row = int(np.argmax(flaws > 0))
@@ -177,7 +179,7 @@ def end_in(rows: WalkedPiece, walk: LogWalk, data: Any, limit: int, base: int) -
 
 
 def refuse_newer(log: CommitLogFiles, end: int) -> None:
-    """Raises StoreNewer when what lies where the log ends is a record, of a later format."""
+    """Raises StoreNewer when the bytes at the log's end are a record of a later format."""
     if end < log.end:
         piece = log.piece_at(end)
         position = end - piece.start
@@ -189,12 +191,12 @@ def refuse_newer(log: CommitLogFiles, end: int) -> None:
 
 
 def recovery_start(store_path: str, log: CommitLogFiles) -> int:
-    """Which file recovery of a stopped store would begin with, as a number in `log.pieces`."""
+    """The index in `log.pieces` of the file with which recovery of a stopped store would begin."""
     return (_first_after_crash if (Path(store_path) / "abort").exists() else _first_clean)(store_path, log)
 
 
 def _first_clean(store_path: str, log: CommitLogFiles) -> int:
-    """The last file that begins where the queues are complete."""
+    """The last file up to whose start the queues are complete."""
     ends = [end for queue in queues_of(store_path) if (end := _physical_end(queue, log)) is not None]
     if not ends:
         return max(0, len(log.pieces) - RECOVERED_FILES)
@@ -202,7 +204,7 @@ def _first_clean(store_path: str, log: CommitLogFiles) -> int:
 
 
 def _physical_end(queue: ConsumeQueueFiles, log: CommitLogFiles) -> int | None:
-    """Behind the last record that the queue speaks of; None when it speaks of none."""
+    """The end of the last record that the queue points to; None when it points to none."""
     first, end = queue.bounds(log)
     while end > first:
         unit = queue.unit(end - 1)
@@ -213,7 +215,7 @@ def _physical_end(queue: ConsumeQueueFiles, log: CommitLogFiles) -> int | None:
 
 
 def _first_after_crash(store_path: str, log: CommitLogFiles) -> int:
-    """The last file that was begun before the checkpoint; the first one when none was."""
+    """The last file that was begun before the checkpoint; the first file when there is no such file."""
     try:
         checkpoint = store_checkpoint.decode((Path(store_path) / "checkpoint").read_bytes())
     except (FileNotFoundError, RecordError):
@@ -233,7 +235,7 @@ def _first_after_crash(store_path: str, log: CommitLogFiles) -> int:
 
 
 def cut(log: CommitLogFiles, start: int, end: int, range_size: int) -> list[tuple[int, int]]:
-    """The ranges of [start, end), which join up. Raises DataLoss when the log does not hold all of it."""
+    """Divide [start, end) into ranges that join up. Raises DataLoss when the log does not hold all of it."""
     ranges = []
     while start < end:
         piece = log.piece_at(start)

@@ -1,4 +1,4 @@
-"""What a job tells while it runs: one sentence when it begins something that takes time."""
+"""The progress of a job while it runs: one sentence when it begins something that takes time."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -7,4 +7,4 @@ Say: TypeAlias = Callable[[str], None]
 
 
 def say_nothing(sentence: str) -> None:
-    """For callers who do not want to hear it."""
+    """Ignore the sentence, for callers that do not need it."""

@@ -1,7 +1,7 @@
-"""Tasks of a job that works on files: carried out by Spark, one a partition, their results brought to the driver.
+"""Runs the tasks of a job that works on files: in Spark, one per partition, with their results sent to the driver.
 
-Inputs and results are small; what a task makes stays in the files that it writes, and no row passes the JVM. For a
-small store the tasks can as well run in this process, which is done before a JVM has started.
+Inputs and results are small; the output of a task is in the files that it writes, and no row passes through the JVM.
+For a small store the tasks can run in this process instead, which takes less time than starting a JVM.
 """
 
 import pickle
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CORES_UNKNOWN = 8
-"""Taken for the cluster's size where a Spark Connect client cannot see it."""
+"""Cores that are assumed if a Spark Connect client cannot see the cluster's size."""
 
 
 class Task(Protocol):
-    """What a task is told."""
+    """The input of a task."""
 
     @property
     def size(self) -> int:
-        """Bytes that it goes through."""
+        """Bytes that it processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A task that looks at names alone."""
+    """The input of a task that only looks at names of files."""
 
     path: str
     size: int = 0
@@ -43,21 +43,21 @@ R = TypeVar("R")
 
 
 class Tasks(Protocol):
-    """Where tasks run."""
+    """Runs tasks."""
 
     @property
     def parallelism(self) -> int:
-        """How many run at the same time."""
+        """The number of tasks that run at the same time."""
 
     def run(self, work: Callable[[T, str], R], tasks: Sequence[T]) -> list[R]:
-        """What `work(task, attempt)` returns for each task, in order; they run side by side, and again after a fault.
+        """The results of `work(task, attempt)` for each task, in order. Tasks run in parallel, and again after a fault.
 
-        `attempt` is a different text for each try. Raises what a task raised, if it is one of our own errors.
+        `attempt` is a different text for each try. Raises the error of a task, if it is one of our own.
         """
 
 
 class SeenTasks:
-    """Those of another, of which is told how many bytes they go through before they begin."""
+    """Runs tasks by another runner, and first reports to `expect` how many bytes they process."""
 
     def __init__(self, tasks: Tasks, expect: Callable[[int], None]) -> None:
         self.parallelism = tasks.parallelism
@@ -70,7 +70,7 @@ class SeenTasks:
 
 
 class LocalTasks:
-    """One after another in this process."""
+    """Runs tasks one after another in this process."""
 
     parallelism = 1
 
@@ -79,7 +79,7 @@ class LocalTasks:
 
 
 class SparkTasks:
-    """As many at a time as the session has cores."""
+    """Runs tasks in a Spark session, as many at a time as it has cores."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -101,7 +101,7 @@ class SparkTasks:
                     try:
                         result: Any = work(tasks[number], f"{context.stageId()}-{context.taskAttemptId()}")
                     except RegulusError as error:
-                        # As a value: raised, it would come back wrapped in Spark's words, and be tried again.
+                        # Returned as a value: if raised, Spark would wrap its text, and try the task again.
                         result = _Raised(error)
                     yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()),
                                                       pa.array([pickle.dumps(result)], pa.binary())],
@@ -117,9 +117,9 @@ class SparkTasks:
 
 
 def check_shared(tasks: Tasks, directory: Path) -> None:
-    """Raises OptionError when tasks do not see what this program writes into the directory, which is made.
+    """Make the directory. Raises OptionError when tasks do not see what this program writes into it.
 
-    One look for each core: whoever shares the directory with some of the machines alone may pass.
+    There is one check for each core, so the error may be missed if only some of the machines share the directory.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".seen-") as mark:

@@ -1,13 +1,13 @@
-"""The keys that a task signs its requests with, and how it speaks TLS, found where the task runs.
+"""Finds the keys with which a task signs its requests, and its TLS settings, on the machine where the task runs.
 
-An option holds only the place, `env:NAME` or `file:/path`, so that no plan, log or checkpoint holds a key. The text
-found there gives both keys, one in a line or with `;` between, as RocketMQ's tools write them:
+An option has only the place, `env:NAME` or `file:/path`, so that no plan, log or checkpoint has a key. The text at that
+place has both keys, on separate lines or with `;` between them, as RocketMQ's tools write them:
 
     accessKey: reader
     secretKey: 12345678
     tls.client.trustCertPath: /etc/regulus/ca.pem
 
-A line of `tls.` switches TLS on; either half may be missing.
+A line that begins with `tls.` switches TLS on. The keys may be missing, and so may the lines of TLS.
 """
 
 import re
@@ -31,7 +31,7 @@ class Credentials(NamedTuple):
     tls: TlsConfig = PLAIN
 
     def __repr__(self) -> str:
-        """Without the secret, for whatever prints it."""
+        """Without the secret, so that no log shows it."""
         return f"Credentials({self.access_key!r}, ***)"
 
 
@@ -49,14 +49,14 @@ class Keyed(Protocol):
 
 
 def credentials_of(options: Keyed, environment: Mapping[str, str]) -> Credentials:
-    """The keys of a read or a write, empty where it has none. Raises OptionError as `resolve`."""
+    """The keys of a read or a write, empty if it has none. Raises OptionError like `resolve`."""
     if options.access_key:
         return Credentials(options.access_key, options.secret_key)
     return resolve(options.credentials, environment)
 
 
 def resolve(place: str, environment: Mapping[str, str]) -> Credentials:
-    """The keys at `place`, or none where it is empty. Raises OptionError that names the place, never what it holds."""
+    """The keys at `place`; none if it is empty. Raises OptionError that names the place, but never its content."""
     if not place:
         return Credentials("", "")
     if place.startswith(ENVIRONMENT_PREFIX):

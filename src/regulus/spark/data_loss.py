@@ -1,16 +1,16 @@
-"""What a task does about messages that are gone or damaged, as the options say; and the batches of those that are good.
+"""Applies the options about messages that are gone or damaged, and makes the batches of good ones.
 
-What is gone: `failOnDataLoss`. What is damaged, so that there is something and it is no good message: `badRecords`, or
-`failOnDataLoss` too where that is not given. Damaged ones are kept, when they are to be, in a directory of files of one
-JSON object each, which Spark reads as a table:
+`failOnDataLoss` decides about messages that are gone. `badRecords` decides about damaged ones, of which something is
+left that is not a good message; without it `failOnDataLoss` decides about these, too. Rejected messages are kept in a
+directory of files of one JSON object each, which Spark can read as a table:
 
     topic, broker_name, queue_id, queue_offset    the message's place
     reason                                        what is wrong with it
-    data                                          base64 of what lies there, at most DATA_MAX bytes
-    size                                          how many bytes lie there
+    data                                          base64 of the bytes there, at most DATA_MAX of them
+    size                                          number of bytes there
 
-A file is named by the message's place and a digest of what lies there: a task that is done again writes the same ones,
-and the same place of a topic that was made anew, or of another cluster, has another one.
+A file's name has the message's place and a digest of the bytes there. So a task that runs again writes the same files,
+and the same place of a topic that was created again, or of another cluster, has another file.
 """
 
 import base64
@@ -33,17 +33,17 @@ from regulus.spark.read_bounds import data_loss
 from regulus.spark.read_plan import Gap
 
 BAD_RECORDS_MAX = 1000
-"""Damaged messages of one task that are dropped or kept. More are no single messages, and worth a look."""
+"""Damaged messages that one task drops or keeps, at most. More of them are a fault of the log to look into."""
 
 DATA_MAX = 1 << 20
 _NAME_MAX = 80
-"""Characters of a topic, and of a broker, in the name of a file; the digest tells longer ones apart."""
+"""Characters of a topic, and of a broker, in the name of a file; the digest distinguishes longer ones."""
 
 _log = logging.getLogger(__name__)
 
 
 class Losses:
-    """Of one task. `columns` are those of the rows that stand for what is gone."""
+    """Handles the losses of one task. `columns` are those of the rows that report gaps."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -52,40 +52,40 @@ class Losses:
         self._first_bad = ""
 
     def gone(self, gap: Gap) -> Iterator[pa.RecordBatch]:
-        """Raises DataLoss where the read is to fail."""
+        """The row of a gap, if the options want one. Raises DataLoss when the read is to fail."""
         if self._options.on_data_loss is OnDataLoss.FAIL:
             raise data_loss(gap)
         if self._options.on_data_loss is OnDataLoss.REPORT:
             yield gap_batch([gap], self._columns)
 
     def bad(self, queue: MessageQueue, queue_offset: int, reason: str, data: Buffer) -> Iterator[pa.RecordBatch]:
-        """`data` is all that lies in the message's place. Raises DataLoss where the read is to fail."""
+        """Handle a damaged message; `data` has the bytes in its place. Raises DataLoss when the read is to fail."""
         gap = Gap(queue, queue_offset, queue_offset + 1, f"because it is damaged: {reason}")
         on_bad = self._options.on_bad_record
         if on_bad is None and self._options.on_data_loss is not OnDataLoss.FAIL:
             yield from self.gone(gap)
             return
         if on_bad is None or on_bad is OnBadRecord.FAIL:
-            raise DataLoss(f"{gap}; set badRecords to drop or to reject, or failOnDataLoss to false or report, to go "
-                           "on without it")
+            raise DataLoss(f"{gap}; set badRecords to drop or to reject, or failOnDataLoss to false or report, to "
+                           "continue without it")
         self._bad += 1
         self._first_bad = self._first_bad or str(gap)
         if self._bad > BAD_RECORDS_MAX:
             raise DataLoss(f"more than {BAD_RECORDS_MAX} messages of one task are damaged, the first of them "
-                           f"{self._first_bad}: that is no single message; look at the log, or set badRecords to fail "
-                           "and failOnDataLoss to false to read what is good of it")
+                           f"{self._first_bad}: that is not a single message; look at the log, or set badRecords to "
+                           "fail and failOnDataLoss to false to read what is good of it")
         if on_bad is OnBadRecord.REJECT:
             _keep(self._options.bad_records_path, queue, queue_offset, reason, data)
 
     def tell(self) -> None:
-        """At the end of the task, how many were damaged."""
+        """Log at the end of the task how many messages were damaged."""
         if self._bad:
             kept = f"kept in {self._options.bad_records_path}" if self._options.bad_records_path else "dropped"
             _log.warning("damaged messages that were %s: %d, the first: %s", kept, self._bad, self._first_bad)
 
 
 def good_batches(records: Records, options: ColumnOptions, losses: Losses) -> Iterator[pa.RecordBatch]:
-    """The records that are good, in batches that are not too large, and what becomes of the others."""
+    """The batches of good records, of limited size, and the rows that report damaged ones."""
     while len(records.positions):
         try:
             batch = record_batch(records, options)
@@ -105,7 +105,7 @@ def good_batches(records: Records, options: ColumnOptions, losses: Losses) -> It
 
 
 def gaps_of(records: Records, broker_name: str, cause: str) -> Iterator[Gap]:
-    """A gap for each queue that has some of the records, which are all that it has from the first to the last."""
+    """A gap for each queue of the records, which must be all that the queue has from the first to the last."""
     for number in np.unique(records.queue_numbers).tolist():
         offsets = records.queue_offsets[records.queue_numbers == number]
         queue = MessageQueue(records.topics[number], broker_name, records.queue_ids[number])
@@ -119,14 +119,14 @@ def _place(records: Records, row: int, broker_name: str) -> tuple[MessageQueue, 
 
 
 def _data(records: Records, row: int) -> Buffer:
-    """The bytes that the message's place has; its size may be anything where the unit is damaged."""
+    """The bytes in the message's place. If the unit is damaged, its size may be any number."""
     start = int(records.positions[row])
-    # A slice of a memoryview is not a copy; one of a mapped file is.
+    # A slice of a memoryview is not a copy, but one of a mapped file is.
     return memoryview(records.data)[start:start + max(0, int(records.sizes[row]))]
 
 
 def _keep(directory: str, queue: MessageQueue, queue_offset: int, reason: str, data: Buffer) -> None:
-    """Raises OptionError when the directory cannot be written."""
+    """Write the file of a damaged message. Raises OptionError when the directory cannot be written."""
     from pyarrow import fs
 
     shown = bytes(data[:DATA_MAX])
@@ -139,8 +139,8 @@ def _keep(directory: str, queue: MessageQueue, queue_offset: int, reason: str, d
     try:
         files, root = fs.FileSystem.from_uri(directory)
         files.create_dir(root, recursive=True)
-        # Under another name first, which Spark passes over, so that none is seen that is cut short; one of its own, as
-        # another attempt of the task may be at the same message.
+        # Write under another name first, which Spark ignores, so that it never reads an incomplete file. The name is
+        # unique, because another attempt of the task may be writing the same message.
         staged = f"{root}/_{name}-{uuid.uuid4().hex[:16]}"
         with files.open_output_stream(staged) as stream:
             stream.write(json.dumps(line, sort_keys=True).encode() + b"\n")

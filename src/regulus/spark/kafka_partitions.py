@@ -1,8 +1,8 @@
-"""Partitions as Kafka numbers them, of queues at several brokers. Pure.
+"""Numbers the queues of several brokers like Kafka's partitions. Pure.
 
 A partition's number is that of its broker times 65,536, plus the queue's id. A broker's number depends on its name
-alone, so that no partition gets another one when a broker comes or goes: it is 0 for the name that brokers have by
-default, so that their queues and partitions have the same numbers, and a checksum of any other name.
+alone, so that partitions keep their numbers when a broker is added or removed. It is 0 for the default name of brokers,
+so that their queues and partitions have the same numbers, and a checksum of any other name.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,7 +24,7 @@ def first_partition(broker_name: str) -> int:
 
 
 def queue_of(wanted: MessageQueue, there: Iterable[MessageQueue]) -> MessageQueue:
-    """`wanted`, of a number where a user wrote no broker, is the queue with that partition if there is one."""
+    """The queue that a user means: if `wanted` has no broker, its number is a partition's, if there is such a one."""
     if wanted.broker_name:
         return wanted
     return next((queue for queue in there if queue.topic == wanted.topic
@@ -32,7 +32,7 @@ def queue_of(wanted: MessageQueue, there: Iterable[MessageQueue]) -> MessageQueu
 
 
 def check_brokers(queues: Collection[MessageQueue]) -> None:
-    """Raises OptionError when two brokers of a topic have the same number, which few in 32,767 pairs have."""
+    """Raises OptionError when two brokers of a topic have the same number, which is rare: about 1 in 32,767 pairs."""
     names: dict[tuple[str, int], str] = {}
     for queue in queues:
         first = names.setdefault((queue.topic, first_partition(queue.broker_name)), queue.broker_name)

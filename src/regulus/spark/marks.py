@@ -1,7 +1,7 @@
-"""What stands at a place of a queue: when it was stored, and under which id.
+"""Identifies the message at a place of a queue by its store time and id.
 
-A log that lost its end, as after a power failure, goes on from where it was cut: the same numbers, other messages. Two
-marks of one place tell that; numbers alone do not.
+A log that lost its end, as after a power failure, continues from where it was cut: with the same numbers, but other
+messages. Comparing two marks of one place shows that; numbers alone do not.
 """
 
 from datetime import UTC, datetime
@@ -13,13 +13,13 @@ from regulus.model.timestamps import dated
 
 
 class Mark(NamedTuple):
-    """`store_time` in ms; `id` is the client's unique key, or the broker's id of a message that has none."""
+    """Identifies a message. `store_time` is in ms; `id` is the client's unique key, or without one the broker's id."""
 
     store_time: int
     id: str
 
     def __str__(self) -> str:
-        """As errors say it."""
+        """The text for errors."""
         stored = datetime.fromtimestamp(self.store_time / 1000, UTC).isoformat(timespec="milliseconds")
         return f"{self.id}, stored at {stored}"
 

@@ -1,14 +1,14 @@
-"""Offsets of queues as JSON. A number is the queue offset to read next.
+"""Offsets of queues as JSON. Each number is the queue offset to read next.
 
-The canonical form, sorted and without spaces, so that equal offsets are equal texts:
+The canonical form is sorted and without spaces, so that equal offsets are equal texts:
 
     {"v":1,"topics":{"orders":{"epoch":{"broker-a":17},"queues":{"broker-a":{"0":23,"1":190}}}}}
 
 `epoch` says which topic of that name a broker has, when it was deleted and made again. Offsets of streams also have
 "last":{"broker-a":{"0":[1795293330479,"7F00..."]}} there, store time and id of the message before, and, of queues that
 the batch before reads, "bytes":{"broker-a":{"0":812}}, those of a message on average. Users may leave all of it out,
-and may also write {"orders":{"broker-a":{"0":23}}} or, where one broker has the topic, {"orders":{"0":23}}. -1 stands
-for the latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
+and may also write {"orders":{"broker-a":{"0":23}}} or, if one broker has the topic, {"orders":{"0":23}}. -1 stands for
+the latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
 """
 
 import json
@@ -23,10 +23,10 @@ from regulus.spark.option_values import json_object, milliseconds
 from regulus.spark.selection import ANY_BROKER, queue_text
 
 QueueOffsets: TypeAlias = dict[MessageQueue, int]
-"""Where the user left out the broker, it is ANY_BROKER until `at_brokers` has put it in."""
+"""Offsets by queue. A broker that the user left out is ANY_BROKER until `at_brokers` fills it in."""
 
 Epochs: TypeAlias = Mapping[tuple[str, str], int]
-"""By topic and broker name."""
+"""Epochs by topic and broker name."""
 
 LATEST = -1
 EARLIEST = -2
@@ -38,7 +38,7 @@ _EXAMPLE = 'write {"topic":{"broker-a":{"0":23}}}'
 def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs,
                    marks: Mapping[MessageQueue, Mark] | None = None,
                    sizes: Mapping[MessageQueue, int] | None = None) -> dict[str, Any]:
-    """The canonical form as an object, its keys in order."""
+    """The canonical form as an object with sorted keys."""
     topics: dict[str, Any] = {}
     for queue, offset in sorted(offsets.items()):
         entry = topics.setdefault(queue.topic, {"epoch": {}, "queues": {}})
@@ -63,12 +63,12 @@ def parse_offsets(text: str, option: str) -> QueueOffsets:
 
 
 def parse_times(text: str, option: str) -> QueueOffsets:
-    """As offsets, but with ms since 1970 for each queue."""
+    """Parse times: like offsets, but with ms since 1970 for each queue."""
     return {queue: milliseconds(time, option) for queue, time in _parse(text, option, 0).items()}
 
 
 def parse_epochs(text: str, option: str) -> dict[tuple[str, str], int]:
-    """The epochs of offsets in the canonical form, by topic and broker; empty where there are none."""
+    """The epochs of offsets in the canonical form, by topic and broker; empty if there are none."""
     topics = json_object(text, option, _EXAMPLE).get("topics")
     epochs = {}
     for topic, value in (topics.items() if isinstance(topics, dict) else ()):
@@ -80,7 +80,7 @@ def parse_epochs(text: str, option: str) -> dict[tuple[str, str], int]:
 
 
 def parse_marks(text: str, option: str) -> dict[MessageQueue, Mark]:
-    """What stood before the offsets, in the canonical form; empty where nothing is said of it. Raises OptionError."""
+    """The marks of the messages before the offsets, in the canonical form; empty if absent. Raises OptionError."""
     topics = json_object(text, option, _EXAMPLE).get("topics")
     marks = {}
     for topic, value in (topics.items() if isinstance(topics, dict) else ()):
@@ -96,7 +96,7 @@ def parse_marks(text: str, option: str) -> dict[MessageQueue, Mark]:
 
 
 def parse_sizes(text: str, option: str) -> dict[MessageQueue, int]:
-    """The bytes of a message, in the canonical form; empty where nothing is said of them. Raises OptionError."""
+    """The bytes of a message by queue, in the canonical form; empty if absent. Raises OptionError."""
     topics = json_object(text, option, _EXAMPLE).get("topics")
     sizes = {}
     for topic, value in (topics.items() if isinstance(topics, dict) else ()):
@@ -124,7 +124,7 @@ def _parse(text: str, option: str, lowest: int) -> QueueOffsets:
 
 
 def _brokers_of(value: Any, option: str, topic: str) -> dict[str, dict[str, Any]]:
-    """Broker names to queue ids to offsets, of any of the three forms."""
+    """Offsets by broker name and queue id, from any of the three forms."""
     if isinstance(value, dict) and isinstance(value.get("queues"), dict):
         value = value["queues"]
     if not isinstance(value, dict):
@@ -139,8 +139,8 @@ def _brokers_of(value: Any, option: str, topic: str) -> dict[str, dict[str, Any]
 
 def at_brokers(offsets: QueueOffsets, queues: Collection[MessageQueue], option: str, *,
                by_partition: bool) -> QueueOffsets:
-    """The offsets with the brokers that the user left out, whose numbers may be those of partitions. Raises OptionError
-    where several brokers have the topic."""
+    """Fill in the brokers that the user left out; without a broker, a number may be that of a partition. Raises
+    OptionError if several brokers have the topic."""
     brokers: dict[str, set[str]] = {}
     for queue in queues:
         brokers.setdefault(queue.topic, set()).add(queue.broker_name)

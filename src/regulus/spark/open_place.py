@@ -1,6 +1,6 @@
-"""From the options to the place of the queues, and to the function that reads a part of it in a task.
+"""Selects, by the options, the place of the queues, and the function that reads a part of it in a task.
 
-Each is imported when it is chosen: planning needs no pyarrow, and whoever reads files needs no client.
+Each is imported only when it is selected: planning needs no pyarrow, and a read of files needs no client.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_place(options: ReadOptions) -> Place:
-    """Raises OptionError."""
+    """Open the place that the options name. Raises OptionError."""
     match options.origin:
         case Origin.STORE:
             from regulus.spark.store.plan import StorePlace

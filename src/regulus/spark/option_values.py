@@ -1,4 +1,4 @@
-"""Texts of options -> typed values. Each function raises OptionError that names the option, its value and the
+"""Converts texts of options to typed values. Each function raises OptionError that names the option, its value and the
 remedy."""
 
 import json
@@ -12,15 +12,15 @@ from regulus.errors import OptionError
 from regulus.model.timestamps import may_be_ms
 
 Values = Mapping[str, str]
-"""Options under their own spelling."""
+"""Options under their documented spelling."""
 
 _SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _DURATION_UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def known_values(options: Mapping[str, str], known: Sequence[str], owned: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own spelling. `owned` are names that mean something elsewhere, with what to do instead;
-    one that ends with a dot stands for all that begin with it."""
+    """The options under their documented spelling. `owned` are names that mean something elsewhere, with what to do
+    instead; one that ends with a dot stands for all that begin with it."""
     spelling = {name.lower(): name for name in known}
     values = {}
     for key, value in options.items():
@@ -34,7 +34,7 @@ def known_values(options: Mapping[str, str], known: Sequence[str], owned: Mappin
 def _unknown(key: str, spelling: Mapping[str, str], owned: Mapping[str, str]) -> str:
     for name, advice in owned.items():
         if key.lower() == name.lower():
-            return f"option {name!r} cannot be set: {advice}"   # as it is spelt, which Spark forgets
+            return f"option {name!r} cannot be set: {advice}"   # as documented, because Spark loses its case
         if name.endswith(".") and key.lower().startswith(name.lower()):
             return f"option {key!r} cannot be set: {advice}"
     near = get_close_matches(key.lower(), spelling, n=1, cutoff=0.5)
@@ -63,12 +63,12 @@ def number(values: Values, name: str, default: int, lowest: int, highest: int) -
 
 
 def size(values: Values, name: str, default: int) -> int:
-    """Bytes; 64k, 256m and 1g are understood."""
+    """A size in bytes; 64k, 256m and 1g are understood."""
     return _with_unit(values, name, default, _SIZE_UNITS, "write bytes, or a number with k, m or g, like 256m")
 
 
 def duration(values: Values, name: str, default: int) -> int:
-    """Milliseconds; 500ms, 30s, 15m and 1h are understood."""
+    """A duration in ms; 500ms, 30s, 15m and 1h are understood."""
     return _with_unit(values, name, default, _DURATION_UNITS, "write ms, or a number with s, m or h, like 15m")
 
 
@@ -94,7 +94,7 @@ def names(values: Values, name: str) -> tuple[str, ...] | None:
 
 
 def timestamp(values: Values, name: str) -> int | None:
-    """Ms since 1970 from a number or from ISO 8601, where a time without a zone is UTC."""
+    """Ms since 1970, from a number or from ISO 8601, in which a time without a zone is UTC."""
     text = values.get(name)
     if text is None:
         return None
@@ -111,7 +111,7 @@ def timestamp(values: Values, name: str) -> int | None:
 
 
 def milliseconds(number: int, name: str) -> int:
-    """A time that was given as a number. Raises OptionError where its unit is another most likely."""
+    """A time that was given as a number. Raises OptionError if it is most likely not in ms."""
     if not may_be_ms(number):
         raise OptionError(f"option {name!r} is {number}, which as ms since 1970 is before the year 2000: write ms, not "
                           "seconds, or ISO 8601, as 2026-01-31T08:00:00Z")
@@ -122,7 +122,7 @@ def json_object(text: str, option: str, example: str) -> dict[str, Any]:
     try:
         given = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"option {option!r} is no JSON ({error}): {example}") from error
+        raise OptionError(f"option {option!r} is not JSON ({error}): {example}") from error
     if not isinstance(given, dict):
-        raise OptionError(f"option {option!r} is no JSON object: {example}")
+        raise OptionError(f"option {option!r} is not a JSON object: {example}")
     return given

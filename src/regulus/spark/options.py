@@ -1,7 +1,7 @@
-"""The options of the Spark table's reads: typed, checked, and refused with the nearest known name where unknown.
+"""The options of the Spark table's reads: typed and checked. The error for an unknown one has the nearest known name.
 
-Names follow Spark's Kafka source where it has the thing, RocketMQ otherwise. Spark hands all of them over as texts and
-forgets their case. What can be judged without looking at the data is judged here.
+Names follow Spark's Kafka source for what it has, RocketMQ otherwise. Spark passes all of them as texts and loses their
+case. This module checks whatever can be checked without looking at the data.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ _OWNED_OPTIONS: Mapping[str, str] = {
     "kafka.security.protocol": "give option 'credentials', whose file may have the keys of TLS too",
     "kafka.sasl.": "give option 'credentials', which says where access and secret key are",
     "kafka.ssl.": "give option 'credentials', whose file may have the keys of TLS too",
-    "kafka.partition.assignment.strategy": "no group is joined: each task is told its queues and offsets",
+    "kafka.partition.assignment.strategy": "no group is joined: each task gets its queues and offsets",
     "kafka.": "there is no Kafka client here",
     "fetchOffset.": "give option 'retryTimeout', which bounds the time of all attempts together",
     "kafkaConsumer.": "give option 'retryTimeout': how long a broker may not answer",
@@ -63,7 +63,7 @@ _OWNED_OPTIONS: Mapping[str, str] = {
     "rateLimit": "it is an option of writes",
     "dedupKey": "it is an option of writes",
 }
-"""What users of Kafka or RocketMQ may bring along, and what to do instead; a name that ends with a dot is a prefix."""
+"""Options of Kafka or RocketMQ, and what to do instead of each; a name that ends with a dot is a prefix."""
 
 _TABLES_OF_MESSAGES = ("messages", "trace")
 ALL_TAGS = "*"
@@ -73,7 +73,7 @@ _ENDS = {"latest": LATEST}
 
 
 class Origin(StrEnum):
-    """Where the bytes come from."""
+    """The source of the bytes."""
 
     STORE = "storePath"
     """The files of a broker's store."""
@@ -91,7 +91,7 @@ class OnDataLoss(StrEnum):
     FAIL = "true"
     GO_ON = "false"
     REPORT = "report"
-    """Go on, and leave a note of what was missing."""
+    """Continue, and add a row that says what is missing."""
 
 
 class OnBadRecord(StrEnum):
@@ -100,11 +100,11 @@ class OnBadRecord(StrEnum):
     FAIL = "fail"
     DROP = "drop"
     REJECT = "reject"
-    """Keep what lies there in a directory, with its place and the reason."""
+    """Keep its bytes in a directory, with its place and the reason."""
 
 
 class NoMatch(StrEnum):
-    """What a start by time means for a queue that has no message of that time or later."""
+    """What a read does that starts at a time for a queue without messages of that time or later."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -112,7 +112,7 @@ class NoMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a read was asked for. Times in ms; one for all queues beats those for each, and they beat offsets."""
+    """The options of a read. Times are in ms; one for all queues overrides those for each, which override offsets."""
 
     store_path: str = ""
     name_server: str = ""
@@ -129,14 +129,14 @@ class ReadOptions:
     consumer_group: str = ""
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     on_bad_record: OnBadRecord | None = None
-    """None: like one that is gone."""
+    """None treats a damaged message like one that is gone."""
     bad_records_path: str = ""
     trigger_records_max: int = 1_000_000
     trigger_bytes_max: int = 1 << 30
     trigger_records_min: int = 0
     trigger_delay_max_ms: int = 15 * 60_000
     partitions_min: int | None = None
-    partition_records_max: int = 1_000_000      # what a task keeps in memory of each is some 100 bytes
+    partition_records_max: int = 1_000_000      # bounds a task's memory: about 100 bytes for each
     partition_bytes_max: int = 256 << 20
     tags: frozenset[str] | None = None
     sql: str = ""
@@ -151,7 +151,7 @@ class ReadOptions:
     retry_timeout_ms: int = 60_000
     broker_name: str = DEFAULT_BROKER_NAME
     expected_brokers: tuple[str, ...] | None = None
-    """All that the name server must know, and no others; None does not look."""
+    """The brokers that the name server must know, and no others; None turns off the check."""
     decompress: bool = False
     verify_bodies: bool = False
 
@@ -174,7 +174,7 @@ class ReadOptions:
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-    """Raises OptionError that names the option, its value and what is allowed."""
+    """Raises OptionError that names the option, its value and the allowed values."""
     values = option_values.known_values(options, KNOWN_OPTIONS, _OWNED_OPTIONS)
     table = option_values.word(values, "table", "messages", tuple(TABLES))
     kafka_schema = option_values.flag(values, "kafkaSchema", _KAFKA_ADDRESS in values)
@@ -234,7 +234,7 @@ def _name_server(values: Values) -> str:
         raise OptionError(f"options 'nameServer' and {_KAFKA_ADDRESS!r} give the address twice: leave one out")
     text = (values.get("nameServer") or values.get(_KAFKA_ADDRESS) or "").strip()
     if text:
-        # Here alone: a read of files needs no client.
+        # Imported only here, because a read of files needs no client.
         from regulus.client.connecting.name_servers import parse_addresses
 
         try:
@@ -245,7 +245,8 @@ def _name_server(values: Values) -> str:
 
 
 def _selection(values: Values, table: str, by_partition: bool) -> TopicSelection:
-    """The tables about topics and groups list all of them when nothing is chosen, the trace table its topic."""
+    """The selected topics. Without a selection, tables about topics and groups list all of them, and the trace table
+    reads its topic."""
     if any(name in values for name in SELECTIONS):
         if table == "trace" and "topic" not in values:
             raise OptionError("table 'trace' is one topic: give option 'topic' where it has another name than "
@@ -290,7 +291,7 @@ def _times(values: Values, name: str) -> QueueOffsets | None:
 
 
 def _tags(text: str) -> frozenset[str] | None:
-    """None takes all messages. RocketMQ's form: `TagA || TagB`, `*` for all."""
+    """The tags in RocketMQ's form: `TagA || TagB`, `*` for all. None selects all messages."""
     tags = frozenset(part for part in (piece.strip() for piece in text.split("||")) if part)
     return None if not tags or ALL_TAGS in tags else tags
 
@@ -305,7 +306,7 @@ def _credentials(values: Values) -> str:
     text = values.get("credentials", "").strip()
     kind, colon, name = text.partition(":")
     if text and not (kind in ("env", "file") and colon and name):
-        # The value itself is not repeated: it may be the secret.
+        # The message does not repeat the value, because it may be the secret itself.
         raise OptionError("option 'credentials' says where the keys are, not what they are: write env:NAME or "
                           "file:/path")
     return text

@@ -1,10 +1,11 @@
-"""How far a stream is: its lag, from what Spark says of each batch, and its progress as a consumer group's.
+"""Computes a stream's lag from Spark's progress of each batch, and publishes its offsets as a consumer group's.
 
     spark.streams.addListener(ProgressPublisher())
     query = orders.writeStream...start()
 
-A query's progress comes after its batch is committed, sink included. So a group never claims what was not done; after a
-crash it may be a batch behind until the next one. The group shows in RocketMQ's tools with its lag; nobody joins it.
+A query's progress comes after its batch is committed, sink included. So a group never claims messages that were not
+processed; after a crash it may be a batch behind until the next one. RocketMQ's tools show the group with its lag; it
+has no members.
 """
 
 import json
@@ -33,8 +34,8 @@ _PROGRESS = "progress"
 
 
 class QueueLag(NamedTuple):
-    """What a queue has beyond the last batch: messages, their bytes by samples, and for how many seconds the first of
-    them has been waiting. `size` and `seconds` are None where they are not known."""
+    """What a queue has after the last batch: messages, their bytes estimated from samples, and for how many seconds the
+    first of them has been waiting. `size` and `seconds` are None when not known."""
 
     queue: MessageQueue
     messages: int
@@ -43,11 +44,11 @@ class QueueLag(NamedTuple):
 
 
 Publish = Callable[[dict[str, str], str, QueueOffsets], None]
-"""The options of a place, a group, its offsets."""
+"""Publishes offsets. The arguments are the options of a place, a group, and its offsets."""
 
 
 def lag(progress: StreamingQueryProgress) -> list[QueueLag]:
-    """The lag of each queue of all our sources, behind the batch that the progress is of."""
+    """The lag of each queue of all our sources after the batch of the progress."""
     return [each for source in progress.sources for each in _source_lag(source.endOffset, source.latestOffset)]
 
 
@@ -71,27 +72,27 @@ def _source_lag(end: str | None, latest: str | None) -> list[QueueLag]:
 class ProgressPublisher(StreamingQueryListener):
     """Publishes the progress of all queries whose option `consumerGroup` names a group.
 
-    Name server and option `credentials` are those of the query, so the keys must lie where this program runs, too; a
-    query with a group and the option `accessKey` is refused when it is planned. Call `finish(query)` after
-    `awaitTermination`: Spark tells listeners in its own time, and a program may end before.
+    Name server and option `credentials` are those of the query, so the keys must also be on the machine where this
+    program runs; a query with a group and the option `accessKey` is refused when it is planned. Call `finish(query)`
+    after `awaitTermination`: Spark calls listeners later, and a program may end before that.
     """
 
     def __init__(self, publish: Publish | None = None) -> None:
         self._publish = publish or _publish
         self._published: dict[tuple[str, str], QueueOffsets] = {}
-        """By name server and group: another cluster may have brokers and groups of the same names."""
+        """The key is name server and group, because another cluster may have brokers and groups of the same names."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is done yet."""
+        """Nothing to publish yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         self._take(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new is done."""
+        """Nothing new to publish."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """What was done came as progress."""
+        """Nothing to publish: it came as progress before."""
 
     def finish(self, query: StreamingQuery) -> None:
         """Publish the last batch of a query that has ended. Raises RegulusError when that cannot be done."""
@@ -100,7 +101,8 @@ class ProgressPublisher(StreamingQueryListener):
             self._each_group(progress)
 
     def _take(self, progress: StreamingQueryProgress) -> None:
-        # A listener's error would be lost in Spark's log; the next progress, or `finish`, publishes more than this one.
+        # An error raised in a listener is lost in Spark's log, so it is logged here. The next progress, or `finish`,
+        # publishes everything up to then.
         try:
             self._each_group(progress)
         except RegulusError as error:
@@ -131,7 +133,7 @@ def _publish(place: dict[str, str], group: str, offsets: QueueOffsets) -> None:
 
 
 def _object(text: str | None) -> dict[str, Any] | None:
-    """An offset of this source; None for one of another."""
+    """The offset as an object; None for one of another source."""
     try:
         value = json.loads(text or "null")
     except ValueError:

@@ -1,4 +1,4 @@
-"""From where to where each queue is read: what the options ask for, compared with what the queues have. Pure."""
+"""Decides where the read of each queue starts and ends, from the options and from what the queues have. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -14,39 +14,39 @@ from regulus.spark.selection import queue_text
 from regulus.spark.task_parts import Part
 
 Sizes: TypeAlias = Mapping[MessageQueue, int]
-"""Bytes of a message of each queue, on average."""
+"""Bytes of a message by queue, on average."""
 
 
 class QueueState(NamedTuple):
-    """A queue holds [low, high). `topic_epoch` tells a topic from an earlier one of its name; 0 where unknown.
+    """A queue holds [low, high). `topic_epoch` distinguishes a topic from an earlier one of its name; 0 when unknown.
 
-    A broker's is a time in ms. An archive's is below 0 and tells a place in the log: the two cannot be compared.
+    A broker's epoch is a time in ms. An archive's is below 0 and is a place in the log. They cannot be compared.
     """
 
     low: int
     high: int
     topic_epoch: int
     missing: Missing | None = None
-    """What is lost behind `high`, where a store's files tell."""
+    """What is lost after `high`, if a store's files show it."""
     missing_before: "Missing | None" = None
-    """What is lost before `low`, of what retention left."""
+    """What is lost before `low`, though retention had not removed it."""
 
     def gap_before(self, queue: MessageQueue) -> Gap | None:
-        """What is lost before the beginning."""
+        """The gap of what is lost before the beginning; None when nothing is."""
         lost = self.missing_before
         return None if lost is None else Gap(queue, lost.first, self.low, f"because {lost.cause}")
 
     def gap(self, queue: MessageQueue) -> Gap | None:
-        """What is lost behind the end."""
+        """The gap of what is lost after the end; None when nothing is."""
         lost = self.missing
         return None if lost is None else Gap(queue, self.high, max(self.high + 1, lost.next), f"because {lost.cause}")
 
 
 class Place(Protocol):
-    """Where queues are: running brokers, the files of a store, or an archive."""
+    """A place of queues: running brokers, the files of a store, or an archive."""
 
     def queues(self) -> list[MessageQueue]:
-        """Those that the options select, sorted. Raises OptionError for a topic or queue that is not there."""
+        """The queues that the options select, sorted. Raises OptionError for a topic or queue that is not there."""
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]: ...
 
@@ -54,10 +54,10 @@ class Place(Protocol):
         """The first message stored at or after a time in ms; the end of the queue if there is none."""
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Where the options' consumer group goes on; None where it never was."""
+        """The offset at which the options' consumer group continues; None in queues that it never read."""
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
-        """What stands at an offset of each queue; no entry where there is nothing that can be read."""
+        """The mark of the message at an offset of each queue; no entry if it cannot be read."""
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes of a message of each range, on average."""
@@ -65,20 +65,20 @@ class Place(Protocol):
     def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
                    sizes: Sizes | None = None) -> Sequence[Part]:
         """What each task reads. With `sizes`, which a stream's batch has, the tasks and the order of their rows depend
-        on nothing else but the ranges and the options, whatever became of the place meanwhile."""
+        only on the ranges, the sizes and the options, even if the place has changed meanwhile."""
 
     def close(self) -> None: ...
 
 
 class Bounds(NamedTuple):
-    """What is read, and what cannot be read."""
+    """The ranges to read, and the gaps that cannot be read."""
 
     ranges: list[UnitRange]
     gaps: list[Gap]
 
 
 def batch_bounds(options: ReadOptions, place: Place) -> Bounds:
-    """What a batch read takes. Raises OptionError, and DataLoss when it is to fail for what is gone."""
+    """The bounds of a batch read. Raises OptionError, and DataLoss for lost messages, if the options say so."""
     queues = place.queues()
     states = place.states(queues)
     starts, gaps = starting_offsets(options, place, queues, states, is_stream=False)
@@ -90,7 +90,7 @@ def batch_bounds(options: ReadOptions, place: Place) -> Bounds:
 
 def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[MessageQueue],
                      states: Mapping[MessageQueue, QueueState], *, is_stream: bool) -> tuple[QueueOffsets, list[Gap]]:
-    """Where each queue is begun, and what was to be read before. Raises OptionError, DataLoss."""
+    """The start of each queue, and gaps of what should be read before it. Raises OptionError, DataLoss."""
     if options.kafka_schema:
         check_brokers(queues)
     times = starting_times(options, queues)
@@ -126,29 +126,29 @@ def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[Messag
 
 
 def missing_before(queue: MessageQueue, offset: int, state: QueueState) -> list[Gap]:
-    """Which messages from `offset` on are gone, when that is to be read next."""
+    """The gap from `offset` on, if messages are gone from the place that is to be read next."""
     if offset < state.low:
         return [Gap(queue, offset, state.low, f"no longer kept: the first message there is {state.low}")]
     if offset > state.high:
         return [Gap(queue, state.high, offset, f"the queue ends at {state.high}, before {offset}, which was to be "
-                                               "read next: was the topic made anew?")]
+                                               "read next: was the topic created again?")]
     return []
 
 
 def _lost_before(queue: MessageQueue, start: int, state: QueueState) -> list[Gap]:
-    """What is lost before the first message, where a read begins with that."""
+    """The gap before the first message, if a read begins with that message."""
     lost = state.gap_before(queue) if start == state.low else None
     return [] if lost is None else [lost]
 
 
 def data_loss(gap: Gap) -> DataLoss:
     """The error for a gap, with the remedy."""
-    return DataLoss(f"{gap}; set failOnDataLoss to false (of a command: give --accept-gaps) to go on without, or to "
-                    "report to have a row for it")
+    return DataLoss(f"{gap}; set failOnDataLoss to false (of a command: give --accept-gaps) to continue without, or "
+                    "to report to have a row for it")
 
 
 def to_report(gaps: Sequence[Gap], on_data_loss: OnDataLoss) -> list[Gap]:
-    """The gaps that are to have a row. Raises DataLoss for the first one when the read is to fail."""
+    """The gaps that get a row. Raises DataLoss for the first one when the read is to fail."""
     if gaps and on_data_loss is OnDataLoss.FAIL:
         raise data_loss(gaps[0])
     return list(gaps) if on_data_loss is OnDataLoss.REPORT else []
@@ -183,25 +183,25 @@ def _ending_offsets(options: ReadOptions, place: Place, queues: Sequence[Message
 
 
 def check_match(options: ReadOptions, queue: MessageQueue, start: int, state: QueueState) -> None:
-    """Raises OptionError where no message is as late as the starting time, and that is to be an error."""
+    """Raises OptionError when no message is as late as the starting time, and the options make that an error."""
     if start == state.high and options.no_match is NoMatch.ERROR:
         raise OptionError(f"{queue_text(queue)} has no message stored at or after its starting time; set "
                           "startingOffsetsByTimestampStrategy to latest to begin at its end")
 
 
 def starting_times(options: ReadOptions, queues: Collection[MessageQueue]) -> QueueOffsets:
-    """Where each queue is to begin in time; empty where offsets say it. Raises OptionError."""
+    """The time at which the read of each queue begins; empty if offsets decide. Raises OptionError."""
     return _times_of(options, options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
 
 
 def ending_times(options: ReadOptions, queues: Collection[MessageQueue]) -> QueueOffsets:
-    """Where each queue is to end in time; empty where offsets say it. Raises OptionError."""
+    """The time at which the read of each queue ends; empty if offsets decide. Raises OptionError."""
     return _times_of(options, options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
 
 
 def _times_of(options: ReadOptions, times: QueueOffsets | None, time: int | None, queues: Collection[MessageQueue],
               option: str) -> QueueOffsets:
-    """One time for all beats those for each, as in Spark's Kafka source."""
+    """The time of each queue. One time for all overrides those for each, as in Spark's Kafka source."""
     if time is not None:
         return dict.fromkeys(queues, time)
     return {} if times is None else _of_each(options, times, queues, option)

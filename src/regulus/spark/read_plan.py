@@ -1,8 +1,8 @@
-"""How a read is split: pure arithmetic over queues, offsets and bytes.
+"""Splits a read among tasks, by arithmetic over queues, offsets and bytes. Pure.
 
-A partition is a range of the commit log, not a range of one queue: its task walks the log forwards, whatever the number
-of queues, so that a disk reads once and in order. What the task takes of its range is told by the consume queues, hence
-a message is read exactly when a consumer could see it.
+A partition is a range of the commit log, not a range of one queue: its task walks the log forwards, for any number of
+queues, so that a disk reads once and in order. The consume queues say which records of its range the task takes, so a
+message is read exactly when a consumer could see it.
 """
 
 from bisect import bisect_left
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from regulus.spark.options import ReadOptions
 
 SMALL_READ_BYTES = 16 << 20
-"""Below this a second task costs more than it brings."""
+"""Bytes of a read below which a second task costs more time than it saves."""
 
 STREAM_PARTITION_BYTES = 64 << 20
-"""A stream's partitions are no larger, so that the cores have something to share whatever their number."""
+"""Bytes of a stream's partition, at most, so that there is work for all cores, whose number does not count here."""
 
 GAP = "gap"
-"""The message_type of a row that stands for messages that are gone."""
+"""The message_type of a row that reports messages that are gone."""
 
 GAP_END = "GAP_END"
 GAP_CAUSE = "GAP_CAUSE"
@@ -31,7 +31,7 @@ GAP_CAUSE = "GAP_CAUSE"
 
 
 class UnitRange(NamedTuple):
-    """Messages [start, end) of one queue. A store's files have one broker, whose name they do not know."""
+    """Messages [start, end) of one queue. A store's files are of one broker, whose name is not in them."""
 
     topic: str
     queue_id: int
@@ -45,7 +45,7 @@ class UnitRange(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Messages [start, end) of a queue are not to be had."""
+    """Messages [start, end) of a queue that are gone."""
 
     queue: MessageQueue
     start: int
@@ -53,14 +53,15 @@ class Gap(NamedTuple):
     cause: str
 
     def __str__(self) -> str:
-        """As errors say it."""
+        """The text for errors."""
         one = f"message {self.start} is" if self.end == self.start + 1 else \
             f"messages {self.start} to {self.end - 1} are"
         return f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}: {one} gone, {self.cause}"
 
 
 class Missing(NamedTuple):
-    """Messages [first, next) of a queue, and how they are known of. `is_loss`: or else a start may mend it."""
+    """Messages [first, next) of a queue that cannot be read, and how they are known. If not `is_loss`, a start of the
+    broker may repair them."""
 
     first: int
     next: int
@@ -69,7 +70,7 @@ class Missing(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A stretch [physical_offset, behind) of the log, and how many bytes of one queue's records lie in it."""
+    """A stretch [physical_offset, behind) of the log, and the bytes of one queue's records within it."""
 
     physical_offset: int
     behind: int
@@ -78,7 +79,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """What one task reads: all records of `units`. It reports `gaps`, which were found while planning."""
+    """What one task reads: all records of `units`. It also reports `gaps`, which planning has found."""
 
     units: tuple[UnitRange, ...]
     gaps: tuple[Gap, ...] = ()
@@ -89,24 +90,24 @@ class ReadRange:
 
 
 def task_bytes_max(options: "ReadOptions", cores: int | None) -> int:
-    """The most that one task reads; `cores` is None for a stream's."""
+    """The bytes that one task reads at most; `cores` is None for a stream."""
     return options.partition_bytes_max if cores else min(options.partition_bytes_max, STREAM_PARTITION_BYTES)
 
 
 def partition_count(bytes_total: int, partition_bytes_max: int, partitions_min: int, cores: int) -> int:
-    """How many tasks; a multiple of `cores` for a read worth dividing, so that no core waits for the last task."""
+    """The number of tasks; a multiple of `cores` for a large read, so that no core is idle during the last tasks."""
     count = max(partitions_min, -(-bytes_total // partition_bytes_max))
     return count if bytes_total < SMALL_READ_BYTES else -(-count // cores) * cores
 
 
 def in_task_order(ranges: Iterable[UnitRange]) -> list[UnitRange]:
-    """A task keeps to one broker, and to one topic, as far as possible."""
+    """The ranges in an order in which a task has one broker and one topic, as far as possible."""
     return sorted(ranges, key=lambda unit: (unit.broker_name, unit.topic, unit.queue_id, unit.start))
 
 
 def divided(ranges: Sequence[UnitRange], record_sizes: Sequence[float], options: "ReadOptions",
             cores: int | None) -> list[ReadRange]:
-    """What each task reads, by offsets alone; `record_sizes` has for each range the bytes of a message."""
+    """What each task reads, divided by offsets alone; `record_sizes` has the bytes of a message of each range."""
     weight = sum((unit.end - unit.start) * size for unit, size in zip(ranges, record_sizes, strict=True))
     count = partition_count(round(weight), task_bytes_max(options, cores), options.partitions_min or 1, cores or 1)
     return split_evenly(ranges, record_sizes, count, options.partition_records_max)
@@ -115,8 +116,8 @@ def divided(ranges: Sequence[UnitRange], record_sizes: Sequence[float], options:
 def cut_points(samples: Sequence[Sample], count: int) -> list[int]:
     """The physical offsets, ascending, at which the log is cut into at most `count` ranges of about equal weight.
 
-    A sample's weight lies evenly over its stretch, so cuts fall between samples too: queues that are written by turns
-    have their samples at the same few places of the log.
+    A sample's weight is spread evenly over its stretch, so that a cut may be between samples, too, because queues that
+    are written in turn have their samples at the same few places of the log.
     """
     changes: dict[int, float] = {}
     for start, behind, weight in samples:
@@ -130,7 +131,7 @@ def cut_points(samples: Sequence[Sample], count: int) -> list[int]:
     for place in sorted(changes):
         gained = density * (place - before)
         while len(cuts) < count - 1 and (wanted := part * (len(cuts) + 1) - passed) <= gained:
-            # What sums of fractions leave over may put a cut a hair before or behind the stretch.
+            # Rounding of sums may put a cut slightly before or after the stretch, so it is limited to the stretch.
             ahead = min(max(wanted / gained, 0.0), 1.0) if gained > 0 else 0.0
             cuts.append(before + round((place - before) * ahead))
         passed += gained
@@ -146,7 +147,10 @@ def sample_offsets(start: int, end: int, samples_max: int) -> list[int]:
 
 
 def split(ranges: Sequence[UnitRange], cut_units: Sequence[Sequence[int]]) -> list[ReadRange]:
-    """`cut_units[k]` has for each of `ranges` the first queue offset behind cut k. Empty ranges are left out."""
+    """The parts between cuts. `cut_units[k]` has the first queue offset after cut k for each of `ranges`.
+
+    Empty ranges are left out.
+    """
     partitions = []
     starts = [unit.start for unit in ranges]
     for ends in [*cut_units, [unit.end for unit in ranges]]:
@@ -161,7 +165,7 @@ def split(ranges: Sequence[UnitRange], cut_units: Sequence[Sequence[int]]) -> li
 def split_evenly(ranges: Sequence[UnitRange], record_sizes: Sequence[float], count: int,
                  records_max: int) -> list[ReadRange]:
     """About `count` partitions of about equal bytes, none with more than `records_max` messages, in the order of
-    `ranges`. `record_sizes` has for each of them the bytes of a message, on average."""
+    `ranges`. `record_sizes` has the bytes of a message of each range, on average."""
     target = sum((unit.end - unit.start) * size for unit, size in zip(ranges, record_sizes, strict=True)) / count
     partitions: list[ReadRange] = []
     taken: list[UnitRange] = []
@@ -180,5 +184,5 @@ def split_evenly(ranges: Sequence[UnitRange], record_sizes: Sequence[float], cou
 
 
 def first_at_or_behind(physical_offsets: Sequence[int], cut: int, low: int, high: int) -> int:
-    """The first of [low, high) whose record lies at or behind `cut`; `high` when none does."""
+    """The first of [low, high) whose record is at or after `cut`; `high` when there is none."""
     return bisect_left(physical_offsets, cut, low, high)

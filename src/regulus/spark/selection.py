@@ -1,4 +1,4 @@
-"""Which topics and queues a read takes."""
+"""Selects the topics and queues of a read."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,16 +14,16 @@ from regulus.spark.option_values import Values, json_object
 
 SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 ANY_BROKER = ""
-"""Stands for the broker of a queue where the user did not write it: the only one that has the topic."""
+"""Stands for a broker that the user did not write, which is the only one that has the topic."""
 
 _ASSIGN_EXAMPLE = 'write {"topic":{"broker-a":[0,1]}}'
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """Which queues to read: named topics, or those whose name a pattern matches whole, or single queues.
+    """The queues to read: those of named topics, of topics whose whole name matches a pattern, or single queues.
 
-    `by_partition`: a number without a broker is Kafka's of a partition, where there is one of that number.
+    `by_partition`: a number without a broker is Kafka's number of a partition, if there is such a partition.
     """
 
     topics: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class TopicSelection:
     by_partition: bool = False
 
     def topics_of(self, known: set[str], place: str = "the store") -> list[str]:
-        """The topics to read of `known`, sorted. Raises TopicUnknown when one that is named is not there."""
+        """The topics of `known` to read, sorted. Raises TopicUnknown when a named one is not there."""
         if self == EVERYTHING:
             return sorted(known)
         if self.pattern is not None:
@@ -45,7 +45,7 @@ class TopicSelection:
 
     @property
     def named_topics(self) -> set[str]:
-        """None where a pattern chooses."""
+        """The topics that are named; none if a pattern selects."""
         return set(self.topics) | {queue.topic for queue in self.queues}
 
     def names(self, topic: str) -> bool:
@@ -55,7 +55,7 @@ class TopicSelection:
         return topic in self.named_topics
 
     def queues_of(self, there: Iterable[MessageQueue], place: str = "the store") -> list[MessageQueue]:
-        """The queues to read of those that are there, sorted. Raises OptionError when one that is named is not."""
+        """The queues to read of those that are there, sorted. Raises OptionError when a named one is not there."""
         queues = sorted(there)
         if not self.queues:
             return queues
@@ -68,7 +68,8 @@ class TopicSelection:
         return [queue for queue in queues if any(_is_meant(wanted, queue) for wanted in chosen)]
 
     def _matches(self, topic: str) -> bool:
-        # Retries, dead letters and the broker's own topics are read only on purpose: a pattern has to spell the prefix.
+        # Retries, dead letters and the broker's own topics must not be read by accident: a pattern has to spell the
+        # prefix.
         if self.pattern is None or not re.fullmatch(self.pattern, topic):
             return False
         return not is_special(topic) or self.pattern.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
@@ -96,7 +97,7 @@ def parse_selection(values: Values) -> TopicSelection:
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"option 'subscribePattern' is no regular expression: {error}") from error
+            raise OptionError(f"option 'subscribePattern' is not a regular expression: {error}") from error
         return TopicSelection(pattern=text)
     return TopicSelection(queues=_assigned(text))
 
@@ -107,7 +108,7 @@ def is_special(topic: str) -> bool:
 
 
 def queue_text(queue: MessageQueue) -> str:
-    """A queue as errors write it: topic/broker/number."""
+    """The text of a queue for errors: topic/broker/number."""
     return "/".join(str(part) for part in queue if part != ANY_BROKER)
 
 

@@ -1,6 +1,6 @@
-"""The tables of what a store or its brokers know besides messages: queues, offsets, topics, groups.
+"""The tables of what a store or its brokers have besides messages: queues, offsets, topics, groups.
 
-Each is read by one task. A row is a dict with all columns of its table.
+One task reads a table. A row is a dict with all columns of its table.
 
 Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, TopicStatsTable, ConsumeStats.
 """
@@ -35,7 +35,7 @@ SMALL_TABLES = ("queues", "offsets", "topics", "groups")
 
 
 def rows(options: ReadOptions, environment: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of `options.table`, those of the chosen topics where it has topics.
+    """The rows of `options.table`; only of the selected topics, if the table has topics.
 
     Raises OptionError, StoreDamaged, or ClientError when no name server or broker answers.
     """
@@ -104,7 +104,7 @@ class _Store:
         return self._options.selection.topics_of(self._files.topics())
 
     def _queues(self, topic: str, others: Collection[int]) -> list[ConsumeQueueFiles]:
-        """The topic's queues, and the others, whose files may be gone."""
+        """The topic's queues, and also the `others`, whose files may be gone."""
         known = {queue.queue_id: queue for queue in self._files.queues(topic)}
         known |= {queue_id: self._files.queue(topic, queue_id) for queue_id in others if queue_id not in known}
         there = {MessageQueue(topic, self._options.broker_name, queue_id): queue for queue_id, queue in known.items()}
@@ -147,7 +147,7 @@ class _Brokers:
             for topic in self._chosen(admin):
                 with suppress(NoRoute):     # a topic that was deleted after it was listed
                     stats = admin.topic_stats(topic)
-                    # One queue speaks for the topic at its broker; one that cannot be read is told nothing of.
+                    # One queue of each broker gives the topic's epoch there; a queue that cannot be read gives none.
                     made = {name: admin.queue_states([queue])[queue].topic_epoch
                             for name, queue in {queue.broker_name: queue for queue in admin.queues(topic)}.items()}
                     for queue in self._options.selection.queues_of(stats) if stats else ():
@@ -184,7 +184,7 @@ class _Brokers:
         try:
             table = admin.consume_stats(group).offset_table
         except (NoRoute, BrokerRefused) as error:
-            # A group whose members never came has no retry topic, and its brokers know no offsets of it.
+            # A group that never had members has no retry topic, and its brokers know no offsets of it.
             if isinstance(error, BrokerRefused) and error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                 raise
             return
@@ -195,11 +195,11 @@ class _Brokers:
                        "last_consumed_store_time": _time(offset.last_timestamp)}
 
     def _groups(self, admin: Admin) -> list[str]:
-        """Those that a broker has settings of and that consumed at some time."""
+        """The groups for which a broker has settings, which it has for groups that have consumed at some time."""
         return sorted({group for _, address in self._masters(admin) for group in admin.group_configs(address)})
 
     def _masters(self, admin: Admin) -> list[tuple[str, str]]:
-        """Name and address of each broker."""
+        """The name and address of each broker's master."""
         table = admin.cluster_info().broker_addr_table
         return sorted((name, data.broker_addrs[0]) for name, data in table.items() if 0 in data.broker_addrs)
 
@@ -208,7 +208,7 @@ class _Brokers:
 
     @contextmanager
     def _admin(self) -> Iterator[Admin]:
-        """Raises ClientError where the brokers, before or after they were asked, are not those that are expected."""
+        """An Admin. Raises ClientError when the brokers, at the beginning or the end, are not the expected ones."""
         with Admin(self._options.name_server, self._config) as admin:
             self._check_brokers(admin)
             yield admin
@@ -247,5 +247,5 @@ def _pairs(attributes: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _time(timestamp_ms: int) -> datetime | None:
-    """None for 0 and less, which stand for no message."""
+    """The time; None for 0 and less, which mean that there is no message."""
     return datetime.fromtimestamp(dated(timestamp_ms) / 1000, UTC) if timestamp_ms > 0 else None

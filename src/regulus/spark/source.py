@@ -1,7 +1,7 @@
 """The data source `rocketmq`.
 
-Spark imports this module, through pyspark_regulus, in every session that uses any Python data source, so it imports
-nothing heavy: numpy and pyarrow come in when something is read.
+Spark imports this module, through pyspark_regulus, in every session that uses any Python data source. Therefore it
+imports nothing heavy: numpy and pyarrow are imported when something is read.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,8 @@ class RocketMQSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
-        # Spark asks before it says whether this is a batch or a stream, which differ in where they may start and end.
+        # Spark asks for the schema before it says whether this is a batch or a stream, for which different starts and
+        # ends are allowed.
         judged = {name: text for name, text in self.options.items() if name.lower() not in _BOUNDS}
         return table_ddl(parse_options(judged))
 
@@ -70,9 +71,9 @@ def table_columns(options: ReadOptions) -> Mapping[str, str]:
 
 
 def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader":
-    """The reader for a table and the place where it is.
+    """The reader for a table and its place.
 
-    Raises OptionError for what nothing reads, and for a schema that is not the table's.
+    Raises OptionError for options that no reader supports, and for a schema that is not the table's.
     """
     columns = checked_columns(options, schema)
     if not options.is_of_messages:
@@ -104,11 +105,11 @@ def messages_reader(options: ReadOptions, columns: tuple[str, ...]) -> "DataSour
 
 
 def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStreamReader":
-    """The reader of a stream. Raises OptionError for what cannot be a stream, and for a schema that is not the
-    table's."""
+    """The reader of a stream. Raises OptionError for options that a stream cannot have, and for a schema that is not
+    the table's."""
     columns = checked_columns(options, schema)
     if not options.is_of_messages:
-        raise OptionError(f"option 'table' is {options.table!r}, which is no stream: read it as a batch")
+        raise OptionError(f"option 'table' is {options.table!r}, which is not a stream: read it as a batch")
     if options.push_filters:
         raise OptionError("option 'pushFilters' is one of batch reads, as Spark pushes nothing to a stream: leave it "
                           "out, and choose by 'tags' or 'sql'")
@@ -118,11 +119,11 @@ def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStream
 
 
 def checked_columns(options: ReadOptions, schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema asks for. Raises OptionError when the table does not have them so."""
+    """The columns of a schema. Raises OptionError when the table does not have them with these types."""
     return check_schema(((field.name, field.dataType.simpleString()) for field in schema.fields),
                         table_columns(options))
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the source known to a session that does not find it by itself, because the package came as a zip."""
+    """Register the source in a session that does not find it by itself, because the package is in a zip."""
     spark.dataSource.register(RocketMQSource)

@@ -1,4 +1,4 @@
-"""The columns of the tables. Spark asks for them in a process of its own, so this imports nothing heavy."""
+"""The columns of the tables. Spark requests them in a separate process, so this module imports nothing heavy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -45,7 +45,7 @@ KAFKA_COLUMNS: dict[str, str] = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""The messages under the names of Spark's Kafka source; `headers` is there only where it is asked for."""
+"""The messages under the names of Spark's Kafka source; `headers` is there only on request."""
 
 _QUEUE = {"topic": "string", "broker_name": "string", "queue_id": "int"}
 
@@ -68,7 +68,7 @@ TABLES: dict[str, dict[str, str]] = {
               "store_time": "timestamp", "previous": "int"},
     "trace": COLUMNS,
 }
-"""What the option `table` names. `trace` holds the messages of the trace topic."""
+"""The tables that the option `table` can name. `trace` holds the messages of the trace topic."""
 
 
 def ddl(columns: Sequence[str], table: Mapping[str, str] = COLUMNS) -> str:
@@ -80,9 +80,9 @@ def ddl(columns: Sequence[str], table: Mapping[str, str] = COLUMNS) -> str:
 
 
 def check_schema(schema: Iterable[tuple[str, str]], table: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the columns that a user's schema chooses, given as names and types in Spark's words.
+    """The names of the columns in a user's schema, which has names and types in Spark's words.
 
-    Raises OptionError for one that the table does not have, or has with another type.
+    Raises OptionError for a column that the table does not have, or has with another type.
     """
     chosen = dict(schema)
     ddl(tuple(chosen), table)

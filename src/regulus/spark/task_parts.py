@@ -1,4 +1,4 @@
-"""What one task reads, wherever it lies: a range of a store's log or of brokers, files of an archive, or both."""
+"""The parts that one task reads: a range of a store's log or of brokers, files of an archive, or both."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,12 +6,12 @@ from typing import NamedTuple
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 
 FOREVER = 1 << 52
-"""Beyond any offset, and any time in ms; in microseconds it still is a 64-bit number."""
+"""A value beyond any offset, and any time in ms; as a time in microseconds it is still a 64-bit number."""
 
 
 class Wanted(NamedTuple):
-    """Rows of one queue: offsets [start, end), store times [time_start, time_end) in ms, and only such as lie in ranges
-    of the log from `log_start` on."""
+    """Wanted rows of one queue: offsets [start, end), store times [time_start, time_end) in ms, and only in ranges of
+    the log from `log_start` on."""
 
     queue_id: int
     start: int
@@ -23,9 +23,9 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Share number `share` of `shares` of a file's row groups, and of their rows those of `wanted`; None for all.
+    """Share number `share` of `shares` of a file's row groups; of their rows those in `wanted`, or all if it is None.
 
-    `units`: which messages the wanted rows are, as far as the manifest says.
+    `units`: the messages that the wanted rows are, as far as the manifest shows it.
     """
 
     path: str
@@ -39,10 +39,10 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRange:
-    """What one task reads. It reports `gaps`, which were found while planning.
+    """What one task reads of an archive. It also reports `gaps`, which planning has found.
 
-    `by_queue`: of one topic and broker, and its rows come queue by queue in the order of offsets, whatever file has
-    them; else file by file.
+    `by_queue`: the files are of one topic and broker, and rows come queue by queue in the order of offsets, no matter
+    which file has them; else rows come file by file.
     """
 
     parts: tuple[FilePart, ...]
@@ -55,7 +55,7 @@ Piece = ArchiveRange | ReadRange
 
 @dataclass(frozen=True, slots=True)
 class HistoryRange:
-    """What one task reads, from an archive and from brokers, one piece after the other."""
+    """What one task reads of an archive and of brokers, one piece after the other."""
 
     pieces: tuple[Piece, ...]
 

@@ -1,4 +1,4 @@
-"""The tables `consume_queue` and `index`: the units and entries of a store's files as they lie there.
+"""The tables `consume_queue` and `index`: the units and entries of a store's files as they are stored.
 
 One task reads a queue, or an index file.
 """
@@ -25,7 +25,7 @@ UNIT_TABLES = ("consume_queue", "index")
 BATCH_UNITS = 65_536
 _UNIT = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _ENTRY = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference", ">i4"), ("previous", ">i4")])
-_ENTRIES_PER_SLOT = 4       # as RocketMQ makes index files, whatever their size
+_ENTRIES_PER_SLOT = 4       # the ratio of RocketMQ's index files of any size
 
 
 def parts(options: ReadOptions) -> list[Any]:
@@ -49,7 +49,7 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: Any) -> Iterator[
 
 
 def units_of(queue: ConsumeQueueFiles, start: int, end: int) -> _Array:
-    """The units [start, end) as an array of records, fillers without size."""
+    """The units [start, end) as an array of records; fillers have the size 0."""
     units = np.frombuffer(queue.units(start, end), dtype=_UNIT)
     are_fillers = (units["size"] == FILLER.size) & (units["physical_offset"] == FILLER.physical_offset)
     if are_fillers.any():
@@ -97,9 +97,10 @@ def _index_entries(path: Path) -> Iterator[dict[str, pa.Array]]:
 
 
 def _slots(path: Path, size: int) -> int:
-    """A file does not say how many slots it has; its size does."""
+    """The number of slots of a file, computed from its size, because it is not in the file."""
     per_slot = index_entry.SLOT_SIZE + _ENTRIES_PER_SLOT * index_entry.ENTRY_SIZE
     slots, rest = divmod(size - index_entry.HEADER_SIZE, per_slot)
     if rest or slots <= 0:
-        raise StoreDamaged(f"{path} has {size} bytes, which is no index file with {_ENTRIES_PER_SLOT} entries a slot")
+        raise StoreDamaged(f"{path} has {size} bytes, which is not an index file with {_ENTRIES_PER_SLOT} entries a "
+                           "slot")
     return slots

@@ -39,7 +39,7 @@ def test_the_ledger_ships_with_the_package_and_is_shown_at_the_top() -> None:
     (["--store", GOLDEN], "no topic is named"),
     (["--store", GOLDEN, "--topic", "nowhere"], "the store has no topic 'nowhere': it has "),
     (["--store", GOLDEN, "--topic", "SNormall"], "did you mean 'SNormal'?"),
-    (["--store", GOLDEN, "--topic", "x", "--bucket", "a while"], "bucket 'a while' is no length of time"),
+    (["--store", GOLDEN, "--topic", "x", "--bucket", "a while"], "bucket 'a while' is not a length of time"),
     (["--spec", "/nowhere.yml"], "there is no pipeline spec /nowhere.yml"),
     (["--store", GOLDEN, "--topic", "x", "--set", "spark.ui"], "'spark.ui' is not KEY=VALUE"),
 ])

@@ -56,7 +56,7 @@ def test_a_topic_that_no_broker_has_stays_for_the_check():
 
 
 @pytest.mark.parametrize(("text", "fault"), [
-    ("[1]", "no JSON object"), ('{"orders":5}', "not an object of queues"), ('{"orders":{"0":"5"}}', "'0': '5'"),
+    ("[1]", "not a JSON object"), ('{"orders":5}', "not an object of queues"), ('{"orders":{"0":"5"}}', "'0': '5'"),
     ('{"orders":{"zero":5}}', "'zero'"), ('{"orders":{"0":-4}}', "-4"), ('{"orders":{"0":true}}', "True"),
     ('{"orders":{"b":5,"c":{"0":5}}}', "has 5 for topic"), ('{"orders":{"b":5}}', "'b': 5"),
 ])

@@ -153,8 +153,8 @@ def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
     ({"storePath": "/a"}, "there is none"),
     ({**STORE, "subscribe": "b"}, "topic and subscribe"),
     ({"storePath": "/a", "topic": " "}, "is empty"),
-    ({"storePath": "/a", "subscribePattern": "("}, "no regular expression"),
-    ({"storePath": "/a", "assign": "x"}, "no JSON"),
+    ({"storePath": "/a", "subscribePattern": "("}, "not a regular expression"),
+    ({"storePath": "/a", "assign": "x"}, "not JSON"),
     ({"storePath": "/a", "assign": "{}"}, "names no queue"),
     ({"storePath": "/a", "assign": '{"t":{"broker-a":["0"]}}'}, "for topic 't'"),
     ({**STORE, "failOnDataLoss": "maybe"}, "true, false or report"),
@@ -168,7 +168,7 @@ def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
     ({**STORE, "startingOffsets": "LATEST"}, "cannot be 'latest'"),
     ({**STORE, "endingOffsets": "Earliest"}, "cannot be 'Earliest'"),
     ({**STORE, "endingOffsets": "earliest"}, "cannot be 'earliest'"),
-    ({**STORE, "startingOffsets": "soon"}, "no JSON"),
+    ({**STORE, "startingOffsets": "soon"}, "not JSON"),
 ])
 def test_a_wrong_value_is_refused_with_what_is_allowed(options, text):
     with pytest.raises(OptionError, match=text):

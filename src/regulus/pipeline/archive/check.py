@@ -1,9 +1,9 @@
-"""What must be true of a range before it is committed: nothing missing, nothing twice, nothing made up.
+"""Checks a range before it is committed: nothing is missing, nothing is there twice, and nothing was made up.
 
-Three witnesses speak of the same messages. The log: its ranges join up. The queue offsets: those of a queue go on where
-the manifest before ends. The consume queues: each of their units into the range has its row. A hole is accepted where
-its cause is known: the message is among the rejects, or the store itself has a filler in its place. A queue that begins
-anew at 0 is one whose topic was deleted and made again.
+Three sources are compared. The ranges of the log must join up. The queue offsets of a queue must continue where the
+manifest before ends. Each unit of the consume queues that points into the range must have its row. A hole is accepted
+if its cause is known: the message is among the rejects, or the store itself has a filler in its place. A queue that
+begins again at 0 is one whose topic was deleted and created again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ _ADVICE = "nothing of this range is visible; to archive what is there all the sa
 
 
 class Hole(NamedTuple):
-    """Queue offsets [first, next) of which the log has no message where it should."""
+    """Queue offsets [first, next) whose messages are missing from the log."""
 
     topic: str
     queue_id: int
@@ -33,10 +33,10 @@ class Hole(NamedTuple):
 
 
 class QueueEnds:
-    """Where the queues of a broker end in the archive, range by range."""
+    """The ends of a broker's queues in the archive, followed range by range."""
 
     def __init__(self, manifests: Iterable[Manifest], unknown_begin: int | None) -> None:
-        """`unknown_begin`: where a queue must begin that was not seen before; None: anywhere."""
+        """`unknown_begin`: the offset at which a queue that was not seen before must begin; None: any."""
         self._ends: dict[TopicQueue, int] = {}
         self._seen_at: dict[TopicQueue, int] = {}
         self._unreadable_at = -1
@@ -46,7 +46,7 @@ class QueueEnds:
                        bool(manifest.unreadable))
 
     def pass_range(self, facts: RangeFacts) -> None:
-        """Go on behind a range."""
+        """Continue after a range."""
         self._pass(facts.range.start, ends_after(facts), bool(facts.unreadable))
 
     def _pass(self, start: int, ends: Mapping[TopicQueue, int], has_unreadable: bool) -> None:
@@ -56,17 +56,17 @@ class QueueEnds:
             self._unreadable_at = start
 
     def expected(self, queue: TopicQueue) -> int | None:
-        """The offset with which the queue goes on; None when it may be any."""
+        """The offset with which the queue must continue; None when it may be any."""
         return self._ends.get(queue, self._unknown_begin)
 
     def may_be_unreadable(self, queue: TopicQueue) -> bool:
-        """Whether messages of the queue may lie in a stretch that nobody could read, since it was seen last."""
+        """Whether messages of the queue may be in an unreadable stretch since the queue was seen last."""
         return self._unreadable_at >= self._seen_at.get(queue, 0)
 
 
 def check_same_log(archive: Path, manifests: Sequence[Manifest], log: CommitLogFiles) -> None:
-    """The last archived row of a broker is in the log still: the log did not lose its end, to grow again with other
-    messages. Nothing is known where the log has no row any more. Raises DataLoss."""
+    """Check that the last archived row of a broker is still in the log, which otherwise has lost its end and grown
+    again with other messages. It is not checked if the log has no archived row any more. Raises DataLoss."""
     last = next((manifest for manifest in reversed(manifests) if manifest.rows), None)
     row = None if last is None else _last_row(archive, last)
     if last is None or row is None or row["physical_offset"] < log.start:
@@ -77,12 +77,12 @@ def check_same_log(archive: Path, manifests: Sequence[Manifest], log: CommitLogF
         stored_at = row["store_time"].isoformat(timespec="milliseconds")
         raise DataLoss(f"at byte {row['physical_offset']} of the log of {last.range.broker_name} the archive has "
                        f"message {row['message_id']}, stored at {stored_at}, and the log has there "
-                       f"{found or 'no message'}: this is another store, or one that lost its end and went on; give "
-                       "its broker another name, so that its log is archived from its beginning")
+                       f"{found or 'no message'}: this is another store, or one that lost its end and grew again; "
+                       "give its broker another name, so that its log is archived from its beginning")
 
 
 def _last_row(archive: Path, manifest: Manifest) -> dict[str, Any] | None:
-    """Of the archived rows that which lies last in the log: its place, time and id."""
+    """The place, time and id of the archived row that is last in the log."""
     last: dict[str, Any] | None = None
     for file in manifest.files:
         rows = pq.read_table(archive / file.path, columns=["physical_offset", "store_time", "message_id"])
@@ -96,12 +96,12 @@ def _last_row(archive: Path, manifest: Manifest) -> dict[str, Any] | None:
 
 
 def check_joins(facts: Sequence[RangeFacts], start: int) -> None:
-    """The ranges follow one another from `start` on. Raises ArchiveFailed."""
+    """Raises ArchiveFailed when the ranges do not join up from `start` on."""
     for part in facts:
         if part.range.start != start or part.reached != part.range.end:
             raise ArchiveFailed(f"range {part.range.text} was read from {part.range.start} to {part.reached}, but "
-                                f"should join up at {start} and end at {part.range.end}: a record lies across that "
-                                "place; let the broker flush, or stop it, and run again")
+                                f"should join up at {start} and end at {part.range.end}: a record crosses that place; "
+                                "let the broker flush, or stop it, and run again")
         start = part.range.end
 
 
@@ -119,7 +119,7 @@ def check_contiguity(facts: RangeFacts, before: QueueEnds, queues: Mapping[Topic
 
 
 def ends_after(facts: RangeFacts) -> dict[TopicQueue, int]:
-    """Where the queues of a range end; a message that was rejected has its place."""
+    """The offsets at which the queues of a range end; a rejected message keeps its place."""
     ends = {queue: stretches[-1][1] for queue, stretches in facts.queues.items()}
     for queue, offsets in facts.rejected_offsets.items():
         ends[queue] = max(ends.get(queue, 0), offsets[-1] + 1)
@@ -127,7 +127,7 @@ def ends_after(facts: RangeFacts) -> dict[TopicQueue, int]:
 
 
 def holes(facts: RangeFacts, before: QueueEnds) -> list[Hole]:
-    """Where the queue offsets of a range do not go on."""
+    """The holes in the queue offsets of a range."""
     found = []
     for (topic, queue_id), stretches in facts.queues.items():
         expected = before.expected((topic, queue_id))
@@ -149,10 +149,10 @@ def _is_filler(hole: Hole, queue: ConsumeQueueFiles | None, log: CommitLogFiles)
 
 def check_counts(facts: Sequence[RangeFacts], queues: Mapping[TopicQueue, ConsumeQueueFiles],
                  log: CommitLogFiles) -> None:
-    """Each unit of a consume queue into the ranges has its row or reject, and each row its unit. Raises ArchiveFailed.
+    """Check that each unit that points into the ranges has a row or reject, and each row a unit. Raises ArchiveFailed.
 
-    The ranges join up. Rows behind the end of their consume queue are not dispatched yet. Rows without one are of a
-    deleted topic.
+    The ranges must join up. Rows after the end of their consume queue are not dispatched yet. Rows without a consume
+    queue are of a deleted topic.
     """
     met = {key for part in facts for key in (*part.queues, *part.rejected_offsets)}
     for key, queue in queues.items():
@@ -169,7 +169,7 @@ def check_counts(facts: Sequence[RangeFacts], queues: Mapping[TopicQueue, Consum
 
 def _check_queue(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, bounds: tuple[int, int],
                  units: tuple[int, int]) -> None:
-    """`units`: which of the queue point into the range."""
+    """Check one queue. `units`: from which unit up to which the queue points into the range."""
     archived = sorted([*facts.queues.get(key, ()),
                        *((offset, offset + 1) for offset in facts.rejected_offsets.get(key, ()))])
     for start, behind in without(units, archived):
@@ -188,7 +188,7 @@ def _check_missing(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles,
 
 
 def _check_extra(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, start: int, behind: int) -> None:
-    # A message of a former topic of that name lies before the one that its number belongs to now.
+    # A message of a former topic of that name is in the log before the message that has its number now.
     if start < behind and queue.unit(start).physical_offset < facts.range.end:
         raise ArchiveFailed(f"{key[0]}/{key[1]}: message {start} is in {facts.range.text} of the log, but the consume "
                             f"queue has it at {queue.unit(start).physical_offset}; {_ADVICE}")

@@ -1,16 +1,16 @@
-"""Compaction and expiry: whole manifests are replaced or removed, never parts of one.
+"""Compacts and expires an archive: whole manifests are replaced or removed, never parts of one.
 
 Neighbouring small ranges of a broker become one: its files hold the rows of theirs, and have the names and bytes that
-archiving that range at once would have given. From the moment the new manifest is there it supersedes the small ones; a
-reader sees the one or the others, never both. What is superseded stays for a while, for queries that planned with it,
-and is removed by a later run. So each file is compared with its manifest before it is put together with others: bytes
-that rotted on the disk would have a new checksum that agrees with them, and the manifest that tells would be gone.
+archiving that range at once would have given. Once the new manifest is there it supersedes the small ones; a reader
+sees the one or the others, never both. Superseded files stay for a while, for queries that planned with them, and a
+later run removes them. Each file is compared with its manifest before it is joined with others, because damaged bytes
+would get a new checksum that fits them, and the manifest that shows the damage would be removed.
 
-Only days that are over are compacted, so that what is being written is not written again and again.
+Only days that are over are compacted, so that files that still grow are not written again and again.
 
-A topic that is deleted and made anew begins in a range, whose start is the topic's epoch for streams over the archive.
-So that range stays the first one of what it is put together with: the epoch of a running stream does not change, and
-messages of both topics never come into one range, where they could not be told apart.
+A topic that is deleted and created again begins in a range, whose start is the topic's epoch for streams over the
+archive. That range stays the first one of those with which it is joined. So the epoch of a running stream does not
+change, and messages of both topics never come into one range, in which they could not be distinguished.
 
 Expiry removes the oldest manifests of a broker whose days are all past the kept ones.
 """
@@ -56,7 +56,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactConfig:
-    """What a run of compaction is asked for."""
+    """The settings of a compaction run."""
 
     archive_path: str
     """Directory of the archive."""
@@ -90,9 +90,9 @@ class CompactFacts:
 class CompactReport:
     compacted: list[Range] = field(default_factory=list)
     replaced: int = 0
-    """Manifests that were put together."""
+    """Manifests that were joined with others."""
     removed: list[str] = field(default_factory=list)
-    """Files of superseded and expired ranges that are gone now."""
+    """Files of superseded and expired ranges that were removed."""
     expired: list[Range] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -102,14 +102,14 @@ class CompactReport:
 
 def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog: Catalog | None,
             step: Step, say: Say = say_nothing) -> CompactReport:
-    """Raises ArchiveLocked, ArchiveFailed, OptionError."""
+    """Run a compaction. Raises ArchiveLocked, ArchiveFailed, OptionError."""
     archive = archive_manifest.place(config.archive_path)
     archive_manifest.load(archive)
     report = CompactReport()
     with ArchiveLock(archive, archive_files.owner_text("archive compact")):
         archive_files.sweep(archive)
         try:
-            # A run that was killed between a commit and the catalog left it behind.
+            # The catalog lacks the last commit of a run that was killed before it updated the catalog.
             _show(archive, catalog, step)
             _remove_superseded(archive, config, now_ms, report, step)
             _expire(archive, config, now_ms, catalog, report, step)
@@ -139,10 +139,10 @@ def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog:
 
 
 def plan_groups(manifests: Sequence[Manifest], range_size: int, today: str) -> list[list[Manifest]]:
-    """Neighbours that together are at most `range_size` bytes of log, two or more, of days before today.
+    """Groups of two or more neighbours of days before today that together have at most `range_size` bytes of log.
 
-    A range in which a topic begins anew begins a group. `manifests` are all of the archive, as a queue's end may stand
-    in one that is in no group.
+    A range in which a topic begins again begins a group. `manifests` are all of the archive, because a queue's end may
+    be in one that is not in any group.
     """
     groups: list[list[Manifest]] = []
     for _, of_broker in groupby(manifests, key=lambda manifest: manifest.range.broker_name):
@@ -165,12 +165,13 @@ def plan_groups(manifests: Sequence[Manifest], range_size: int, today: str) -> l
 
 
 def _begins_anew(manifest: Manifest, ends: Mapping[TopicQueue, int]) -> bool:
-    """Whether a queue begins below where it ended before, so that its topic was deleted and made anew."""
+    """Whether a queue begins below its former end, so that its topic was deleted and created again."""
     return any(stretches[0][0] < ends.get(queue, 0) for queue, stretches in manifest.queues.items())
 
 
 def _is_mixed(manifest: Manifest) -> bool:
-    """Whether a topic was made anew in the middle of the range. Joined to others it would take their messages along."""
+    """Whether a topic was created again in the middle of the range. Joined with others, their messages would be
+    mixed."""
     return any(later[0] < earlier[1] for stretches in manifest.queues.values()
                for earlier, later in pairwise(stretches))
 
@@ -186,7 +187,7 @@ def _show(archive: Path, catalog: Catalog | None, step: Step) -> None:
 
 
 def _remove_superseded(archive: Path, config: CompactConfig, now_ms: int, report: CompactReport, step: Step) -> None:
-    """Those whose successor is old enough that no query still reads them."""
+    """Remove superseded ranges whose successor is so old that no query reads them any more."""
     present = ranges(archive)
     kept = effective(present)
     for part in present:
@@ -205,13 +206,13 @@ def _expire(archive: Path, config: CompactConfig, now_ms: int, catalog: Catalog 
     manifests = archive_manifest.load(archive)
     oldest = day_text(now_ms - config.expire_after_days * DAY_MS)
     for _, of_broker in groupby(manifests, key=lambda manifest: manifest.range.broker_name):
-        # The last one stays, however old: it says where the archive goes on, and where the queues end.
+        # The last one always stays: it says where the archive continues, and where the queues end.
         for manifest in list(of_broker)[:-1]:
             if any(file.day >= oldest for file in manifest.files):
                 break
             report.expired.append(manifest.range)
     if report.expired and catalog is not None:
-        # The table forgets them first: a killed run leaves files that it does not show, and not the reverse.
+        # Remove them from the table first, so that a killed run never leaves a table with files that are gone.
         step("catalog")
         catalog.show([manifest for manifest in manifests if manifest.range not in report.expired])
     gone = [part for part in ranges(archive) if any(expired.contains(part) for expired in report.expired)]
@@ -222,7 +223,7 @@ def _expire(archive: Path, config: CompactConfig, now_ms: int, catalog: Catalog 
 
 
 def compact_range(task: CompactTask, attempt: str) -> CompactFacts:
-    """Stage the files of the spanned range. Raises ArchiveFailed when the disk is full or a file is not as it was."""
+    """Stage the files of the joined range. Raises ArchiveFailed when the disk is full or a file has changed."""
     target = Path(task.staging) / task.range.text / attempt
     parts: dict[tuple[str, str], list[ArchivedFile]] = {}
     for manifest in task.manifests:
@@ -269,10 +270,10 @@ def _merged(archive: Path, sources: Sequence[ArchivedFile]) -> Iterator[pa.Table
 
 
 def _check_file(archive: Path, file: ArchivedFile | RejectFile) -> None:
-    """Raises ArchiveFailed when it is not as it was written."""
+    """Raises ArchiveFailed when the file differs from its manifest."""
     if fault := archive_files.fault_of(archive, file):
         raise ArchiveFailed(f"{archive}: {fault}: bring the file back from a copy; until then its range, and those "
-                            "that were to be put together with it, stay as they are")
+                            "that were to be joined with it, stay as they are")
 
 
 def _joined_file(part: Range, sources: Sequence[ArchivedFile], output: StagedFile) -> ArchivedFile:
@@ -299,7 +300,7 @@ def _joined_facts(sources: Sequence[ArchivedFile]) -> dict[int, QueueFacts]:
 
 
 def joined_stretches(manifests: Iterable[Manifest]) -> dict[TopicQueue, tuple[tuple[int, int], ...]]:
-    """The stretches of neighbours; those that go on become one."""
+    """The stretches of neighbouring ranges; a stretch that continues the one before is joined with it."""
     stretches: dict[TopicQueue, list[tuple[int, int]]] = {}
     for manifest in manifests:
         for queue, more in manifest.queues.items():

@@ -13,7 +13,7 @@ RANGE_SIZE_MIN = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergTable:
-    """A table that shows the archive's files, by the names that pyiceberg uses."""
+    """An Iceberg table that shows the archive's files. Names are those of pyiceberg."""
 
     table: str
     """`namespace.name`"""
@@ -25,7 +25,7 @@ class IcebergTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveConfig:
-    """Raises ConfigError for a value that no archive can have."""
+    """The settings of an archive job. Raises ConfigError for an invalid value."""
 
     store_path: str
     """Directory of the broker's store, read where Spark's tasks run."""
@@ -46,7 +46,7 @@ class ArchiveConfig:
     range_size: int = 256 << 20
     """[bytes] Part of the log for each task and manifest. More makes fewer and larger files."""
     accept_gaps: bool = False
-    """On: a run archives what is there although messages are missing. Off: it refuses."""
+    """On: a run archives the messages that are there, although others are missing. Off: it refuses."""
     beside_the_gate: bool = False
     """On: a run archives although the broker's gate waits for another archive, and reports nothing to the broker."""
     iceberg: IcebergTable | None = None

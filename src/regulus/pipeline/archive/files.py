@@ -1,11 +1,11 @@
-"""The files of an archive as jobs change them: the lock, staging, the commit, the sweep.
+"""Changes the files of an archive: the lock, staging, the commit, the sweep.
 
-A commit moves staged files to their final names, which do not count yet; syncs the folders; and then links the
-manifest, whole, to its name, which makes them count. Whatever a killed job left, the next one ends with the same files:
-it writes them anew under the same names, and sweeps what no manifest names.
+A commit moves staged files to their final names, where they do not count yet; syncs the folders; and then links the
+complete manifest to its name, which makes them count. After a killed job, the next one ends with the same files: it
+writes them again under the same names, and removes files that no manifest names.
 
-`step` is called with the name of each step before it is done. Jobs pass one that does nothing; a test kills the process
-there.
+`step` is called with the name of each step before it is done. Jobs pass a function that does nothing; a test kills the
+process there.
 """
 
 import fcntl
@@ -41,7 +41,7 @@ Step: TypeAlias = Callable[[str], None]
 class ArchiveLock:
     """The right to write an archive, held until the `with` ends or the process does.
 
-    The file tells who holds it; that it is held, the kernel knows, so what a killed job leaves behind does not count.
+    The file names the owner. Only the kernel knows whether it is locked, so a file left by a killed job does not count.
     """
 
     def __init__(self, archive: Path, owner: str) -> None:
@@ -77,9 +77,9 @@ def staging_of(archive: Path, run: str) -> Path:
 
 
 def commit(archive: Path, manifest: Manifest, moves: Sequence[tuple[str, str]], run: str, step: Step) -> None:
-    """Make one range count. `moves` are the staged files and their names below the archive.
+    """Commit one range. `moves` are the staged files and their names below the archive.
 
-    Raises ArchiveFailed when there is another manifest of the range already, or the disk refuses.
+    Raises ArchiveFailed when the range already has a different manifest, or the disk fails.
     """
     path = archive / manifest_path(manifest.range)
     with disk_errors(archive):
@@ -98,7 +98,7 @@ def commit(archive: Path, manifest: Manifest, moves: Sequence[tuple[str, str]], 
         draft.parent.mkdir(parents=True, exist_ok=True)
         _write_synced(draft, archive_manifest.encode(manifest))
         try:
-            # A link is made whole or not at all, and never over another file.
+            # A link is made completely or not at all, and never replaces another file.
             path.hardlink_to(draft)
         except FileExistsError:
             if path.read_bytes() != archive_manifest.encode(manifest):
@@ -110,7 +110,7 @@ def commit(archive: Path, manifest: Manifest, moves: Sequence[tuple[str, str]], 
 
 
 def identity_of(archive: Path) -> str:
-    """Which archive this is; empty when it has no name yet. Raises ArchiveFailed for one that cannot be read."""
+    """The identity of an archive; empty when it has none yet. Raises ArchiveFailed when it cannot be read."""
     path = archive / IDENTITY
     with disk_errors(archive):
         try:
@@ -124,7 +124,7 @@ def identity_of(archive: Path) -> str:
 
 
 def make_identity(archive: Path, run: str) -> str:
-    """Give the archive the name that it keeps. The caller holds the lock; `run` is the one of all runs of this name."""
+    """Give the archive its permanent identity. The caller holds the lock; no other run has the name `run`."""
     identity = uuid.uuid4().hex
     with disk_errors(archive):
         draft = staging_of(archive, run) / IDENTITY
@@ -136,9 +136,9 @@ def make_identity(archive: Path, run: str) -> str:
 
 
 def sweep(archive: Path) -> list[str]:
-    """Remove staging folders and all data and reject files that no manifest names; their paths below the archive.
+    """Remove staging folders, and data and reject files that no manifest names. Returns paths below the archive.
 
-    The caller holds the lock. Raises ArchiveFailed where manifests are lost, whose files are the only copy.
+    The caller holds the lock. Raises ArchiveFailed when manifests are lost, because their files are the only copy.
     """
     named = _named(archive)
     unnamed = [name for name in _present(archive) if name not in named]
@@ -153,16 +153,16 @@ def sweep(archive: Path) -> list[str]:
 
 
 def _present(archive: Path) -> list[str]:
-    """All data and reject files, by their paths below the archive; also where versions before put them."""
+    """The paths of all data and reject files below the archive, including the places of earlier versions."""
     return sorted(str(path.relative_to(archive)) for pattern in ("messages/*/*.parquet", "data/*/*/*.parquet",
                                                                  "_rejects/*.jsonl") for path in archive.glob(pattern))
 
 
 def _check_leftovers(archive: Path, unnamed: Iterable[str]) -> None:
-    """That a killed job may have left these. Raises ArchiveFailed.
+    """Raises ArchiveFailed for unnamed files that a killed job cannot have left.
 
-    A commit leaves files of the one range that it was at, behind all others of its broker. Compaction and expiry leave
-    files of what they put together, or removed from the front. Anything else had a manifest.
+    A killed commit leaves files of a single range, after all others of its broker. Killed compaction and expiry leave
+    files of ranges that they were joining, or that were the broker's oldest ones. Any other file had a manifest.
     """
     known: dict[str, list[Range]] = {}
     for part in archive_manifest.effective(archive_manifest.ranges(archive)):
@@ -176,8 +176,8 @@ def _check_leftovers(archive: Path, unnamed: Iterable[str]) -> None:
         is_behind = not parts or start >= parts[-1].end
         if not is_behind or at_commit.setdefault(broker, (start, end)) != (start, end):
             raise ArchiveFailed(f"{archive / name} is in the archive, and no manifest names it, as one did: bring "
-                                f"back the folder {MANIFESTS} from a backup, or move away the files that nobody "
-                                "needs, which would count as what a killed run left, and be removed")
+                                f"back the folder {MANIFESTS} from a backup, or move away the files if they are "
+                                "not needed, because they would be removed like those that a killed run left")
 
 
 def names_of(manifest: Manifest) -> set[str]:
@@ -195,7 +195,7 @@ def _named(archive: Path) -> set[str]:
 
 
 def remove(archive: Path, parts: Iterable[Range], step: Step) -> list[str]:
-    """Remove manifests, and then the files that none of the others names; the files' paths below the archive."""
+    """Remove manifests, and then the files that no other one names. Returns the files' paths below the archive."""
     gone: set[str] = set()
     for part in parts:
         path = archive / manifest_path(part)
@@ -212,7 +212,7 @@ def remove(archive: Path, parts: Iterable[Range], step: Step) -> list[str]:
 
 
 def fault_of(archive: Path, file: ArchivedFile | RejectFile) -> str:
-    """What is wrong with a file that a manifest names; empty for nothing."""
+    """The fault of a file that a manifest names; empty for none."""
     path = archive / file.path
     if not path.exists():
         return f"{file.path} is missing"
@@ -222,7 +222,7 @@ def fault_of(archive: Path, file: ArchivedFile | RejectFile) -> str:
 
 
 def verify(archive: Path, manifests: Iterable[Manifest]) -> list[str]:
-    """Which files differ from their manifests, one line for each fault."""
+    """The files that differ from their manifests, one line for each fault."""
     faults: list[str] = []
     for manifest in manifests:
         files: list[ArchivedFile | RejectFile] = [*manifest.files]
@@ -236,11 +236,11 @@ def check_target(archive: Path) -> None:
     """Raises OptionError for a directory that holds anything but an archive."""
     if archive.is_dir() and any(archive.iterdir()) and not (archive / MANIFESTS).is_dir() and not (
             archive / LOCK).exists():
-        raise OptionError(f"{archive} is not empty and no archive: give an empty or new directory")
+        raise OptionError(f"{archive} is not empty and not an archive: give an empty or new directory")
 
 
 def owner_text(command: str) -> str:
-    """How a job names itself in the lock."""
+    """The name of a job in the lock."""
     return f"{command} (process {os.getpid()} on {os.uname().nodename})"
 
 
@@ -257,7 +257,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """With those above it; a power cut takes none of them."""
+    """Make a folder and those above it, so that they survive a power cut."""
     if not path.is_dir():
         _make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -265,7 +265,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _folders_of(archive: Path, path: Path) -> set[Path]:
-    """The folders by which a file is found. The name of each is kept by the one above it, and not by itself."""
+    """The folders to sync for a file. A folder's own name is in the one above it, so that one is synced, too."""
     return {folder for folder in path.parents if folder.is_relative_to(archive)}
 
 

@@ -1,7 +1,7 @@
-"""The running broker, as the archive job meets it: how far its log is on disk, and telling it what is archived.
+"""Asks the running broker how far its log is on disk, and reports to it how far the log is archived.
 
-A broker whose archive gate is on hears the archive alone that its settings name. Another one is refused before anything
-is written: it may be an empty folder, where the disk of the archive should be.
+A broker whose archive gate is on accepts only the archive that its settings name. A run with another one is refused
+before anything is written: it may be an empty folder, where the disk of the archive should be mounted.
 """
 
 from regulus.client import shared_loop
@@ -16,7 +16,7 @@ from regulus.wire.headers import GetLogStateResponse
 
 
 class BrokerGate:
-    """Asked once when it is made, so that a run has one answer."""
+    """The broker's state, read once when this is made, so that it does not change during a run."""
 
     def __init__(self, config: ArchiveConfig) -> None:
         """Raises OptionError when the cluster has no such broker or it is not a Regulus broker, ClientError."""
@@ -35,7 +35,7 @@ class BrokerGate:
             raise OptionError(
                 f"the archiveGate of {self._config.broker_name} {waits}, and this one is {identity}: nothing was "
                 f"archived. If this is the right archive, set archiveIdentity={identity} on the broker; if it is "
-                "another one besides, use --beside-the-gate")
+                "an additional one, use `--beside-the-gate`")
 
     def archived(self, physical_offset: int, identity: str) -> None:
         if not self._is_shut_to(identity):

@@ -1,8 +1,9 @@
-"""The archive as an Iceberg table: its files are added where they lie, nothing is copied.
+"""Shows the archive as an Iceberg table: its files are added in place, nothing is copied.
 
-Each range is one snapshot whose summary says `regulus.range`, so the history of the table is that of the archive. What
-the table has is read from the table itself and compared with what the manifests name; hence a file is never added
-twice, whenever a run was killed, and what compaction replaced goes in the snapshot in which its successor comes.
+Each range is one snapshot whose summary has `regulus.range`, so the history of the table is that of the archive. The
+files of the table are read from the table itself and compared with those that the manifests name. So a file is never
+added twice, even after a killed run, and files that compaction replaced are removed in the snapshot that adds their
+successors.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,9 +58,9 @@ class IcebergCatalog:
         return table
 
     def show(self, manifests: Sequence[Manifest]) -> None:
-        """Let the table consist of the files of these manifests, which are all that count in the archive.
+        """Make the table consist of the files of these manifests, which are all that count in the archive.
 
-        Files are added range by range; where some are no longer named, in one snapshot with what took their place.
+        Files are added range by range; or, if others are no longer named, in one snapshot that also removes those.
         Raises ArchiveFailed when the catalog refuses.
         """
         with _catalog_errors("the archive has the messages; the next run shows them"):
@@ -93,7 +94,7 @@ class IcebergCatalog:
                                                 file_paths=iter(paths)))
 
     def files(self) -> set[str]:
-        """The paths that the table consists of now."""
+        """The paths of the files that are in the table now."""
         self._table.refresh()
         if self._table.current_snapshot() is None:
             return set()
@@ -105,7 +106,7 @@ class IcebergCatalog:
 
 @contextmanager
 def _catalog_errors(consequence: str) -> Iterator[None]:
-    """Turns what a catalog raises into one sentence. Raises ArchiveFailed."""
+    """Turns an error of the catalog into one sentence. Raises ArchiveFailed."""
     try:
         yield
     except _kinds_of_errors() as error:
@@ -115,7 +116,7 @@ def _catalog_errors(consequence: str) -> Iterator[None]:
 
 
 def _kinds_of_errors() -> tuple[type[Exception], ...]:
-    """pyiceberg's errors have no common base, and a catalog in a database has those of its driver."""
+    """The errors of a catalog: pyiceberg's have no common base, and one in a database raises its driver's."""
     from pyiceberg import exceptions
 
     kinds = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)]

@@ -1,7 +1,7 @@
-"""The Parquet files of an archive: how rows are grouped and encoded, and how a file comes to disk.
+"""Writes the Parquet files of an archive: groups and encodes rows, and brings a file to disk.
 
-While a file is written, another thread follows behind: it takes the SHA-256 of what is there and syncs it, so that at
-the end little is left to wait for. Where a core is idle, a third makes row groups ahead. Nearly all of the work is in
+While a file is written, another thread follows: it computes the SHA-256 of what is written and syncs it, so that at the
+end there is little to wait for. If a core is idle, a third thread makes row groups ahead. Nearly all of the work is in
 native code, which lets the other threads run.
 """
 
@@ -22,24 +22,24 @@ from regulus.spark.table_schema import COLUMNS
 
 ROW_GROUP_ROWS = 65_536
 ROW_GROUP_BYTES_MAX = 64 << 20
-"""A row group ends here even when it has fewer rows; counted in bytes of the log."""
+"""Bytes of the log at which a row group ends even if it has fewer rows."""
 BATCH_ROWS = 4096
 
 _DICTIONARY_COLUMNS = ["topic", "broker_name", "tags", "born_host", "store_host"]
 _ENCODINGS = dict.fromkeys(("physical_offset", "born_time", "store_time"), "DELTA_BINARY_PACKED")
-"""Columns that grow by about as much from row to row: as differences they cost less time, and next to no room."""
+"""Columns that grow by about the same amount from row to row: as differences they take less time and little space."""
 _PAGE_ROWS = 2048
-"""Rows after which a page may end: twice the library's own number, for larger pages cost less time to compress."""
+"""Rows after which a page may end: twice the library's default, because larger pages take less time to compress."""
 _STATISTICS_COLUMNS = [name for name in COLUMNS if name not in ("body", "properties")]
 _HASHED_AT_ONCE = 1 << 20
 _VIEW_INLINE_MAX = 12
-"""Bytes that an Arrow view holds itself; of more it holds the first 4, and where they lie."""
+"""Bytes that an Arrow view holds itself; of a longer value it holds the first 4 and the place."""
 
 T = TypeVar("T")
 
 
 class StagedFile:
-    """A file that is written once, through `sink`. Whoever leaves the `with` has handed all of it to `follower`."""
+    """A file that is written once, through `sink`. At the end of the `with` block `follower` has got all of it."""
 
     def __init__(self, path: Path, follower: ThreadPoolExecutor) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class StagedFile:
         self._followed.append(self._follower.submit(self._written.close))
 
     def follow(self) -> None:
-        """Have what is written hashed and synced meanwhile."""
+        """Let the follower hash and sync what is written so far."""
         self._followed.append(self._follower.submit(self._follow))
 
     def _follow(self) -> None:
@@ -68,17 +68,17 @@ class StagedFile:
         os.fsync(self._written.fileno())
 
     def finish(self) -> tuple[int, str]:
-        """Size and SHA-256, once all of it is on disk. Raises OSError when it cannot be."""
+        """Wait until all of it is on disk, and return size and SHA-256. Raises OSError when the disk fails."""
         for followed in self._followed:
             followed.result()
         return self.path.stat().st_size, self._hash.hexdigest()
 
 
 def write_row_groups(file: StagedFile, schema: pa.Schema, groups: Iterator[pa.Table]) -> None:
-    """The same rows give the same bytes, whether bodies are binaries or views; batches of BATCH_ROWS within a table are
-    part of that.
+    """Write the row groups. Equal rows give equal bytes, whether bodies are binaries or views, provided that a table
+    consists of batches of BATCH_ROWS.
     """
-    # The schema of Arrow is not stored: it would tell views of views, and Parquet's own says the rest.
+    # Arrow's schema is not stored: it would differ for views, and Parquet's own schema has everything else.
     with pq.ParquetWriter(file.sink, schema, compression="zstd", use_dictionary=_DICTIONARY_COLUMNS,
                           column_encoding=_ENCODINGS, write_batch_size=_PAGE_ROWS,
                           write_statistics=_STATISTICS_COLUMNS, store_schema=False,
@@ -90,7 +90,7 @@ def write_row_groups(file: StagedFile, schema: pa.Schema, groups: Iterator[pa.Ta
 
 
 def made_ahead(items: Iterator[T], maker: ThreadPoolExecutor) -> Iterator[T]:
-    """The items, in order; while one is in use, the next is made in the other thread."""
+    """The items, in order; while one is in use, the other thread makes the next."""
     upcoming = maker.submit(next, items, None)
     while (item := upcoming.result()) is not None:
         upcoming = maker.submit(next, items, None)
@@ -98,7 +98,7 @@ def made_ahead(items: Iterator[T], maker: ThreadPoolExecutor) -> Iterator[T]:
 
 
 def row_groups(sizes: Any) -> list[slice]:
-    """How rows of these sizes in the log are grouped: by number, and by bytes where they are large."""
+    """The row groups for rows of these sizes in the log, limited by number and by bytes."""
     groups = []
     start = 0
     while start < len(sizes):

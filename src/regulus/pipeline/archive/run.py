@@ -3,14 +3,14 @@
     with the archive's lock
         sweep what a killed run left
         from the last manifest's end up to what is surely on disk, in waves of ranges
-            tasks    each stages the files of one range (archive_task)
-            check    ranges, queue offsets and consume queues agree (archive_check)
-            commit   move, then the manifest, range by range (archive_files)
+            tasks    each stages the files of one range (`task`)
+            check    ranges, queue offsets and consume queues agree (`check`)
+            commit   move, then the manifest, range by range (`files`)
             Iceberg  add the files to the table, one snapshot a range
-            gate     tell the broker up to where its log is archived
+            gate     report to the broker up to where its log is archived
 
-Up to the commit of a range nothing of it is visible, and a killed run leaves nothing but what the next one sweeps. From
-then on it is there for good: a run killed before Iceberg or the gate were told tells them at its next start.
+Before its commit nothing of a range is visible, and a killed run leaves only files that the next one sweeps. After the
+commit it is there for good: if a run is killed before Iceberg and the gate are updated, the next run updates them.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ from regulus.spark.archive.manifest import Manifest, Range, TopicQueue
 from regulus.spark.store.files import ConsumeQueueFiles, is_in_use
 
 WAVE_TASKS = 8
-"""How many ranges a core are archived between two commits."""
+"""Ranges per core that are archived between two commits."""
 
 
 class Gate(Protocol):
-    """The running broker, as far as the job needs it."""
+    """What the job needs from the running broker."""
 
     @property
     def flushed_offset(self) -> int: ...
@@ -47,33 +47,33 @@ class Gate(Protocol):
     def message_delay_level(self) -> str: ...
 
     def begin(self, identity: str) -> None:
-        """Raises OptionError where this archive is not the one that the broker waits for."""
+        """Raises OptionError when the broker's gate waits for another archive."""
 
     def archived(self, physical_offset: int, identity: str) -> None:
-        """Tell that the log is archived up to there, in the archive with this identity."""
+        """Report that the log is archived up to there, in the archive with this identity."""
 
 
 class Catalog(Protocol):
-    """A table format that shows the files."""
+    """A catalog of tables that shows the files."""
 
     def show(self, manifests: Sequence[Manifest]) -> None:
-        """Show the files of these manifests, all that count, and no others."""
+        """Show the files of these manifests, which are all that count, and no others."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveReport:
-    """What a run did. Offsets are bytes of the log."""
+    """The result of a run. Offsets are bytes of the log."""
 
     broker_name: str
     start: int
     end: int
     log_end: int
     stop_reason: str = ""
-    """Why the log ends where it does, when that is not simply its end."""
+    """Why the log ends there, if something other than zeros follows."""
     units_behind: int = 0
-    """Units of consume queues that point at or behind the log's end, so that what they were of is not archived."""
+    """Units of consume queues that point at or after the log's end, so that their messages are not archived."""
     lost_before: int = 0
-    """Bytes that left the log before they could be archived."""
+    """Bytes that were removed from the log before they could be archived."""
     swept: int = 0
     ranges: list[Range] = field(default_factory=list)
     records: int = 0
@@ -97,7 +97,7 @@ class ArchiveReport:
 
 def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None, catalog: Catalog | None,
                 step: Step, say: Say = say_nothing) -> ArchiveReport:
-    """Archive what is there to archive. `run` names the staging folder; `step` is told each step before it is done.
+    """Archive everything up to the log's end. `run` names the staging folder; `step` gets each step before it is done.
 
     Raises ArchiveLocked, ArchiveFailed, DataLoss, OptionError, StoreDamaged, StoreNewer.
     """
@@ -117,7 +117,7 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
             job.tell_again()
             job.archive()
             step("end")
-        finally:    # also of a run that the gate refused
+        finally:    # also after the gate has refused the run
             archive_files.sweep(archive)
         return job.report
 
@@ -148,7 +148,7 @@ class _Run:
         self._queue_ends = QueueEnds(manifests, 0 if begin == 0 else None)
         self.report = ArchiveReport(broker_name=config.broker_name, start=start, end=start, log_end=log_end,
                                     stop_reason=reason)
-        if gate is None:        # a broker at work writes its queues ahead of what it has surely on disk
+        if gate is None:        # a running broker's queues are ahead of what is surely on disk
             self.report.units_behind = sum(queue.count_behind(log_end) for queue in self._queues.values())
         if manifests and start > manifests[-1].range.end:
             self.report.lost_before = start - manifests[-1].range.end
@@ -162,7 +162,7 @@ class _Run:
         return log_ranges.recovered_end(self._config.store_path, self._log)
 
     def _start(self, log_end: int) -> int:
-        """Where the archive goes on. Raises DataLoss when the log has gone on without it."""
+        """The position at which the archive continues. Raises DataLoss when the log no longer has it."""
         if not self._manifests:
             return min(self._log.start, log_end)
         end = self._manifests[-1].range.end
@@ -175,12 +175,12 @@ class _Run:
             return end
         if not self._config.accept_gaps:
             raise DataLoss(f"bytes {end} to {self._log.start} of the log of {self._config.broker_name} were removed "
-                           "before they were archived; run with --accept-gaps to go on behind them, and set "
+                           "before they were archived; run with --accept-gaps to continue after them, and set "
                            "archiveGate on the broker so that it does not happen again")
         return self._log.start
 
     def tell_again(self) -> None:
-        """Catalog and gate may not know of the last commits of a killed run."""
+        """Report to catalog and gate, which may lack the last commits of a killed run."""
         if self._manifests:
             self._tell()
 
@@ -211,7 +211,7 @@ class _Run:
             cuts = [part for part in cuts if part[0] >= start]
 
     def _archive_wave(self, cuts: list[tuple[int, int]], wave: int) -> list[RangeFacts]:
-        """Facts of the next ranges. Where a cut went through a record its two ranges become one."""
+        """Facts of the next ranges. If a cut went through a record, its two ranges become one."""
         taken = cuts[:wave]
         known: dict[tuple[int, int], RangeFacts] = {}
         for attempt in range(len(cuts)):
@@ -230,7 +230,7 @@ class _Run:
 
     def _stage(self, parts: list[tuple[int, int]], attempt: int) -> dict[tuple[int, int], RangeFacts]:
         staging = str(archive_files.staging_of(self._archive, f"{self._run}-{attempt}"))
-        # The last ones, when there are fewer than cores; while all cores have tasks, threads only get in their way.
+        # Only the last tasks, if they are fewer than cores, make rows ahead; otherwise no core is idle.
         last = len(parts) - len(parts) % self._tasks.parallelism
         wanted = [RangeTask(store_path=self._config.store_path, staging=staging, delays_ms=self._delays_ms,
                             range=Range(self._config.broker_name, *part), makes_ahead=number >= last)

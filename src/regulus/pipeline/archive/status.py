@@ -1,4 +1,4 @@
-"""What an archive holds of each broker, from its manifests alone."""
+"""The state of an archive for each broker, from its manifests alone."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from regulus.spark.archive.manifest import Manifest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
-    """`start` and `end` are bytes of the log; `gaps` counts the places between where ranges are missing."""
+    """The state for one broker. `start` and `end` are bytes of the log; `gaps` counts missing ranges between them."""
 
     broker_name: str
     start: int
@@ -29,7 +29,7 @@ class BrokerState:
 
 
 def broker_states(manifests: Sequence[Manifest]) -> list[BrokerState]:
-    """One a broker; the manifests are those that count, in order."""
+    """One state per broker; the manifests are those that count, in order."""
     return [_state(name, list(of_broker))
             for name, of_broker in groupby(manifests, key=lambda manifest: manifest.range.broker_name)]
 

@@ -1,15 +1,14 @@
-"""One task of the archive job: a range of the log becomes Parquet files in the staging directory.
+"""Runs one task of the archive job: makes Parquet files of a range of the log, in the staging directory.
 
-The range is walked once for places, queues and times. Its rows are then put in order, topic by topic and day by day,
-queue by queue, and their columns gathered batch by batch out of the mapped log file. No more than a row group is in
-memory, or two where one is made while the other is written, without their bodies, which the writer takes from the log;
-and nothing passes through the JVM.
+The range is walked once for places, queues and times. Then its rows are sorted by topic, day and queue, and their
+columns are gathered batch by batch from the mapped log file. At most one row group is in memory, or two if one is made
+while the other is written, without bodies, which the writer takes from the log; nothing passes through the JVM.
 
-What is not a record, has a body that differs from its checksum, or a topic that is no text, goes to the reject file,
-one JSON object per line:
+Bytes that are not a record, and records whose body differs from the checksum or whose topic is not text, go to the
+reject file, one JSON object per line:
 
-    physical_offset, size, reason, data (base64, at most REJECT_DATA_MAX bytes), and of a record whose header can be
-    read topic, queue_id and queue_offset
+    physical_offset, size, reason, data (base64, at most REJECT_DATA_MAX bytes), and topic, queue_id and queue_offset of
+    a record whose header can be read
 """
 
 import base64
@@ -63,14 +62,14 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTask:
-    """What one task archives and where it stages it; the same for every attempt."""
+    """What one task archives and where it stages the files; equal for all attempts."""
 
     store_path: str
     staging: str
     range: Range
     delays_ms: tuple[int, ...]
     makes_ahead: bool
-    """Whether a core would otherwise be idle: a row group is then made while the one before is written."""
+    """Whether the next row group is made while one is written, because a core would otherwise be idle."""
 
     @property
     def size(self) -> int:
@@ -79,16 +78,16 @@ class RangeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFacts:
-    """What a range turned out to consist of. `staged` are the files' present places, in the order of `files`."""
+    """The content that a task has found in a range. `staged` are the files' present places, in the order of `files`."""
 
     range: Range
     reached: int
-    """Where the last record ends: the end of the range, unless that was not a place to cut at."""
+    """The end of the last record: that of the range, unless the cut went through a record."""
     records: int
     hidden: int
     rejected: int
     unreadable: tuple[tuple[int, int], ...]
-    """The rejects of which nobody knows which messages they were, from where to where in the log."""
+    """Start and end in the log of rejects of which it is not known which messages they were."""
     queues: dict[TopicQueue, tuple[tuple[int, int], ...]]
     rejected_offsets: dict[TopicQueue, tuple[int, ...]]
     files: tuple[ArchivedFile, ...]
@@ -106,12 +105,12 @@ class Reject(NamedTuple):
     size: int
     reason: str
     row: int
-    """Of the range's table; -1 for a stretch of which nobody knows which messages it was."""
+    """The row in the range's table; -1 for a stretch of which it is not known which messages it was."""
 
 
 @dataclass(slots=True)
 class _Walked:
-    """The records of a range, which of them are good, and what is not."""
+    """The records of a range, with a mask of the good ones, and the rejects."""
 
     table: log_ranges.WalkedPiece
     topics: list[str]
@@ -162,7 +161,7 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
 
 
 def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Reject]:
-    """Records without another flaw whose topic is no text: nobody knows which messages they were."""
+    """Rejects of records whose only fault is a topic that is not text, so that their queue is not known."""
     for number, name in enumerate(walk.topics):
         try:
             name.decode()
@@ -173,7 +172,7 @@ def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Rej
 
 
 class _RangeWriter:
-    """Writes what was found in one range."""
+    """Writes the files of one range."""
 
     def __init__(self, task: RangeTask, target: Path, data: Any, base: int, found: _Walked,
                  maker: ThreadPoolExecutor, follower: ThreadPoolExecutor) -> None:
@@ -207,7 +206,7 @@ class _RangeWriter:
             staged=tuple(str(self._staged(number)) for number in range(len(files))), rejects=rejects,
             staged_rejects=str(self._target / "rejects.jsonl") if rejects else "")
 
-    # --- which rows where --------------------------------------------------------------------------------------------
+    # --- sorting rows ------------------------------------------------------------------------------------------------
 
     def _groups(self, rows: Any) -> list[tuple[str, str, Any]]:
         """Topic, day and row numbers in the file's order, for each file."""
@@ -222,7 +221,7 @@ class _RangeWriter:
         for key in keys:
             is_next |= np.diff(key[order]) != 0
         if not is_next.all():
-            # The log has a queue's messages in order, unless the topic was deleted and made anew.
+            # The log has a queue's messages in order, unless the topic was deleted and created again.
             order = np.lexsort((rows, queue_offsets, *keys[::-1]))
         ordered = rows[order]
         topic, days = topic[order], days[order]
@@ -232,7 +231,7 @@ class _RangeWriter:
                 for part in np.split(ordered, borders) if len(part)]
 
     def _stretches(self, rows: Any) -> dict[TopicQueue, tuple[tuple[int, int], ...]]:
-        """Runs of queue offsets one behind the other, in the order of the log, of the rows of each queue."""
+        """Runs of consecutive queue offsets of each queue, in the order of the log."""
         found = self._found
         topic, queue_ids = found.column("topic")[rows], found.column("queue_id")[rows]
         order = log_ranges.stable_order(topic, queue_ids)
@@ -327,13 +326,13 @@ class _RangeWriter:
 
 
 def day_text(timestamp_ms: int) -> str:
-    """The UTC day, as `dt` has it."""
+    """The UTC day in the form of `dt`."""
     return f"{datetime.fromtimestamp(dated(timestamp_ms) // _DAY_MS * 86_400, UTC):%Y-%m-%d}"
 
 
 @contextmanager
 def disk_errors(place: Path) -> Iterator[None]:
-    """Turns an error of the disk into one sentence. Raises ArchiveFailed."""
+    """Turns an error of the disk into one sentence, in ArchiveFailed."""
     try:
         yield
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Runs one pipeline in a process of its own: `python -m regulus.pipeline.graph.graph_run`, started by `runner`.
+"""Runs one pipeline in a separate process: `python -m regulus.pipeline.graph.graph_run`, started by `runner`.
 
-The order comes as one JSON object on standard input, events go out as JSON lines on what was standard output, and all
-that Spark prints goes to standard error. A process of its own, because Connect mode is a state of the whole process
-and because the Java that Spark starts must be gone when the run is.
+The order comes as one JSON object on standard input, events go out as JSON lines on the original standard output, and
+everything that Spark prints goes to standard error. The process is separate because Connect mode is a state of the
+whole process, and because the Java that Spark starts must end with the run.
 
-The steps are those of Spark's own command line (pyspark/pipelines/cli.py) but for how the answers of a run are read:
-that one gives up on answers that are not dictionaries, such as the accumulators of Python sources, when the data are
+The steps are those of Spark's own command line (pyspark/pipelines/cli.py), except for reading the answers of a run:
+Spark's fails on answers that are not dictionaries, such as the accumulators of Python sources, although the data are
 already right.
 """
 
@@ -37,7 +37,7 @@ _SERVER = "org.apache.spark.sql.connect.service.SparkConnectService$"
 def main() -> None:
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # Spark's Java inherits standard output and writes to it; the events keep a door of their own.
+    # Spark's Java inherits standard output and writes to it, so the events use a copy of the original one.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -49,7 +49,7 @@ def main() -> None:
             events.flush()
 
     def tell_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """A definition file may raise anything; its writer needs the name and the place."""
+        """Report any error; the writer of a definition file needs its name and place."""
         traceback.print_exception(kind, error, trace)
         is_known = isinstance(error, PySparkException | RegulusError)
         tell({"event": "failed", "text": str(error) if is_known else f"{kind.__name__}: {error}",
@@ -65,19 +65,19 @@ def main() -> None:
 
 
 def _end(status: int) -> None:
-    """At once: threads of a server that is gone, or that never answered, would keep the process."""
+    """End the process at once, because threads of a server that is gone, or never answered, would keep it alive."""
     sys.stderr.flush()
     os._exit(status)
 
 
 def _end_with_parent() -> None:
-    """Whoever gave the order holds the other end of standard input, and closes it by dying if not otherwise."""
+    """End when standard input is closed. The parent process holds its other end, which its death closes, too."""
     sys.stdin.read()
     os._exit(2)
 
 
 def _end_with_java(java: "Popen[bytes]", tell: Tell) -> None:
-    """A client whose server is gone would look for it for minutes, and not say why."""
+    """Report the end of Java and end, because a client would look for a lost server for minutes without a reason."""
     status = java.wait()
     tell({"event": "failed", "text": f"Spark's Java ended in the middle of the run, with status {status}"})
     _end(1)
@@ -85,7 +85,7 @@ def _end_with_java(java: "Popen[bytes]", tell: Tell) -> None:
 
 @contextmanager
 def _session(remote: str | None, tell: Tell) -> "Iterator[SparkSession]":
-    """A Connect session: with the server that `remote` names, or with one in a Spark started here."""
+    """A Connect session with the server that `remote` names, or with one in a Spark that is started here."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -102,7 +102,7 @@ def _session(remote: str | None, tell: Tell) -> "Iterator[SparkSession]":
 
     spark: Any = ConnectSession.builder.remote(remote).create()
     try:
-        # Where Java is ours, its own books say more, and of all that it runs.
+        # If Java is ours, its own figures say more than the server's, and cover everything that it runs.
         with watched(local or spark) as look, _telling_of_work(look, tell):
             yield spark
     finally:
@@ -133,10 +133,10 @@ def _telling_of_work(look: Look, tell: Tell) -> Iterator[None]:
 
 
 def server_address(local: "SparkSession") -> str:
-    """Where the Connect server in this session's own Java listens."""
+    """The address of the Connect server in this session's own Java."""
     assert local._jvm is not None
     port = getattr(getattr(local._jvm, _SERVER), "MODULE$").localPort()
-    # Under another name than localhost the client would demand TLS as soon as there is a password.
+    # With another name than localhost the client would require TLS, because there is a password.
     return f"sc://localhost:{port}"
 
 
@@ -159,18 +159,18 @@ def _run(spark: "SparkSession", order: Mapping[str, Any], tell: Tell) -> None:
     _define(spark, graph, SparkConnectGraphElementRegistry(spark, graph), order)
     tell({"event": "step", "text": "running the flows"})
     for message in _start(spark, graph, order):
-        # For the log as well, where it stands beside what Spark says of itself.
+        # Print it to the log as well, next to Spark's own messages.
         print(message, file=sys.stderr, flush=True)
         tell({"event": "run", "text": message})
 
 
 def _changeable(spark: "SparkSession", configuration: Mapping[str, str]) -> dict[str, str]:
-    """The settings without those that only a starting Spark takes; a flow given one of these fails."""
+    """The settings without those that only a starting Spark accepts, and with which a flow would fail."""
     return {key: value for key, value in configuration.items() if _may_be_set(spark, key)}
 
 
 def _may_be_set(spark: "SparkSession", key: str) -> bool:
-    # A setting that is nobody's, such as a parameter of the pipeline, is not "modifiable" and can be set.
+    # A setting that Spark does not know, such as a parameter of the pipeline, is not "modifiable" but can be set.
     return not key.startswith("spark.") or spark.conf.isModifiable(key)
 
 
@@ -178,7 +178,7 @@ def _report_progress(spark: "SparkSession", tell: Tell) -> None:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Progress(StreamingQueryListener):
-        """Hears of each batch of each streaming flow."""
+        """Reports each batch of each streaming flow."""
 
         def onQueryStarted(self, event: Any) -> None:
             pass
@@ -198,7 +198,7 @@ def _report_progress(spark: "SparkSession", tell: Tell) -> None:
 
 
 def _define(spark: "SparkSession", graph: str, registry: Any, order: Mapping[str, Any]) -> None:
-    """Import the definition files, as from the spec's directory."""
+    """Import the definition files, with the spec's directory as the current one."""
     from pyspark.pipelines.add_pipeline_analysis_context import add_pipeline_analysis_context
     from pyspark.pipelines.block_session_mutations import block_session_mutations
     from pyspark.pipelines.graph_element_registry import graph_element_registration_context
@@ -220,7 +220,7 @@ def _define(spark: "SparkSession", graph: str, registry: Any, order: Mapping[str
 
 
 def _start(spark: "SparkSession", graph: str, order: Mapping[str, Any]) -> Iterator[str]:
-    """What the server says of the run, line by line."""
+    """The server's messages about the run, line by line."""
     from pyspark.sql.connect.proto import Command, PipelineCommand
 
     command = Command()

@@ -1,7 +1,7 @@
-"""What the message ledger pipeline is told: parameters, from the session's settings to the source's options.
+"""The parameters of the message ledger pipeline, read from the session's settings, as options of the source.
 
-They come as settings named `regulus.<name>`, so that they are values for Spark and never text of a query, and are read
-by the definition files in `message_ledger/`.
+They are settings named `regulus.<name>`, so that they are values for Spark and never text of a query. The definition
+files in `message_ledger/` read them.
 """
 
 import re
@@ -26,7 +26,8 @@ _UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerParameters:
-    """`source`: options of the data source that say where. `effects` names an outside table, empty for none."""
+    """The parameters. `source`: options of the data source that name the place. `effects` names an outside table,
+    empty for none."""
 
     source: dict[str, str]
     topics: tuple[str, ...]
@@ -43,10 +44,10 @@ class LedgerParameters:
 
     @property
     def selection(self) -> str:
-        """The pattern of all topics to read. A pattern, because a retry topic is made when the first message fails."""
+        """The topics to read, as a pattern, because a retry topic is created only when the first message fails."""
         names = [*self.topics]
         if self.group:
-            # A special topic goes first: it shows that such topics are meant.
+            # A special topic must be first, because a pattern selects such topics only if it begins with one's prefix.
             names = [retry_topic(self.group), dlq_topic(self.group), SCHEDULE_TOPIC, *names]
         return "|".join(map(re.escape, names))
 
@@ -57,10 +58,10 @@ class LedgerParameters:
         return int(match[1]) * _UNITS_S[match[2]]
 
     def messages(self, spark: "SparkSession") -> "DataFrame":
-        """The stream of all messages, from the first on."""
+        """The stream of all messages, from the first one on."""
         return (spark.readStream.format("rocketmq").options(**self.source)
                 .option("subscribePattern", self.selection).option("startingOffsets", "earliest")
-                # A body that does not fit its checksum is a row of `rejected`, and does not stop the run.
+                # A body that differs from its checksum becomes a row of `rejected`, and must not stop the run.
                 .option("verifyBodies", "false").load())
 
     def trace_messages(self, spark: "SparkSession") -> "DataFrame":
@@ -69,7 +70,7 @@ class LedgerParameters:
                 .option("startingOffsets", "earliest").option("decompress", "true").load())
 
     def progress(self, spark: "SparkSession") -> "DataFrame":
-        """Where the group reads next, as table `offsets`."""
+        """The offsets at which the group reads next, from the table `offsets`."""
         from pyspark.sql import functions as F
 
         where = {name: value for name, value in self.source.items()
@@ -79,9 +80,9 @@ class LedgerParameters:
                 .where(F.col("consumer_group") == self.group))
 
     def read_effects(self, spark: "SparkSession") -> "DataFrame | None":
-        """`key string, applied_time timestamp, deliveries bigint`; None when no table of effects was named.
+        """The effects: `key string, applied_time timestamp, deliveries bigint`; None when no table of them was named.
 
-        Looks at the table's columns, which Spark forbids within the function of a pipeline's table: call it outside.
+        It looks at the table's columns, which Spark forbids within the function of a pipeline's table: call it outside.
         """
         from pyspark.sql import functions as F
 
@@ -94,14 +95,15 @@ class LedgerParameters:
         table = parse_outside_table(self.effects).read(spark, given)
         time = as_time(table, "time") if "time" in given else F.lit(None).cast("timestamp")
         count = F.col("deliveries").cast("bigint") if "deliveries" in given else F.lit(1).cast("bigint")
-        # A table that keeps an effect a row has as many deliveries of a key as rows.
+        # In a table with one row per effect, a key has as many deliveries as rows.
         return table.select(F.col("key").cast("string").alias("key"), time.alias("applied_time"),
                             count.alias("deliveries")).where("key IS NOT NULL").groupBy("key").agg(
             F.min("applied_time").alias("applied_time"), F.sum("deliveries").alias("deliveries"))
 
 
 def read_parameters(get: Callable[[str], str | None]) -> LedgerParameters:
-    """From a function that gives a setting or None. Raises PipelineError for what is missing or contradicts itself."""
+    """Read the parameters by a function that gives a setting or None. Raises PipelineError for missing and
+    contradictory ones."""
     values = {name: (get(PREFIX + name) or "").strip() for name in PARAMETERS}
     source = {name: values[name] for name in SOURCE_OPTIONS if values[name]}
     if ("storePath" in source) == ("nameServer" in source):
@@ -112,7 +114,7 @@ def read_parameters(get: Callable[[str], str | None]) -> LedgerParameters:
         raise PipelineError("no topic is named: give --topic")
     bucket = values["bucket"] or "1 minute"
     if not _BUCKET.fullmatch(bucket):
-        raise PipelineError(f"bucket {bucket!r} is no length of time: write, for example, '10 seconds' or '1 hour'")
+        raise PipelineError(f"bucket {bucket!r} is not a length of time: write, for example, '10 seconds' or '1 hour'")
     alerts_topic, alerts_name_server = values["alertsTopic"], values["alertsNameServer"] or source.get("nameServer", "")
     if alerts_topic and not alerts_name_server:
         raise PipelineError(f"alerts are to go to topic {alerts_topic!r} and no broker is known: give "
@@ -125,7 +127,7 @@ def read_parameters(get: Callable[[str], str | None]) -> LedgerParameters:
         effects_key=values["effectsKey"] or "key", effects_time=values["effectsTime"],
         effects_deliveries=values["effectsDeliveries"], bucket=bucket, trace=flag(values, "trace", False)
         if values["trace"] else False, alerts_topic=alerts_topic, alerts_name_server=alerts_name_server,
-        # A store is read without keys, and another cluster may have others than the one that is read.
+        # A store is read without keys, and the cluster of the alerts may have other keys than the one that is read.
         alerts_credentials=values["alertsCredentials"] or source.get("credentials", ""))
 
 

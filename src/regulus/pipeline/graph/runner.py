@@ -1,13 +1,13 @@
-"""Runs a Spark declarative pipeline with what the PyPI package brings.
+"""Runs a Spark declarative pipeline with what Spark's PyPI package contains.
 
-Spark's own command line (spark-pipelines) has defects that this one does not pass on:
+Spark's own command line (spark-pipelines) has defects that this runner avoids:
 
 - its catalog is in memory, so the second run finds files of tables that it does not know: here it is Hive's, on an
   embedded Derby below the pipeline's storage;
-- static settings in `configuration` fail each flow, after its retries, and --conf is lost beyond ten: here settings go
-  by a directory that SPARK_CONF_DIR names (`spark_conf`);
-- its exit status is 1 after a successful run with Python sources: here such answers are passed over (`graph_run`);
-- it needs two Javas and prints stack traces when it ends well: here there is one, which writes to a file.
+- static settings in `configuration` fail each flow, after its retries, and more than ten --conf are lost: here settings
+  are in a directory that SPARK_CONF_DIR names (`spark_conf`);
+- its exit status is 1 after a successful run with Python sources: here such answers are ignored (`graph_run`);
+- it needs two Javas and prints stack traces when it succeeds: here there is one, which writes to a file.
 """
 
 import fcntl
@@ -52,7 +52,7 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """What a run is to do. `remote` is a Spark Connect server's URL, None for a Spark of our own.
+    """The order for a run. `remote` is a Spark Connect server's URL, None for a Spark of our own.
 
     `parameters` reach the definition files through `spark.conf.get`, as values and never as text of a query.
     """
@@ -70,7 +70,7 @@ class RunOrder:
 
 @dataclass(slots=True)
 class RunResult:
-    """`states`: how each flow ended. `rows`: what each streaming flow read from its source in this run."""
+    """The result of a run. `states`: how each flow ended. `rows`: rows that each streaming flow has read."""
 
     states: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
@@ -79,13 +79,13 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hearer:
-    """Who is told how far a run is."""
+    """Functions that get the progress of a run."""
 
     say: Say = say_nothing
     flow: Callable[[str, str], None] = lambda flow, state: None
-    """(flow, state), when a flow comes to another state."""
+    """Called with flow and state when the state of a flow changes."""
     work: Callable[[Work | None], None] = lambda work: None
-    """What Spark has at work, about every second."""
+    """Called with Spark's present work, about every second."""
 
 
 NOBODY = Hearer()
@@ -93,7 +93,7 @@ NOBODY = Hearer()
 
 def run_pipeline(order: RunOrder, java: Java | None, environment: Mapping[str, str],
                  hearer: Hearer = NOBODY) -> RunResult:
-    """Run it to its end: what is new in the sources is processed, and the run is over.
+    """Run the pipeline to its end: it processes what is new in the sources, and then ends.
 
     `java` is for a Spark of our own. Raises PipelineError in one sentence when it cannot start or a flow fails.
     """
@@ -140,8 +140,8 @@ def _only_run(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise PipelineError(f"another run of the pipeline in {directory} is going on; wait for it, or name "
-                                "another place with --storage") from None
+            raise PipelineError(f"another run of the pipeline in {directory} has not ended; wait for it, or "
+                                "name another place with --storage") from None
         yield
 
 
@@ -172,7 +172,7 @@ def _run_child(order: RunOrder, environment: Mapping[str, str], log: Path, heare
 
 
 class _Story:
-    """What a run tells of itself."""
+    """The events of a run."""
 
     def __init__(self, spec: Path) -> None:
         self._spec = spec
@@ -214,9 +214,9 @@ class _Story:
             hearer.flow(flow, state)
 
     def sentence(self, log: Path, *, keeps_log: bool) -> str:
-        """What failed and why: the first flow that failed by itself, else what Spark said when it could not start."""
+        """What failed and why: the first flow that failed by itself, else Spark's message when it could not start."""
         noise = log.read_text(encoding="utf-8", errors="replace")
-        # A later attempt may have gone well, and what waits for a failed flow is only skipped.
+        # A later attempt may have succeeded, and flows that depend on a failed one are only skipped.
         failed = [flow for flow in self._causes if self.result.states[flow] == "FAILED"]
         where = f"; Spark's words are in {log}" if keeps_log else ""
         if failed:
@@ -227,7 +227,7 @@ class _Story:
 
 
 def _cause(*texts: str) -> str:
-    """One sentence out of what several voices say; our own error is worth more than Spark's wrapping of it."""
+    """One sentence from several texts; our own error is preferred to Spark's text around it."""
     for text in texts:
         sentence = reason(text)
         if sentence != text.partition("\n")[0]:
@@ -237,7 +237,7 @@ def _cause(*texts: str) -> str:
             if pattern.search(text):
                 return words
     lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
-    return next(iter(lines), "no cause was told")[:_CAUSE_LENGTH_MAX]
+    return next(iter(lines), "no cause was reported")[:_CAUSE_LENGTH_MAX]
 
 
 def _last_line(text: str) -> str:

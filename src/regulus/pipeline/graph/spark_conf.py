@@ -1,7 +1,7 @@
-"""The directory that SPARK_CONF_DIR names for a pipeline's own Spark: settings and the log's noise level.
+"""The directory that SPARK_CONF_DIR names for a pipeline's own Spark: its settings and the levels of its log.
 
-Settings go by file because there is no other way for all of them: many are static, which a pipeline's `configuration`
-may not hold (each flow that finds one fails), and Spark's own command line loses --conf beyond ten.
+Settings are in a file because no other way works for all of them: many are static, which a pipeline's `configuration`
+must not have (each flow that finds one fails), and Spark's own command line loses more than ten --conf.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ DEFAULTS_FILE = "spark-defaults.conf"
 LOG_FILE = "log4j2.properties"
 
 _SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""A run plans some twenty queries, each once: what the second compiler gains is less than the half of all time that it
-takes. With one compiler Java would keep 48 MB for code, which those queries fill; then it ends. The size is that of
-two. Java obeys the last of options that contradict each other, so a user's own come behind."""
+"""Java options for a short run. It plans some twenty queries, each once, so the second compiler would take half of the
+time and save less than that. With one compiler Java reserves 48 MB for code, which those queries fill, and then it
+ends; therefore the size is that of two compilers. Of contradictory options Java uses the last, so the user's follow."""
 
 _LOGGING = """\
 rootLogger.level = error
@@ -36,7 +36,7 @@ logger.metastore.level = off
 
 
 def settings(storage: Path, cores: int, heap: str, given: Mapping[str, str]) -> dict[str, str]:
-    """What a pipeline's own Spark is started with. `given` beats what we would set, but for what makes a run work.
+    """The settings of a pipeline's own Spark. `given` overrides ours, except those without which a run does not work.
 
     Raises PipelineError when Derby could not find the catalog again.
     """
@@ -46,20 +46,20 @@ def settings(storage: Path, cores: int, heap: str, given: Mapping[str, str]) -> 
         **SETTINGS,
         "spark.driver.memory": heap,
         "spark.sql.shuffle.partitions": str(cores),
-        # All flows at once starve each other, and Spark gives a Python worker ten seconds to come up.
+        # Too many flows at once slow each other down, and Spark gives a Python worker only ten seconds to start.
         "spark.sql.pipelines.execution.maxConcurrentFlows": str(max(2, cores)),
-        # Spark's own default: a broker may have restarted, or the machine been busy.
+        # Spark's own default: a broker may have restarted, or the machine may have been busy.
         "spark.sql.pipelines.maxFlowRetryAttempts": "2",
         **given,
         "spark.master": given.get("spark.master", f"local[{cores}]"),
-        # One process, one server, reached by nobody else: any free port of this machine, and a password.
+        # No other process may reach the server: it has any free port of this machine, and a password.
         "spark.plugins": ",".join(filter(None, (given.get("spark.plugins"),
                                                 "org.apache.spark.sql.connect.SparkConnectPlugin"))),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.sql.artifact.isolation.enabled": "true",
         "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
-        # The tables of the run before must be known to the next one; the catalog in memory knows none of them.
+        # A run must know the tables of the run before, which a catalog in memory does not.
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": (storage / "warehouse").as_uri(),
         "spark.hadoop.javax.jdo.option.ConnectionURL":
@@ -81,7 +81,7 @@ def defaults_text(values: Mapping[str, str]) -> str:
 
 
 def write_conf(directory: Path, values: Mapping[str, str]) -> None:
-    """Raises PipelineError when the directory cannot be written."""
+    """Write the directory's files. Raises PipelineError when it cannot be written."""
     text = defaults_text(values)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def write_conf(directory: Path, values: Mapping[str, str]) -> None:
 
 
 def _escaped(value: str) -> str:
-    """A value that Java's properties reader gives back as it was: its own signs, line ends and all beyond ASCII."""
+    """Escape a value for Java's properties reader: its special characters, line ends, and all beyond ASCII."""
     signs = []
     for sign in value:
         if sign == "\\":

@@ -1,4 +1,4 @@
-"""What a pipeline's spec file says: Spark's own format (spark-pipeline.yml), checked before any Java starts."""
+"""Reads a pipeline's spec file in Spark's own format (spark-pipeline.yml), and checks it before any Java starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ LIBRARY_FILES_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSpec:
-    """`storage` is a URL: tables, catalog and checkpoints go below it. `libraries` are the files that define tables."""
+    """A pipeline. `storage` is the URL below which tables, catalog and checkpoints are. `libraries` are the files that
+    define tables."""
 
     path: Path
     name: str
@@ -30,9 +31,9 @@ class PipelineSpec:
 
 
 def read_spec(path: Path, storage: str | None = None) -> PipelineSpec:
-    """The spec in a file, or in the directory that holds one. `storage` takes the place of what the file says.
+    """The spec in a file, or in the directory that holds one. `storage` overrides that of the file.
 
-    Raises PipelineError that names the file, the field and what is allowed.
+    Raises PipelineError that names the file, the field and the allowed values.
     """
     import yaml
 
@@ -42,12 +43,12 @@ def read_spec(path: Path, storage: str | None = None) -> PipelineSpec:
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(f"cannot read {path}: {error}") from error
     except yaml.YAMLError as error:
-        raise PipelineError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        raise PipelineError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     return parse_spec(content, path, storage)
 
 
 def parse_spec(content: Any, path: Path, storage: str | None = None) -> PipelineSpec:
-    """Raises PipelineError that names the file, the field and what is allowed."""
+    """Check a spec's content. Raises PipelineError that names the file, the field and the allowed values."""
     if not isinstance(content, dict):
         raise PipelineError(f"{path} must be a table of {', '.join(_FIELDS)}, and is a {type(content).__name__}")
     for key in content:
@@ -73,7 +74,7 @@ def parse_spec(content: Any, path: Path, storage: str | None = None) -> Pipeline
 
 
 def storage_url(where: str) -> str:
-    """A URL as it is; a path as the URL of the directory it names from here. Spark refuses a storage without scheme."""
+    """A URL unchanged, or a path as the URL of its directory, because Spark refuses a storage without a scheme."""
     return where.rstrip("/") if urlsplit(where).scheme else Path(where).absolute().as_uri()
 
 
@@ -136,7 +137,7 @@ def _libraries(value: Any, path: Path) -> tuple[Path, ...]:
 
 
 def _matching(pattern: str, path: Path) -> list[Path]:
-    """The files of one entry, sorted: one file, or all that a folder holds at any depth."""
+    """The files of one entry, sorted: a single file, or all files in a folder at any depth."""
     is_folder = pattern.endswith(_FOLDER)
     named = pattern.removesuffix(_FOLDER)
     if any(sign in named for sign in "*?["):

@@ -1,13 +1,13 @@
-"""The index rebuild: consume queues and index files from a commit log alone, as the broker would have built them.
+"""Rebuilds consume queues and index files from a commit log alone, as the broker would have built them.
 
-    units      tasks over ranges of the log write each unit at queue offset * 20 (index_task); in the files that
+    units      tasks over ranges of the log write each unit at queue offset * 20 (`task`); in the files that
                recovery checks, they sum bodies and find where the log ends
-    anew       queues of a topic that was deleted and made again are written once more, from the last restart on
+    again      queues of a topic that was deleted and created again are written once more, from the last restart on
     fillers    places of messages that are gone
-    index      a task for each file, or for a part of one where files are fewer than cores
+    index      a task for each file, or for a part of one if there are fewer files than cores
 
-The result lies in a directory of its own, byte for byte what a broker has that ran from the log's first record on;
-moved into the place of `consumequeue` and `index` of a stopped store, it is taken up at the next start.
+The result is in a separate directory, byte for byte what a broker would have that ran from the log's first record on.
+Moved to the place of `consumequeue` and `index` of a stopped store, it is used at the next start.
 """
 
 import shutil
@@ -48,12 +48,12 @@ from regulus.wire import fastjson
 Cut: TypeAlias = tuple[int, int]
 
 ENTRIES_HERE_MAX = 4_000_000
-"""Up to this many index entries are in place before tasks would have started: they are made in this process."""
+"""Index entries up to which they are written in this process, because it takes less time than starting tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildConfig:
-    """What a rebuild is asked for. File sizes are those of the broker, under its names."""
+    """The settings of a rebuild. File sizes are those of the broker, under its names."""
 
     store_path: str
     """Directory of the store, which is only read."""
@@ -70,7 +70,7 @@ class RebuildConfig:
     message_index_enable: bool = True
     """Whether the index is rebuilt besides the queues."""
     range_size: int = 512 << 20
-    """[bytes] Part of the log for each task, at most; less where all cores would not have one each."""
+    """[bytes] Part of the log for each task, at most; less if otherwise some cores would have no task."""
     with_deleted_topics: bool = False
     """Whether queues of deleted topics are rebuilt as well."""
 
@@ -97,7 +97,7 @@ class RebuildReport:
     queues: int = 0
     skipped: int = 0
     made_anew: int = 0
-    """Queues of topics that were deleted and made again."""
+    """Queues of topics that were deleted and created again."""
     index_files: int = 0
     index_entries: int = 0
     deleted_topics: set[str] = field(default_factory=set)
@@ -113,9 +113,9 @@ class RebuildReport:
 
 
 def rebuild_index(tasks: Tasks, config: RebuildConfig, say: Say = say_nothing) -> RebuildReport:
-    """Raises OptionError for a running store or an output that is not empty, ArchiveFailed, StoreDamaged.
+    """Rebuild the index. After an error it removes what it has written.
 
-    What was written until then is removed.
+    Raises OptionError for a running store or an output that is not empty, ArchiveFailed, StoreDamaged.
     """
     output = Path(config.output)
     if output.exists() and any(output.iterdir()):
@@ -154,8 +154,8 @@ def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles, say: Say)
 def _units(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles) -> tuple[list[Cut], list[UnitsFacts], LogEnd]:
     """The ranges up to the log's end, the facts of each, and the end, which the tasks find.
 
-    Where a cut went through a record, its two ranges become one and all is done again; as it is when records were found
-    behind the end.
+    If a cut went through a record, its two ranges become one and everything is done again. This also happens if records
+    were found after the end.
     """
     first_checked = log_ranges.recovery_start(config.store_path, log)
     check_from = log.pieces[first_checked].start if log.pieces else 0
@@ -179,7 +179,7 @@ def _units(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles) -> tuple[li
 
 
 def _cuts(config: RebuildConfig, log: CommitLogFiles, parallelism: int) -> list[Cut]:
-    """The ranges, the last one up to the end of its file: how much of that has records, its task will see."""
+    """The ranges. The last one goes up to the end of its file; its task finds out where the records end."""
     end = log_walk.filled_end(log)
     cuts = log_ranges.cut(log, log.start, end, min(config.range_size, -(-(end - log.start) // parallelism) or 1))
     if cuts:
@@ -205,7 +205,7 @@ def known_topics(store_path: str) -> frozenset[str] | None:
     except FileNotFoundError:
         return None
     except (ValueError, HeaderError, AttributeError) as error:
-        raise StoreDamaged(f"{path} is no JSON: {error}") from error
+        raise StoreDamaged(f"{path} is not JSON: {error}") from error
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def known_topics(store_path: str) -> frozenset[str] | None:
 
 def _settle_queues(tasks: Tasks, config: RebuildConfig, cuts: Sequence[tuple[int, int]], facts: Sequence[UnitsFacts],
                    report: RebuildReport) -> None:
-    """Write queues that began anew once more, and all fillers."""
+    """Write queues that began again once more, and all fillers."""
     queues = _joined(facts)
     floors = {key: restart for key, stretches in queues.items() if (restart := last_restart(stretches)) is not None}
     if floors:
@@ -237,7 +237,7 @@ def _joined(facts: Sequence[UnitsFacts]) -> dict[TopicQueue, list[Stretch]]:
 
 
 def last_restart(stretches: Sequence[Stretch]) -> int | None:
-    """Where the record lies with which the queue began anew for the last time; None when it never did."""
+    """The place of the record with which the queue began again for the last time; None when it never did."""
     restart = None
     end = stretches[0].first
     for stretch in stretches:
@@ -268,7 +268,7 @@ def _build_index(tasks: Tasks, config: RebuildConfig, facts: Sequence[UnitsFacts
 
 
 def index_pieces(staged: Sequence[Piece], entries_a_file: int) -> list[list[Piece]]:
-    """Which entries make up which index file, of so many entries each, the last one of fewer."""
+    """The entries of each index file: `entries_a_file` each, fewer in the last one."""
     files: list[list[Piece]] = []
     room = 0
     for path, first, count in staged:

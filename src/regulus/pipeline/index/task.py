@@ -1,10 +1,10 @@
-"""Tasks of the index rebuild: a range of the log gives consume queue units, and entries for the index.
+"""Runs the tasks of the index rebuild, which make consume queue units and index entries from a range of the log.
 
-A unit's place is told by its queue offset, so the tasks write into the same files at disjoint places, without a
-shuffle and in any order. Index entries are numbered in the order of the log, which no task knows alone: each leaves its
-own in a staging file, 20 bytes an entry, and other tasks put them in place when all have been counted. What an entry
-is chained to, entries before it tell: a task that makes the second half of a file chains the first half, too, which is
-a small part of the work.
+The queue offset gives a unit's place, so the tasks write into the same files at disjoint places, without a shuffle and
+in any order. Index entries are numbered in the order of the log, which no task knows alone: each writes its entries to
+a staging file, 20 bytes per entry, and other tasks write them into index files when all have been counted. The entry
+to which an entry is chained depends on those before it. So a task that makes the second half of a file computes the
+chains of the first half, too, which is a small part of the work.
 
     offset  size  field of a staged entry, big-endian
          0     4  key_hash
@@ -35,7 +35,7 @@ from regulus.spark.archive.manifest import TopicQueue
 OPEN_FILES_MAX = 256
 """Consume queue files that a task keeps open."""
 CHUNK_ENTRIES = 16_384
-"""Index entries put in place at a time."""
+"""Index entries that are written at a time."""
 UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRIES = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp", ">i8")])
 _INDEX_ENTRIES = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference", ">i4"),
@@ -43,7 +43,7 @@ _INDEX_ENTRIES = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("ti
 
 
 class Stretch(NamedTuple):
-    """Queue offsets [first, next) one behind the other; the first one's record is at `physical_offset`."""
+    """Consecutive queue offsets [first, next); the first one's record is at `physical_offset`."""
 
     first: int
     next: int
@@ -52,9 +52,10 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitsTask:
-    """`floors`: of these queues, and of no others, the units of records from there on; None takes all of all queues.
+    """A task that writes units. `floors`: only these queues, and of each only units of records from there on; None: all
+    units of all queues.
 
-    `seeks_end`: whether recovery checks the range; then the task stops where the log ends, and says so.
+    `seeks_end`: whether recovery checks the range; then the task stops where the log ends, and reports it.
     """
 
     store_path: str
@@ -80,7 +81,7 @@ class UnitsFacts:
     records: int
     units: int
     skipped: int
-    """Bytes in which no record could be found."""
+    """Bytes in which no record was found."""
     entries: int
     stretches: dict[TopicQueue, tuple[Stretch, ...]]
     dropped_topics: frozenset[str]
@@ -88,7 +89,7 @@ class UnitsFacts:
 
 
 class Piece(NamedTuple):
-    """Some entries of a staging file."""
+    """A part of the entries of a staging file."""
 
     path: str
     first: int
@@ -104,9 +105,9 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTask:
-    """Entries of one index file: `pieces`, which come behind those of `before`, that other tasks write.
+    """Entries of one index file: `pieces`, which follow those of `before`, which other tasks write.
 
-    Whoever has the last ones writes the slots and the header, too.
+    The task with the last entries also writes the slots and the header.
     """
 
     path: str
@@ -114,7 +115,7 @@ class IndexTask:
     pieces: tuple[Piece, ...]
     is_last: bool
     end_before: int
-    """The end time of the file before, 0 for the first: it shows in the first entry's time difference."""
+    """The end time of the file before, 0 for the first; the first entry's time difference depends on it."""
     slots: int
     entries_max: int
 
@@ -132,7 +133,7 @@ def queue_directory(output: str, topic: str, queue_id: int) -> Path:
 
 
 def is_known(topic: str, known_topics: frozenset[str] | None) -> bool:
-    """Whether a topic has queues. A deleted one has records in the log, but none; what is no name has no folder."""
+    """Whether a topic has queues. A deleted topic has only records in the log, and an invalid name has no folder."""
     return is_storable(topic, 0) and (
         known_topics is None or topic in known_topics or topic in SYSTEM_TOPICS
         or topic.startswith((SYSTEM_TOPIC_PREFIX, "RMQ_SYS_")))
@@ -142,7 +143,7 @@ def is_known(topic: str, known_topics: frozenset[str] | None) -> bool:
 
 
 def rebuild_units(task: UnitsTask, attempt: str) -> UnitsFacts:
-    """Write the units of one range. Raises ArchiveFailed when the disk is full; running it again changes nothing."""
+    """Write the units of one range; to run it again does no harm. Raises ArchiveFailed when the disk is full."""
     log = log_ranges.open_log(task.store_path)
     piece = log.piece_at(task.start)
     data = log.map(piece)
@@ -201,7 +202,7 @@ class _RangeRebuild:
             dropped_topics=frozenset(dropped), log_end=end)
 
     def _take(self, rows: log_ranges.WalkedPiece, base: int) -> None:
-        """Units and entries of some records."""
+        """Write the units and entries of some records."""
         for name in list(self._walk.topics)[len(self._topics):]:
             topic = name.decode("utf-8", "replace")
             self._topics.append(topic)
@@ -260,7 +261,7 @@ class _RangeRebuild:
 
 
 class _QueueFiles:
-    """The files of all queues, made in full size when first written; a limited number stays open."""
+    """The files of all queues, made in full size at the first write; at most OPEN_FILES_MAX stay open."""
 
     def __init__(self, output: str, file_size: int) -> None:
         self._output = output
@@ -268,13 +269,13 @@ class _QueueFiles:
         self._open: OrderedDict[tuple[TopicQueue, int], int] = OrderedDict()
 
     def write(self, key: TopicQueue, queue_offset: int, data: bytes) -> None:
-        """Put units in place, from file to file."""
+        """Write units to their places, which may be in several files."""
         position = queue_offset * UNIT_SIZE
         view = memoryview(data)
         while view:
             start = position - position % self._file_size
             room = start + self._file_size - position
-            # On a disk that is nearly full, less may be written than asked for; the next try then says so.
+            # A nearly full disk may write less than requested; then the next write fails with an error.
             written = os.pwrite(self._descriptor(key, start), view[:room], position - start)
             position += written
             view = view[written:]
@@ -290,7 +291,7 @@ class _QueueFiles:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory / f"{start:020d}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._open[key, start] = descriptor
-        # Other tasks may write the same file now: growing it to its full size takes nothing away.
+        # Other tasks may be writing the same file; growing it to its full size does not remove their data.
         os.ftruncate(descriptor, self._file_size)
         return descriptor
 
@@ -317,9 +318,9 @@ def write_fillers(output: str, queue_file_size: int, key: TopicQueue, stretches:
 
 
 def build_index_part(task: IndexTask, attempt: str) -> int:
-    """Write some entries of an index file; how many. Raises ArchiveFailed when the disk is full.
+    """Write some entries of an index file, and return their number. Raises ArchiveFailed when the disk is full.
 
-    As in consume queues, tasks write the same file at disjoint places; running one again changes nothing.
+    Tasks write the same file at disjoint places, as in consume queues; to run one again does no harm.
     """
     path = Path(task.path)
     with disk_errors(path):
@@ -355,7 +356,7 @@ class _IndexPart:
         return self._next - start
 
     def _chain(self, staged: Any) -> Any:
-        """What each entry is chained to."""
+        """The entry to which each entry is chained."""
         previous = np.empty(len(staged), dtype=np.int32)
         index_entry.chain(staged["key_hash"].astype(np.int64).data, previous.data, self._heads.data, self._next)
         self._next += len(staged)
@@ -381,7 +382,7 @@ class _IndexPart:
 
 
 def _chunks(pieces: tuple[Piece, ...]) -> Iterator[Any]:
-    """The entries of the pieces, a number at a time that the processor's cache can hold."""
+    """The entries of the pieces, at most CHUNK_ENTRIES at a time, which fit in the processor's cache."""
     for piece in pieces:
         for low in range(0, piece.entries, CHUNK_ENTRIES):
             yield piece.between(low, min(low + CHUNK_ENTRIES, piece.entries))

@@ -1,7 +1,7 @@
-"""The delivery audit: is everything there, once, in order, and how long did it take.
+"""Audits deliveries: is everything there, once, in order, and how long did it take.
 
-What is asked of the log needs no bodies. Where the consumers' own table of effects is named, a message without an
-effect counts as a loss too, once its group went past it or it is older than the limit.
+The audit reads no bodies. If the consumers' own table of effects is named, a message without an effect counts as a
+loss, too, once its group has passed it or it is older than the limit.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,8 @@ _NEED_EFFECTS = {"messages_without_effect", "messages_without_key", "effects_rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """`effects`: `key string, applied_time timestamp`, one row per effect of `group`'s consumers."""
+    """The request for an audit. `effects`: `key string, applied_time timestamp`, one row per effect of `group`'s
+    consumers."""
 
     source: LogSource
     topics: tuple[str, ...]
@@ -79,8 +80,8 @@ class AuditRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found. The offenders are in the results' views; `views` are the tables that the rules speak of. Spark
-    keeps what they are made of until `close`."""
+    """The result of an audit. The offenders are in the results' views; `views` are the tables of the rules. Spark keeps
+    the data from which they are made until `close`."""
 
     messages: int
     queues: int
@@ -96,17 +97,17 @@ class Audit:
 
     @property
     def missing(self) -> int:
-        """Messages, not holes, those included that are lost before the beginning of a queue or behind its end."""
+        """The number of missing messages, including those lost before the beginning of a queue or after its end."""
         lost = self.views["ends"].where("is_lost").selectExpr("missing_before + missing_behind AS missing")
         row = self.views["holes"].select("missing").unionAll(lost).agg(F.sum("missing").alias("missing")).first()
         return 0 if row is None else int(row["missing"] or 0)
 
     def count(self, rule: str) -> int:
-        """Rows that break a rule; 0 for a rule that was not looked at."""
+        """The number of rows that break a rule; 0 for a rule that was not checked."""
         return sum(result.count for result in self.results if result.rule.name == rule)
 
     def close(self) -> None:
-        """Give back what Spark keeps; whoever looks into the views after that reads the messages anew."""
+        """Release the data that Spark keeps. The views can still be used, but they read the messages again."""
         for frame in self.kept:
             frame.unpersist()
 
@@ -119,7 +120,7 @@ class Audit:
 
 
 def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = say_nothing) -> Audit:
-    """Raises JobRefused for a topic that does not exist, and what the source raises."""
+    """Run an audit. Raises JobRefused for a topic that does not exist, and the errors of the source."""
     request = replace(request, source=request.source.listed(spark))
     source, topics = request.source, request.topics
     source.check(spark, *topics)
@@ -161,23 +162,24 @@ def _views(messages: DataFrame, own: DataFrame, bounds: DataFrame | None, reques
 
 
 def _read(spark: SparkSession, request: AuditRequest) -> DataFrame:
-    """The topics, and what tells of a message's later life where there is such a topic."""
+    """The messages of the topics, and of those existing topics that show what became of a message later."""
     there = partial(request.source.there, spark)
     copies = there(SCHEDULE_TOPIC, *((retry_topic(request.group), dlq_topic(request.group)) if request.group else ()))
     halves = there(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
     rows = request.source.with_options(failOnDataLoss="false").messages_in_parts(
         spark, {request.topics: _COLUMNS, tuple(copies): _COPY_COLUMNS, tuple(halves): _HALF_COLUMNS},
         request.starting, request.ending)
-    # The copies of all topics lie together in the same few topics; what ended a half says nothing of its topic.
+    # Copies of all topics are in the same few topics, so they are selected by their home topic. A record that ended a
+    # half does not name its topic.
     home = F.coalesce(F.col("properties")[RETRY_TOPIC], F.col("properties")[REAL_TOPIC])
     mine = home.isin(*request.topics)
     return rows.where(F.col("topic").isin(*request.topics, TRANS_OP_HALF_TOPIC) | F.coalesce(mine, F.lit(False)))
 
 
 def _bounds(before: DataFrame, after: DataFrame | None) -> DataFrame:
-    """The ends as they were before the messages were read, the beginnings as they were after: retention goes on, and
-    so do the producers. Of a queue that is not there any more, as its broker went meanwhile, all is asked for that it
-    had."""
+    """The ends from before the messages were read, and the beginnings from after, because retention and producers
+    continue meanwhile. A queue that is no longer there, because its broker left meanwhile, must have everything that it
+    had before."""
     queue = ["topic", "broker_name", "queue_id"]
     assert after is not None
     begins = after.select(*queue, F.col("min_offset").alias("begin"))
@@ -186,7 +188,7 @@ def _bounds(before: DataFrame, after: DataFrame | None) -> DataFrame:
 
 
 def _deliveries(spark: SparkSession, request: AuditRequest) -> DataFrame | None:
-    """When messages came to consumers, if the clients traced it."""
+    """The times at which messages came to consumers; None if the clients did not trace them."""
     topics: Sequence[str] = request.source.there(spark, TRACE_TOPIC)
     if not topics:
         return None

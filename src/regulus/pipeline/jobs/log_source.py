@@ -1,4 +1,4 @@
-"""Where a job reads messages: the options of the data source, and what the jobs ask of it besides the rows."""
+"""The source of a job's messages: the options of the data source, and what jobs need besides the rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,8 @@ ENDS = ("topic string, broker_name string, queue_id int, missing_before bigint, 
         "missing_cause string, is_lost boolean")
 PROGRESS = "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint"
 _ALL_TOPICS = f"{RETRY_PREFIX}.*|.*"
-"""A pattern takes retries, dead letters and system topics when it begins with one of their prefixes."""
+"""The pattern of all topics. It selects retries, dead letters and system topics because it begins with a prefix of
+theirs."""
 
 _WHERE = ("storePath", "nameServer", "archivePath")
 _OF_BROKERS = ("nameServer", "credentials", "expectedBrokers")
@@ -32,9 +33,9 @@ _OF_BROKERS = ("nameServer", "credentials", "expectedBrokers")
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """`options`: those of `spark.read.format("rocketmq")` that say where: storePath, nameServer, archivePath and what
-    goes with them. `known`: the topics, when they were listed before; None to ask each time. `brokers`: those that were
-    there then, behind a name server."""
+    """A source. `options`: those of `spark.read.format("rocketmq")` that name the place: storePath, nameServer,
+    archivePath and related ones. `known`: the topics, if they were listed before; None to list them each time.
+    `brokers`: those that were registered at the name server then."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     known: frozenset[str] | None = field(default=None, repr=False)
@@ -49,21 +50,21 @@ class LogSource:
         return " and ".join(self.options[name] for name in _WHERE if self.options.get(name))
 
     def with_options(self, **options: str) -> "LogSource":
-        """The same source with other options; those that the user gave win."""
+        """The source with more options; those of the user take precedence."""
         return replace(self, options={**options, **self.options})
 
     def listed(self, spark: SparkSession) -> "LogSource":
-        """The same source with its topics and brokers as they are now: a job lists them once."""
+        """The source with its present topics and brokers, so that a job lists them once."""
         topics, brokers = self._found(spark)
         return replace(self, known=frozenset(topics), brokers=tuple(sorted(brokers)))
 
     def topics(self, spark: SparkSession) -> set[str]:
-        """All topics, the special ones too."""
+        """All topics, including special ones."""
         return set(self.known) if self.known is not None else self._found(spark)[0]
 
     def _found(self, spark: SparkSession) -> tuple[set[str], set[str]]:
-        """All topics, and the brokers of a name server, each of which has some of its own."""
-        # By a task, for the program that asks may see other disks than Spark does.
+        """All topics, and the brokers of a name server, which are known because each has topics of its own."""
+        # In a task, because this program may see other disks than Spark does.
         if "storePath" in self.options:
             return SparkTasks(spark).run(_topics_of_a_store, [Look(self.options["storePath"])])[0], set()
         topics: set[str] = set()
@@ -79,7 +80,7 @@ class LogSource:
         return topics, brokers
 
     def there(self, spark: SparkSession, *topics: str) -> list[str]:
-        """Those of the topics that exist."""
+        """The topics that exist, of those that are given."""
         known = self.topics(spark)
         return [topic for topic in topics if topic in known]
 
@@ -95,13 +96,13 @@ class LogSource:
 
     def messages(self, spark: SparkSession, topics: Sequence[str], columns: Sequence[str] = tuple(COLUMNS),
                  starting: datetime | None = None, ending: datetime | None = None) -> DataFrame:
-        """Table `messages` of these topics, stored from `starting` up to but without `ending`; empty for no topics."""
+        """Table `messages` of these topics, stored from `starting` until before `ending`; empty for no topics."""
         if not topics:
             return _empty(spark, ddl(columns))
         reader = spark.read.format("rocketmq").options(**self.options).schema(ddl(columns))
         for name, moment in (("startingTimestamp", starting), ("endingTimestamp", ending)):
             if moment is not None:
-                # Not as a number, which is refused where it is small: a damaged record may be of 1970.
+                # Not as a number, because small numbers are refused, and a damaged record may be of 1970.
                 reader = reader.option(name, moment.astimezone(UTC).isoformat())
         if "body" in columns:
             reader = reader.option("decompress", "true")
@@ -109,7 +110,7 @@ class LogSource:
 
     def messages_in_parts(self, spark: SparkSession, parts: Mapping[Sequence[str], Sequence[str]],
                           starting: datetime | None = None, ending: datetime | None = None) -> DataFrame:
-        """As `messages`, where some topics are read with fewer columns (topics -> columns); the others are null."""
+        """Like `messages`, but some topics are read with fewer columns (topics -> columns); other columns are null."""
         tables = [self.messages(spark, topics, columns, starting, ending).selectExpr(
             *[name if name in columns else f"CAST(NULL AS {kind}) AS {name}" for name, kind in COLUMNS.items()])
             for topics, columns in parts.items() if topics]
@@ -118,32 +119,32 @@ class LogSource:
         return reduce(DataFrame.unionByName, tables)
 
     def bounds(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame | None:
-        """What the brokers keep of the topics now, as BOUNDS; None for an archive, which keeps all that it has."""
+        """What brokers have of the topics now, as BOUNDS; None for an archive, from which retention removes nothing."""
         if self.is_archive:
             return None
         return self._snapshot(spark, "queues", topics, BOUNDS)
 
     def ends(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """What is missing before the beginning of each queue and behind its end, as ENDS; a store's files tell, and
-        others have no rows."""
+        """What is missing before the beginning of each queue and after its end, as ENDS. Only a store's files show it;
+        other sources have no rows."""
         if "storePath" not in self.options:
             return _empty(spark, ENDS)
         return self._snapshot(spark, "queues", topics, ENDS)
 
     def made(self, spark: SparkSession, topics: Sequence[str]) -> dict[str, datetime]:
-        """When the topics were made, where their brokers tell: see `topics_made`."""
+        """When the topics were created, if their brokers report it: see `topics_made`."""
         bounds = self.bounds(spark, topics)
         return {} if bounds is None else topics_made(bounds)
 
     def progress(self, spark: SparkSession, groups: Sequence[str]) -> DataFrame | None:
-        """Where the groups read next in their retry topics, as PROGRESS; None for an archive, which has no groups."""
+        """The offsets of the groups in their retry topics, as PROGRESS; None for an archive, which has no groups."""
         if self.is_archive:
             return None
         return self._snapshot(spark, "offsets", self.there(spark, *map(retry_topic, groups)), PROGRESS)
 
     def retry_limits(self, spark: SparkSession) -> DataFrame | None:
-        """How often the groups' messages are tried again, `consumer_group, retry_max_times`, the most that a broker
-        allows; None for an archive."""
+        """The largest number of retries that a broker allows each group, as `consumer_group, retry_max_times`; None for
+        an archive."""
         if self.is_archive:
             return None
         groups = self._table(spark, "groups").load()
@@ -152,7 +153,7 @@ class LogSource:
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is one alone, which knows no groups, and no ends of queues."""
+        """Whether the source is only an archive, which has no groups, and no ends of queues."""
         return not {"storePath", "nameServer"} & set(self.options)
 
     def _snapshot(self, spark: SparkSession, table: str, topics: Sequence[str], schema: str) -> DataFrame:
@@ -177,12 +178,12 @@ def _topics_of_an_archive(archive: Look, attempt: str) -> set[str]:
 
 
 def _empty(spark: SparkSession, schema: str) -> DataFrame:
-    """No rows, in a plan that Spark sees to have none: what only they would join with it leaves out."""
+    """A frame without rows. Spark sees from its plan that it is empty, and leaves out joins with it."""
     nulls = (f"CAST(NULL AS {kind}) AS {name}" for name, kind in map(str.split, schema.split(", ")))
     return spark.sql(f"SELECT {', '.join(nulls)} WHERE false")
 
 
 def as_it_is_now(frame: DataFrame) -> DataFrame:
-    """The rows of a small table as they are, not as they will be when the result is used. Each use of rows that came as
-    Python objects would start Python anew; Arrow's are the plan's own."""
+    """Read the rows of a small table now, not when the result is used. They are kept as Arrow data in the plan; rows of
+    Python objects would start Python again at each use."""
     return frame.sparkSession.createDataFrame(frame.toArrow())

@@ -1,12 +1,12 @@
-"""The job `outbox`: the tables of the reliability layer against the log, and lost messages due again.
+"""The job `outbox`: compares the tables of the reliability layer with the log, and makes lost messages due again.
 
-The job sends nothing. What it finds lost it makes due for the relay, the only sender, which claims and counts it as any
-other: under the same rules, but that the log has shown what they cannot know, that the message is not there to be
-waited for. Each row is changed only while it is as it was read, in one transaction a partition; so a job that is killed
-is begun again, and two at once do together what one does.
+The job sends nothing. It makes lost stubs due for the relay, the only sender, which claims and counts them like any
+other. The relay's rules apply, except that the log has shown what they cannot know: that there is no message to wait
+for. A row is changed only if it is still as it was read, in one transaction per partition. So a killed job can be
+started again, and two jobs at once do together what one does.
 
-The order of looks lets nothing seem lost or unmade that came meanwhile: the database's time and the ends of the queues
-first, then log and tables, and the queues once more at the end.
+The order of reading makes sure that nothing that came meanwhile seems lost or unmade: first the database's time and the
+ends of the queues, then log and tables, and finally the queues again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,11 +54,11 @@ _APPLIED = f"kind = '{tables.DELIVERY}' AND outcome = '{tables.APPLIED}'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRequest:
-    """`topics`: those of all stubs where none are named. `groups`: whose retries and dead letters are looked at, beside
-    those that received something. `effects`: the consumer's database, where it has one of its own.
+    """`topics`: those of all stubs if none are named. `groups`: groups whose retries and dead letters are checked,
+    besides those that received something. `effects`: the consumer's database, if it has one of its own.
 
-    `brokers`: all that there are, each of which has to be there then; without them a stub whose place is not known is
-    not lost. `cap`: the most that a run makes due, the oldest first; None for a dry run. `policy`: that of the relays.
+    `brokers`: all brokers that exist, each of which must be there; without them a stub whose place is not known is not
+    lost. `cap`: the most that a run makes due, the oldest first; None for a dry run. `policy`: that of the relays.
     """
 
     source: LogSource
@@ -74,7 +74,7 @@ class OutboxRequest:
     cap: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises JobRefused for what cannot be told, or would be counted twice."""
+        """Raises JobRefused for a source that cannot answer the question, or effects that would be counted twice."""
         if self.source.is_archive:
             raise JobRefused("an archive does not tell where its queues end, so that nothing can be called lost: name "
                              "the brokers, too, or a store's directory")
@@ -87,9 +87,9 @@ class OutboxRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxReport:
-    """`counts`: verdict -> ids. `frame` has a row for each, `outbox_verdicts.COLUMNS`; Spark keeps what it is made of
-    until `close`. `due`: stubs that are due now by this run, None of a dry run; `changed`: those that were not any more
-    what they were when they were read. `left_out`: why -> lost stubs that were left as they are."""
+    """`counts`: verdict -> ids. `frame` has a row for each id, `outbox_verdicts.COLUMNS`; Spark keeps its data until
+    `close`. `due`: stubs that this run has made due, None for a dry run; `changed`: stubs that have changed since they
+    were read. `left_out`: reason -> lost stubs that were left as they are."""
 
     counts: dict[str, int]
     frame: DataFrame
@@ -105,7 +105,7 @@ class OutboxReport:
 
     @property
     def not_good(self) -> DataFrame:
-        """Those of which somebody may want to know, in their order."""
+        """The rows whose verdict an operator may want to look into, sorted."""
         bad = self.frame.where(~F.col("verdict").isin(*GOOD_VERDICTS))
         return bad.orderBy("verdict", "message_id").select(
             "verdict", "message_id", "why", *QUEUE, "queue_offset", F.col("send_count").alias("sends"),
@@ -123,8 +123,8 @@ class OutboxReport:
 
 
 def reconcile_outbox(spark: SparkSession, request: OutboxRequest, say: Say = say_nothing) -> OutboxReport:
-    """Carry it out. Raises TopicMissing for a topic that was named and is not there; ReliabilityRefused for tables that
-    are missing or older; JobRefused for what cannot be read."""
+    """Run the job. Raises TopicMissing for a named topic that does not exist; ReliabilityRefused for tables that are
+    missing or of an earlier version; JobRefused for what cannot be read."""
     database = request.database
     database.check(*_NEEDED)
     named = {"expectedBrokers": ",".join(request.brokers)} if request.brokers else {}
@@ -149,12 +149,12 @@ def reconcile_outbox(spark: SparkSession, request: OutboxRequest, say: Say = say
 
 def _bounds(spark: SparkSession, source: LogSource, topics: list[str]) -> DataFrame:
     bounds = source.bounds(spark, topics)
-    assert bounds is not None       # of an archive alone, which is refused
+    assert bounds is not None       # only an archive alone has none, and it is refused
     return bounds
 
 
 def _both(before: DataFrame, after: DataFrame) -> DataFrame:
-    """QUEUE, `known_end`, `begin`, `end`: of queues that were there both times."""
+    """QUEUE, `known_end`, `begin`, `end` of the queues that were there both times."""
     return before.select(*QUEUE, F.col("max_offset").alias("known_end")).join(
         after.select(*QUEUE, F.col("min_offset").alias("begin"), F.col("max_offset").alias("end")), list(QUEUE))
 
@@ -174,13 +174,13 @@ def _accounts(spark: SparkSession, request: OutboxRequest, source: LogSource, to
         *[applied_rows(each.read(spark, tables.attempts, ("message_id", "consumer_group", "end_time"), _APPLIED))
           for each in (database, request.effects) if each is not None],
     ], database.read(spark, tables.watermarks, [column.name for column in tables.watermarks.columns]))
-    # Not before: a group's row does not say of which topic it is, and without its stub it would belong to nothing.
+    # Filtered only here: a group's row does not name its topic, so it must first be joined with its stub.
     return found.where(F.col("topic").isNull() | F.col("topic").isin(*request.topics)) if request.topics else found
 
 
 def _messages(spark: SparkSession, source: LogSource, topics: list[str], groups: set[str]) -> DataFrame:
-    """Of the topics, and copies of them that wait, are tried again or were given up."""
-    ends = tuple(retry_topic(group) + "_" for group in groups)      # of what POP tries again, a topic for each
+    """The messages of the topics, and their copies that are waiting, are retried or are dead letters."""
+    ends = tuple(retry_topic(group) + "_" for group in groups)      # POP has a retry topic for each group and topic
     of_groups = {retry_topic(group) for group in groups} | {dlq_topic(group) for group in groups}
     copies = [topic for topic in sorted(source.topics(spark)) if topic in (SCHEDULE_TOPIC, TIMER_TOPIC)
               or topic in of_groups or topic.startswith(ends)]
@@ -190,8 +190,9 @@ def _messages(spark: SparkSession, source: LogSource, topics: list[str], groups:
 
 
 def _log_since_ms(spark: SparkSession, source: LogSource, topics: list[str], bounds: DataFrame, now_ms: int) -> int:
-    """From when on the log has all that was sent to the topics. A broker's log loses its beginning, with all queues: it
-    is whole from the first message that is left of any; a topic that was made anew has nothing of the one before."""
+    """The time from which on the log has everything that was sent to the topics. Retention removes the beginning of a
+    broker's log, so it is complete from the first remaining message of any queue on. A topic that was created again has
+    no messages of the one before."""
     cut = bounds.where("min_offset > 0").select("broker_name").distinct()
     first = source.messages(spark, topics, ("broker_name", "store_time")).groupBy("broker_name").agg(
         F.unix_millis(F.min("store_time")).alias("ms"))
@@ -214,7 +215,7 @@ def _counted(frame: DataFrame, kept: DataFrame, source: LogSource) -> OutboxRepo
 
 
 def _made_due(report: OutboxReport, database: OutboxDatabase, cap: int, say: Say) -> OutboxReport:
-    """The report after the lost are due."""
+    """Make lost stubs due, and complete the report."""
     wanted = min(cap, report.lost_again)
     due = 0
     if wanted:
@@ -226,11 +227,11 @@ def _made_due(report: OutboxReport, database: OutboxDatabase, cap: int, say: Say
 
 
 def write_due(database: OutboxDatabase, rows: DataFrame) -> int:
-    """How many stubs are due by it. Each partition is one transaction, so that a job that ends in the middle leaves it
-    done or not done."""
+    """Make the stubs due, and return their number. Each partition is one transaction, so a job that ends in the middle
+    has done all of a partition or nothing."""
     due = 0
     for _, partition in groupby(_gone(rows), key=lambda each: each[0]):
-        # In one order, so that no two jobs wait for each other.
+        # Sorted, so that two jobs do not deadlock.
         gone = sorted(each for _, each in partition)
         with database.engine.begin() as connection:
             for start in range(0, len(gone), _ROWS_OF_A_STATEMENT):

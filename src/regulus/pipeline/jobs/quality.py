@@ -1,6 +1,7 @@
-"""Rules that rows of a table keep: named SQL expressions, each with a view of the rows that break it, and a count.
+"""Checks rules for the rows of a table: named SQL conditions, each with a view and a count of the rows that break it.
 
-Spark has no expectations of its own. A rule is looked at after the table was made; it stops nothing unless it says so.
+Spark has no expectations of its own. Rules are checked after the table was made; a broken one stops a job only if the
+rule says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,9 @@ class OnBreak(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """`holds` is a condition over the columns of `table`; a row for which it is false or null breaks the rule.
+    """A rule. `holds` is a condition over the columns of `table`; a row for which it is false or null breaks the rule.
 
-    `says` is the rule in words. More than `tolerated` such rows break it as a whole.
+    `says` is the rule in words. The rule as a whole is broken by more than `tolerated` such rows.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """`offenders` are the rows that break the rule; they are also the temporary view `view`."""
+    """The result for a rule. `offenders` are the rows that break it; they are also the temporary view `view`."""
 
     rule: Rule
     count: int
@@ -58,7 +59,7 @@ class RuleResult:
 
 
 def check(rules: Sequence[Rule], tables: Mapping[str, DataFrame]) -> list[RuleResult]:
-    """One result a rule, in their order; the rules of one table are counted in one pass over it.
+    """Check the rules: one result per rule, in their order. All rules of a table are counted in one pass over it.
 
     Raises QualityBroken when a rule names a table that is not there.
     """
@@ -74,7 +75,7 @@ def check(rules: Sequence[Rule], tables: Mapping[str, DataFrame]) -> list[RuleRe
 
 
 def fail_if_broken(results: Sequence[RuleResult]) -> None:
-    """Raises QualityBroken, with one sentence a rule, when a rule that says so is broken."""
+    """Raises QualityBroken, with one sentence per rule, when a rule is broken that is set to fail."""
     broken = [result.sentence for result in results if result.fails]
     if broken:
         raise QualityBroken("; ".join(broken))

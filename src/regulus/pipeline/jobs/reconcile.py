@@ -1,11 +1,12 @@
-"""The job `reconcile`: what business tables promised and did, against the log; and the lost messages sent again.
+"""The job `reconcile`: compares business tables with the log, and sends lost messages again.
 
-A stub is a row that says a message is to be sent, written with the business itself. A stub that is in no log is lost,
-and is sent from its own columns with its key; a second run finds it in the log. What the brokers have that the job
-sends to is looked at besides what it reads, for files may be those of one broker of many, or a copy of last week.
+A stub is a row that says that a message is to be sent, written together with the business data. A stub that is not in
+the log is lost. The job sends it from its own columns with its key, so that a second run finds it in the log. The job
+also checks the brokers that it sends to, not only the source that it reads, because files may be those of one broker of
+many, or an old copy.
 
-Nothing is sent again by a guess: who wants it says by which condition a stub is due, from which age on, and how many a
-run may send. A stub without a time, or with one whose zone nobody knows, is not sent.
+Nothing is sent again by a guess: the user says by which condition a stub is due, from which age on, and how many a run
+may send. A stub without a time, or with one of unknown zone, is not sent.
 
 Verdicts go to a table that the user names, in one transaction, so that the table has all of a run's verdicts or none.
 """
@@ -52,10 +53,10 @@ _COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "offset_message_
 _COPY_COLUMNS = (*_COLUMNS, "properties", "deliver_time")
 _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
 _RECORD = ("topic", "queue_id", "queue_offset", "offset_message_id")
-"""What tells records apart, however they are read: a store's files do not hold the broker's name."""
+"""Columns that identify a record. The broker's name is not one, because a store's files do not have it."""
 
 _FIRST_TIME = datetime(2000, 1, 1, tzinfo=UTC)
-"""No stub is older: what seems so has its time in other units."""
+"""The earliest time of a stub; an earlier one must be in other units."""
 
 NO_TIME, TOO_YOUNG, BEYOND_CAP = "has no time", "not old enough yet", "beyond the cap of a run"
 VERDICT_COLUMNS = {"key": str, "verdict": str, "decided_ms": int, "sent_ms": int}
@@ -63,11 +64,11 @@ VERDICT_COLUMNS = {"key": str, "verdict": str, "decided_ms": int, "sent_ms": int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StubColumns:
-    """The columns of the stub table. What is needed to send a lost one: `body`, and `tags` where there are any.
+    """The columns of the stub table. To send a lost stub, `body` is needed, and `tags` if there are any.
 
-    `mark`: a column that gets the verdict of each key that is not fine. `zone`: the time zone of `created` where its
-    values do not say theirs, UTC or Europe/Paris. `due`: a condition in SQL over the table's columns, without which all
-    stubs are due.
+    `mark`: a column that gets the verdict of each key that is not fine. `zone`: the time zone of `created` if its
+    values have none, for example UTC or Europe/Paris. `due`: a condition in SQL over the table's columns; without it
+    all stubs are due.
     """
 
     key: str = "key"
@@ -81,7 +82,7 @@ class StubColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendLimits:
-    """What a run may send: lost stubs of at least `min_age_ms`, at most `cap`, the oldest first."""
+    """The limits of a run: it sends lost stubs of at least `min_age_ms`, at most `cap`, the oldest first."""
 
     min_age_ms: int
     cap: int
@@ -89,11 +90,11 @@ class ResendLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileRequest:
-    """`effects`: `key string, applied_time timestamp`. `verdicts`: the table that keeps them, made when it is missing.
+    """`effects`: `key string, applied_time timestamp`. `verdicts`: the table for verdicts, created if it is missing.
 
-    A dry run sends nothing and writes to no table, and looks at the target too; without a target it is always one. Any
-    other needs `limits`, and of `columns` those for the body, the time and what is due. `report`: a directory that
-    keeps what each run sent.
+    A dry run sends nothing and writes to no table, but also checks the target; without a target it is always a dry run.
+    Any other run needs `limits`, and in `columns` those for the body, the time and the condition. `report`: a directory
+    that keeps what each run sent.
     """
 
     source: LogSource
@@ -127,9 +128,9 @@ class ReconcileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileReport:
-    """`counts`: verdict -> keys. `frame` has a row per key and is kept by Spark until `close`.
+    """`counts`: verdict -> keys. `frame` has a row per key; Spark keeps it until `close`.
 
-    `left_out`: why -> lost stubs that were not sent. `brokers`: those that were asked.
+    `left_out`: reason -> lost stubs that were not sent. `brokers`: the brokers that were checked.
     """
 
     counts: dict[str, int]
@@ -152,10 +153,10 @@ class ReconcileReport:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """All that was read, as one log, from when on it is complete, and what Spark keeps of it until `close`.
+    """Everything that was read, as one log; the time from which on it is complete; and what Spark keeps until `close`.
 
-    It is kept so that it is one reading: one that was made for each use would be of other brokers each time, and
-    another topic where one was made anew.
+    It is kept so that it is read once: reads for each use could be of other brokers each time, or of another topic if
+    one was created again.
     """
 
     messages: DataFrame
@@ -169,18 +170,18 @@ class _Log:
 
 def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run: int,
               say: Say = say_nothing) -> ReconcileReport:
-    """`run` numbers the runs, ascending, such as ms since 1970.
+    """Run the job. `run` numbers the runs, ascending, such as ms since 1970.
 
-    Raises JobRefused for a table or column that is not there, for a key that no message can have, for times of no known
-    zone, for lost stubs that have nothing to send, and where brokers are not named.
+    Raises JobRefused for a table or column that is not there, for a key that no message can have, for times of unknown
+    zone, for lost stubs that have nothing to send, and if brokers are not named.
     """
     where = places(spark, request.source, request.target, sends=request.sends)
     where.source.check(spark, request.topic)
     if request.sends:
         _check_writes(request)
     stubs = _stubs(spark, request)
-    # Stubs are read before the log: one made in between is then not asked for, and one that is, was sent by now or
-    # belongs to those that have time left.
+    # Stubs are read before the log, so that stubs made in between are left out. All others have been sent by now, or
+    # still have time.
     frame = stubs.persist(StorageLevel.MEMORY_AND_DISK)
     count = _checked(frame, request, say)
     say(f"{count} stubs in {request.stubs.table or request.stubs.place}; reading {request.topic} from "
@@ -202,7 +203,7 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
 
 
 def _check_writes(request: ReconcileRequest) -> None:
-    """Raises JobRefused when the verdicts could not be kept: nothing is sent yet."""
+    """Raises JobRefused when the verdicts cannot be written, before anything is sent."""
     if request.verdicts is not None:
         request.verdicts.upsert(VERDICT_COLUMNS, "key", ())
     if request.columns.mark is not None:
@@ -225,8 +226,8 @@ def _stubs(spark: SparkSession, request: ReconcileRequest) -> DataFrame:
 
 
 def _checked(stubs: DataFrame, request: ReconcileRequest, say: Say) -> int:
-    """The number of stubs. Raises JobRefused for keys that would not be found again in the log, and for times of no
-    known zone where stubs are to be sent by their age."""
+    """The number of stubs. Raises JobRefused for keys that would not be found again in the log, and for times of
+    unknown zone if stubs are to be sent by their age."""
     bad = F.col("key").isNull() | (F.col("key") == "") | F.col("key").contains(" ")
     ancient = F.col("created_time") < F.lit(_FIRST_TIME)
     row = stubs.agg(F.count("*").alias("stubs"), F.count_if(bad).alias("bad"),
@@ -241,7 +242,7 @@ def _checked(stubs: DataFrame, request: ReconcileRequest, say: Say) -> int:
     if row["no_zone"] and request.columns.zone is None:
         what = f"{row['no_zone']} stubs have a time in column {request.columns.created!r} that says no time zone"
         if request.sends:
-            raise JobRefused(f"{what}, so that nobody knows how old they are: name it, UTC or Europe/Paris")
+            raise JobRefused(f"{what}, so that it is not known how old they are: name it, UTC or Europe/Paris")
         say(f"{what}; taken as UTC")
     if row["ancient"] and request.sends:
         raise JobRefused(
@@ -252,7 +253,7 @@ def _checked(stubs: DataFrame, request: ReconcileRequest, say: Say) -> int:
 
 
 def _log(spark: SparkSession, request: ReconcileRequest, where: Places, now: datetime, say: Say) -> _Log:
-    """What is read and what the brokers have that are sent to."""
+    """The log of the source, together with that of the brokers that are sent to."""
     messages = _messages(spark, where.source, request).persist(StorageLevel.MEMORY_AND_DISK)
     own = messages.where(F.col("topic") == request.topic)
     since = _latest(log_complete_since(own), _bounds_since(spark, where.source, request.topic, own, now))
@@ -268,7 +269,7 @@ def _log(spark: SparkSession, request: ReconcileRequest, where: Places, now: dat
 
 
 def _messages(spark: SparkSession, source: LogSource, request: ReconcileRequest) -> DataFrame:
-    """_HALF_COLUMNS of the topic, of what was parked or tried again of it, and of halves."""
+    """_HALF_COLUMNS of the topic's messages, of its parked and retried copies, and of half messages."""
     there = partial(source.there, spark)
     of_the_group = (retry_topic(request.group), dlq_topic(request.group)) if request.group else ()
     copies = there(SCHEDULE_TOPIC, TIMER_TOPIC, *of_the_group)
@@ -281,9 +282,10 @@ def _messages(spark: SparkSession, source: LogSource, request: ReconcileRequest)
 
 
 def _each_once(messages: DataFrame) -> DataFrame:
-    """Without the second of two rows that are one record, read in two ways.
+    """Drop the second of two rows of one record that was read in two ways.
 
-    Halves stay, for they and what ended them find each other by their broker's name, which is not the same in both.
+    Halves are all kept, because a half is matched with the record that ended it by the broker's name, which differs
+    between the two ways.
     """
     is_half = F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
     told_apart = messages.withColumn("half_of", F.when(is_half, F.col("broker_name")))
@@ -291,9 +293,10 @@ def _each_once(messages: DataFrame) -> DataFrame:
 
 
 def _both_complete_since(since: datetime | None, own: DataFrame, at_brokers: DataFrame) -> datetime | None:
-    """From when on what was read of the topic, complete from `since` on, and what the brokers have is so together.
+    """The time from which on the source, complete from `since` on, and the brokers together have the whole topic.
 
-    A broker's queue whose first message was read too goes on where that ends. The others begin where they begin.
+    A broker's queue whose first message is also in the source continues that one. Others begin with their own first
+    message.
     """
     begin = F.min(F.struct("queue_offset", "offset_message_id", "store_time")).alias("begin")
     begins = at_brokers.groupBy("topic", "broker_name", "queue_id").agg(begin).select(
@@ -304,7 +307,7 @@ def _both_complete_since(since: datetime | None, own: DataFrame, at_brokers: Dat
 
 def _bounds_since(spark: SparkSession, source: LogSource, topic: str, own: DataFrame,
                   now: datetime) -> datetime | None:
-    """From when on the log is complete by what the brokers tell of the topic, after its messages were read."""
+    """The time from which on the log is complete, by the brokers' state after the topic's messages were read."""
     bounds = source.bounds(spark, source.there(spark, topic))
     if bounds is None:
         return None
@@ -316,9 +319,9 @@ def _latest(*times: datetime | None) -> datetime | None:
 
 
 def _lost(stubs: DataFrame, verdicts: DataFrame, topic: str, limits: ResendLimits, now: datetime) -> DataFrame:
-    """What is lost, once a key: what the sink takes, and `why_not`, null in the rows that are to be sent."""
+    """One row per lost key: the sink's columns, and `why_not`, which is null in the rows to send."""
     keys = verdicts.where(F.col("verdict") == LOST).select("key")
-    # The oldest of the rows of one key; `body` makes it the same row whenever Spark computes it again.
+    # The oldest row of a key; comparing `body` as well gives the same row whenever Spark computes it again.
     first = F.min_by(F.struct("created_time", "body", "tags"), F.struct("created_time", "body", "tags")).alias("stub")
     lost = stubs.where("is_due").join(keys, "key").groupBy("key").agg(first).select("key", "stub.*")
     old_enough = F.col("created_time") <= F.lit(now - timedelta(milliseconds=limits.min_age_ms))
@@ -335,7 +338,7 @@ def _lost(stubs: DataFrame, verdicts: DataFrame, topic: str, limits: ResendLimit
 
 def _resent(plan: DataFrame, report: ReconcileReport, request: ReconcileRequest, target: Target, run: int,
             say: Say) -> ReconcileReport:
-    """The report after the plan was carried out."""
+    """Carry out the plan, and complete the report."""
     counts = {row["why_not"]: row["count"] for row in plan.groupBy("why_not").count().collect()}
     rows, count = plan.where("why_not IS NULL"), counts.pop(None, 0)
     if nothing := rows.where("body IS NULL OR length(body) = 0").count():
@@ -350,7 +353,7 @@ def _resent(plan: DataFrame, report: ReconcileReport, request: ReconcileRequest,
 
 
 def _write(verdicts: DataFrame, request: ReconcileRequest, run: int, say: Say) -> int:
-    """All verdicts but `fine`, `waiting` and `not due`; the number of them."""
+    """Write all verdicts except `fine`, `waiting` and `not due`, and return their number."""
     written = 0
     is_worth_it = ~F.col("verdict").isin(FINE, WAITING, NOT_DUE)
     rest = verdicts.where(is_worth_it).select("key", "verdict", "sent_ms").orderBy("key")

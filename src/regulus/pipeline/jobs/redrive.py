@@ -1,13 +1,13 @@
-"""The job `redrive`: dead letters, or what waits in a retry topic, back to the topic they came from.
+"""The job `redrive`: sends dead letters, or messages in a retry topic, back to the topic from which they came.
 
-A message that was sent again carries in REDRIVE_OF the place of the dead letter that it was. So the log itself tells
-what was sent before, and a second run, or one after a crash, sends only what is missing. What the brokers have that the
-job sends to is looked at besides what it reads, for files may be those of another broker, or older. A message that
-fails again makes a dead letter of its own, which may be sent again.
+A message that is sent again has in REDRIVE_OF the place of its dead letter. So the log itself shows what was sent
+before, and a second run, or one after a crash, sends only what is missing. The job also checks the brokers that it
+sends to, not only the source that it reads, because files may be those of another broker, or older. A message that
+fails again becomes a new dead letter, which may be sent again.
 
-A topic that was deleted and made anew has lost what tells that, and so has one of whose log retention took the begin. A
-dead letter that is older than what is left is therefore left where it is, unless the topic is set: whoever names it
-knows what it had. Where an archive is read, it has what brokers no longer have.
+A topic that was deleted and created again no longer shows what was sent before, nor does one from which retention has
+removed the beginning. Therefore a dead letter that is older than what is left is not sent, unless the user sets the
+topic, and so is responsible for what it had. If an archive is read, it has what brokers no longer have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,8 +43,8 @@ SETTABLE = ("topic", "body", "keys", "tags", "sharding_key")
 TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no such topic"
 BEYOND_CAP, TOPIC_IS_NEWER, LOG_IS_NEWER = "beyond the cap", "topic is newer", "log is newer"
 CLOCKS_APART_MAX = timedelta(hours=1)
-"""How far a broker's clock may be behind another's: what was sent again to the one may seem to be older than the dead
-letter at the other."""
+"""The largest expected difference between clocks of brokers: a message sent again to one may seem older than its dead
+letter at another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class RedriveRequest:
     """`where`: a condition in SQL over COLUMNS. `changes`: SETTABLE column -> its new value in SQL over COLUMNS.
 
     `cap`: send at most this many, the oldest first. `report`: a directory in which each run leaves its rows;
-    `from_retries` takes the group's retry topic in place of its dead letters. A dry run looks at the target too;
-    without a target it is always one.
+    `from_retries` reads the group's retry topic instead of its dead letters. A dry run also checks the target; without
+    a target it is always a dry run.
     """
 
     source: LogSource
@@ -71,14 +71,14 @@ class RedriveRequest:
     def __post_init__(self) -> None:
         """Raises JobRefused for an archive without a target."""
         if self.target is None and set(self.source.options) & {"storePath", "nameServer"} == set():
-            raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give a name "
+            raise JobRefused("an archive lags behind the log, which alone shows what was sent again: give a name "
                              "server too")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveReport:
-    """`counts`: (topic, status) -> messages; `place`: where the rows of this run lie, when a report was asked for;
-    `brokers`: those that were asked."""
+    """`counts`: (topic, status) -> messages; `place`: where the rows of this run are, if a report was requested;
+    `brokers`: the brokers that were checked."""
 
     counts: dict[tuple[str, str], int]
     is_dry_run: bool
@@ -91,8 +91,8 @@ class RedriveReport:
     def sentence(self) -> str:
         what = f"{self.count(TO_SEND)} to send" if self.is_dry_run else f"{self.count(SENT)} sent"
         why = {NO_TOPIC: "whose topic is gone or not known", BEYOND_CAP: "not sent: beyond the cap of a run",
-               TOPIC_IS_NEWER: "not sent: older than the topic, which was made anew and may have had them (with --set "
-                               "topic=... they are sent)",
+               TOPIC_IS_NEWER: "not sent: older than the topic, which was created again and may have had them (with "
+                               "--set topic=... they are sent)",
                LOG_IS_NEWER: "not sent: older than what is left of the log of the topic, which may have had them (with "
                              "--set topic=... they are sent)"}
         left = "".join(f", {self.count(status)} {text}" for status, text in why.items() if self.count(status))
@@ -101,8 +101,8 @@ class RedriveReport:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`rows`: `dead_letter, status`, what the sink takes, `message_id, origin_message_id, reconsume_times, born_time,
-    store_time`. `made`: when the topics to send to were made, where that is known."""
+    """`rows`: `dead_letter, status`, the sink's columns, `message_id, origin_message_id, reconsume_times, born_time,
+    store_time`. `made`: when the topics to send to were created, if that is known."""
 
     rows: DataFrame
     places: Places
@@ -110,13 +110,13 @@ class Plan:
     made: dict[str, datetime]
 
     def check(self, spark: SparkSession) -> None:
-        """Raises JobRefused when a topic was made anew since, with what it had of the dead letters."""
+        """Raises JobRefused when a topic was created again since, and has lost what shows which ones were sent."""
         if self.places.target.made(spark, self.topics) != self.made:
-            raise JobRefused("a topic was made anew while its messages were read: nothing was sent; run this again")
+            raise JobRefused("a topic was created again while its messages were read: nothing was sent; run this again")
 
 
 def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = say_nothing) -> RedriveReport:
-    """`run` numbers the runs, ascending, such as ms since 1970.
+    """Run the job. `run` numbers the runs, ascending, such as ms since 1970.
 
     Raises JobRefused for a group without dead letters, an unknown column, or brokers that are not named.
     """
@@ -135,7 +135,7 @@ def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = s
 
 
 def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing) -> Plan:
-    """What is to be done."""
+    """The plan of a run: each dead letter with its status."""
     source, home = request.source, (retry_topic if request.from_retries else dlq_topic)(request.group)
     where = places(spark, source, request.target, sends=not request.is_dry_run)
     source = where.source
@@ -162,14 +162,15 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
 
 
 def _is_older(since: Mapping[str, datetime | None]) -> Column:
-    """Whether the dead letter is of before what its topic has, which is all since then; nothing where that is None."""
+    """Whether the dead letter is older than what its topic has. `since`: the time from which on a topic is complete;
+    None: no dead letter is older."""
     older = ((F.col("topic") == topic) & (F.lit(True) if moment is None else F.col("store_time") < F.lit(moment))
              for topic, moment in since.items())
     return reduce(Column.__or__, older, F.lit(False))
 
 
 def _shortened(spark: SparkSession, where: Places, topics: list[str], home: str) -> dict[str, datetime | None]:
-    """The topics that brokers have no longer as a whole, nor an archive that is read; from when on they have all."""
+    """The topics that neither brokers nor an archive have completely, with the time from which on they do."""
     bounds = where.target.bounds(spark, where.target.there(spark, home, *topics))
     if bounds is None:
         return {}
@@ -184,7 +185,7 @@ def _shortened(spark: SparkSession, where: Places, topics: list[str], home: str)
 
 
 def _sent(spark: SparkSession, where: Sequence[LogSource], topics: list[str], first_ms: int | None) -> DataFrame:
-    """The dead letters, of which the first was stored at that time, that these topics say were sent again."""
+    """The dead letters that were sent again, according to these topics. The first one was stored at `first_ms`."""
     since = None if first_ms is None else datetime.fromtimestamp(first_ms / 1000, UTC) - CLOCKS_APART_MAX
     there = reduce(DataFrame.unionByName, [
         place.messages(spark, place.there(spark, *topics), ("topic", "properties"), since) for place in where])
@@ -194,7 +195,7 @@ def _sent(spark: SparkSession, where: Sequence[LogSource], topics: list[str], fi
 
 
 def _changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
-    """The rows as they are to be sent: to the topic they came from unless it is changed, '' where that is not known."""
+    """The rows to send, with the changes. The topic is the one from which they came, or '' if it is not known."""
     for name in changes:
         if name not in SETTABLE:
             raise JobRefused(f"column {name!r} cannot be set; these can: {', '.join(SETTABLE)}")
@@ -208,7 +209,7 @@ def _changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
 
 
 def _capped(plan: DataFrame, cap: int) -> DataFrame:
-    """The plan with at most `cap` rows to send, the oldest."""
+    """The plan, limited to the `cap` oldest rows to send."""
     is_to_send = F.col("status") == TO_SEND
     first = plan.where(is_to_send).orderBy("store_time", "dead_letter").limit(cap).select(
         "dead_letter", F.lit(True).alias("is_within"))

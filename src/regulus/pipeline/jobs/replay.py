@@ -1,11 +1,11 @@
-"""The job `replay`: messages of a time range, from a log or an archive, once more into a topic.
+"""The job `replay`: sends messages of a time range, from a log or an archive, into a topic again.
 
-The range is cut into slices of time, which are sent one after the other, each when its turn has come: at its old pace
-times the speed, or as fast as it goes. Each message carries in REPLAY_OF its old place and in REPLAY_ID the replay's
-name, so that a replay of the same name, started again after it failed, sends only what the target lacks.
+The range is divided into slices of time, which are sent one after the other: at the original pace times the speed, or
+as fast as possible. Each message has in REPLAY_OF its old place and in REPLAY_ID the replay's name, so that a replay of
+the same name, started again after it failed, sends only what the target lacks.
 
-Each slice is read when its turn comes, and the messages of a later one may be gone by then: what was sent is counted,
-and less than was planned ends the replay.
+Each slice is read when its turn comes, and its messages may be gone by then. So the sent messages are counted, and the
+replay ends with an error if they are fewer than planned.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,16 @@ COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset"
            "properties", "body", "flag", "sharding_key", "store_time")
 _PLACE_COLUMNS = ("topic", "queue_id", "queue_offset", "offset_message_id", "store_time")
 SLICE_SECONDS = 5
-"""How long a slice lasts when it is sent; shorter ones cost more than they bring, for each is a job of its own."""
+"""Seconds that sending a slice takes. Shorter slices cost too much time, because each is a separate job of Spark."""
 
 SLICES_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """`into` None: each message to the topic where it was. `speed`: 1 as it was, 2 twice as fast, None as fast as it
-    goes. `where`: a condition in SQL over COLUMNS. `goes_on`: a replay of this name may have sent some already, which
-    the target tells. A dry run looks there too; without a target it is always one.
+    """`into` None: each message goes to its own topic. `speed`: 1 is the original pace, 2 twice as fast, None no limit.
+    `where`: a condition in SQL over COLUMNS. `goes_on`: a replay of this name may have sent some already,
+    which the target shows. A dry run looks there, too; without a target it is always a dry run.
     """
 
     source: LogSource
@@ -63,8 +63,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """`messages`: how many were sent, of a dry run how many are to be. `behind_ms`: how late the last slice was,
-    because sending took longer than it may. `brokers`: those that were asked."""
+    """`messages`: the number sent, or in a dry run the number to send. `behind_ms`: how late the last slice was because
+    sending took too long. `brokers`: the brokers that were checked."""
 
     messages: int
     slices: int
@@ -83,8 +83,8 @@ class ReplayReport:
 
 def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], float], sleep: Callable[[float], None],
            say: Say = say_nothing) -> ReplayReport:
-    """`clock` gives seconds, `sleep` waits for as many as it is given. Raises JobRefused, DataLoss for messages that
-    are gone before they were sent, and what source and sink raise."""
+    """Run the job. `clock` gives seconds, `sleep` waits for some seconds. Raises JobRefused, DataLoss for messages that
+    are gone before they were sent, and the errors of source and sink."""
     where = places(spark, request.source, request.target, sends=not request.is_dry_run)
     request = replace(request, source=where.source)
     request.source.check(spark, *request.topics)
@@ -119,19 +119,19 @@ def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], floa
 
 
 def _sent(spark: SparkSession, request: ReplayRequest, where: Places) -> DataFrame | None:
-    """The places of the messages that the target has of this replay; None when it has none."""
+    """The places of this replay's messages that the target has already; None when it has none."""
     brokers = where.target
     topics = brokers.there(spark, *(request.topics if request.into is None else (request.into,)))
     properties = F.col("properties")
     rows = brokers.messages(spark, topics, ("topic", "properties")).where(properties[REPLAY_ID] == request.name)
     found = rows.where(is_first_copy()).select(properties[REPLAY_OF].alias("place")).distinct()
-    # What this run sends is not to be found among what was sent before: the places are fixed here.
+    # Fix the places now, so that messages that this run sends do not count as sent before.
     fixed = found.localCheckpoint()
     return None if fixed.isEmpty() else fixed
 
 
 def _pace(request: ReplayRequest) -> int:
-    """Ms of the past that a slice holds."""
+    """Milliseconds of the time range in a slice."""
     span = round((request.ending - request.starting).total_seconds() * 1000)
     pace = span if request.speed is None else max(1, round(SLICE_SECONDS * 1000 * request.speed))
     if span > pace * SLICES_MAX:
@@ -140,7 +140,7 @@ def _pace(request: ReplayRequest) -> int:
 
 
 def _slices(spark: SparkSession, request: ReplayRequest, sent: DataFrame | None) -> list[tuple[int, int]]:
-    """(number, messages) of the slices that have any to send, in order."""
+    """(number, messages) of the slices that have messages to send, in order."""
     begin = round(request.starting.timestamp() * 1000)
     number = F.floor((F.unix_millis("store_time") - begin) / _pace(request)).cast("bigint")
     columns = COLUMNS if request.where else (*_PLACE_COLUMNS, "properties") if request.reads_what_it_sends else \
@@ -151,7 +151,7 @@ def _slices(spark: SparkSession, request: ReplayRequest, sent: DataFrame | None)
 
 
 def _times(request: ReplayRequest, number: int) -> tuple[datetime, datetime]:
-    """From when up to but without when a slice takes messages."""
+    """The start of a slice, and its end, which is not included."""
     pace = _pace(request)
     begin = round(request.starting.timestamp() * 1000) + number * pace
     end = min(begin + pace, round(request.ending.timestamp() * 1000))
@@ -168,9 +168,9 @@ def _slice(spark: SparkSession, request: ReplayRequest, number: int, sent: DataF
 
 
 def _chosen(rows: DataFrame, request: ReplayRequest, sent: DataFrame | None) -> DataFrame:
-    """The rows to send, with their `place`. Spark keeps their order: what was sent is handed to all tasks.
+    """The rows to send, with their `place`. They keep their order, because Spark sends the places to all tasks.
 
-    What this replay sent into a topic that it reads is no part of the past.
+    Messages that this replay itself sent into a topic that it reads are left out.
     """
     rows = rows.where(is_first_copy())
     if request.reads_what_it_sends:
@@ -184,7 +184,7 @@ def _chosen(rows: DataFrame, request: ReplayRequest, sent: DataFrame | None) -> 
 def _numbered(target: Target, number: int, count: int, speed: float | None) -> Target:
     """The target of one slice, whose number is that of the sink's run.
 
-    At a pace its messages are spread over the slice's time, unless a limit is given.
+    With a speed, its messages are spread over the slice's time, unless a limit is given.
     """
     rate = target.rate_limit
     if rate is None and speed is not None:

@@ -1,4 +1,4 @@
-"""The job `retries`: who failed, how often, why, how it ended, over all groups or some."""
+"""The job `retries`: reports which messages failed, how often, why and how it ended, for all groups or some."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,9 +25,9 @@ _COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "k
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRequest:
-    """`groups` empty for all. `effects`: `key string, applied_time timestamp` of the groups' consumers.
+    """`groups` is empty for all. `effects`: `key string, applied_time timestamp` of the groups' consumers.
 
-    `cause_properties`: where applications leave why they failed, looked at before the usual names.
+    `cause_properties`: properties in which applications write why they failed, checked before the usual names.
     """
 
     source: LogSource
@@ -40,7 +40,7 @@ class RetryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryReport:
-    """The tables of steps.retries; `outcomes` is kept by Spark until `close`."""
+    """The tables of steps.retries; Spark keeps `outcomes` until `close`."""
 
     groups: tuple[str, ...]
     outcomes: DataFrame = field(repr=False)
@@ -53,7 +53,7 @@ class RetryReport:
 
 
 def retry_report(spark: SparkSession, request: RetryRequest, say: Say = say_nothing) -> RetryReport:
-    """Raises JobRefused for a group that never had a retry or dead letter."""
+    """Run the job. Raises JobRefused for a group that never had a retry or dead letter."""
     request = replace(request, source=request.source.listed(spark))
     groups = _groups(spark, request)
     names = [name for group in groups for name in (retry_topic(group), dlq_topic(group))]

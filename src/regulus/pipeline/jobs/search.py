@@ -1,8 +1,8 @@
-"""The job `search`: messages by key, id, place in time, tag or any condition, over logs and archives.
+"""The job `search`: finds messages by key, id, time, tag or any condition, in logs and archives.
 
-A unique key tells when in its month it was made, and so where not to look: the message is first looked for from that
-time on, and only when it is not there in all that is kept. What lies outside of a time window is not read: files and
-row groups of an archive by their statistics, ranges of a log by their queues. What is read is compared exactly.
+A unique key has the time within its month at which it was made. So the message is first searched from that time on, and
+only if it is not found, in everything that is kept. Messages outside of a time window are not read: statistics exclude
+files and row groups of an archive, and queues exclude ranges of a log. Whatever is read is compared exactly.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """`topics` empty for all, retries and dead letters too. What is given must all hold.
+    """`topics` is empty for all, including retries and dead letters. All conditions that are given must be true.
 
     `message_id` is a unique key or an offset message id. `where` is a condition in SQL over the columns.
     """
@@ -40,7 +40,7 @@ class SearchRequest:
     limit: int = 100
 
     def __post_init__(self) -> None:
-        """Raises JobRefused when nothing is given to look for."""
+        """Raises JobRefused when no condition is given."""
         if not any((self.key, self.message_id, self.tag, self.where, self.starting, self.ending)):
             raise JobRefused("it is not said what to look for: give a key, an id, a tag, a time or a condition")
 
@@ -80,7 +80,7 @@ def _found(spark: SparkSession, request: SearchRequest, topics: list[str]) -> Da
 def _conditions(request: SearchRequest) -> list[Column]:
     conditions = []
     if request.key is not None:
-        # The second test is the exact one; the first is of a kind that a source can take over.
+        # The second condition is the exact one; the first is of a kind that a source can apply itself.
         conditions += [F.col("keys").contains(request.key), F.array_contains(F.split("keys", " "), request.key)]
     if request.message_id is not None:
         wanted = request.message_id.upper()

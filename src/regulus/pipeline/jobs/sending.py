@@ -1,11 +1,10 @@
-"""How jobs send: rows are first written down, then sent from there.
+"""Sends for jobs: rows are first written to files, and then sent from there.
 
-Rows that a job chose by looking at a log which goes on growing would be others when a task is tried again. Written to
-Parquet first they are the same rows in the same order, so that the broker's marks hold, and they are the report of what
-was sent.
+Rows that a job selects from a growing log would change when a task is tried again. Written to Parquet first, they are
+the same rows in the same order, so that the broker's marks are valid, and they are the report of what was sent.
 
-What a job does not find it sends. A broker that is away has what nobody finds, so that a job which sends must be told
-which brokers there are, and all of them must be there whenever one is read: the rule of all jobs is `places`.
+A job sends what it does not find. It cannot find messages of a broker that is away. So a job that sends must know which
+brokers exist, and all of them must be there whenever one is read. `places` is this rule for all jobs.
 """
 
 import tempfile
@@ -28,7 +27,7 @@ REPLAY_OF = "REPLAY_OF"
 REPLAY_ID = "REPLAY_ID"
 RESEND_OF = "RESEND_OF"
 TABLE_PREFIX = "regulus_run_"
-"""Of the tables in which rows are written down."""
+"""The beginning of the names of tables to which rows are written."""
 
 _OF_A_FORMER_LIFE = (
     names.RETRY_TOPIC, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.DELAY_TIME_LEVEL, names.ORIGIN_MESSAGE_ID,
@@ -37,17 +36,17 @@ _OF_A_FORMER_LIFE = (
     names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS,
     names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES, names.TIMER_DEL_UNIQUE_KEY,
     names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, REPLAY_ID, RESEND_OF)
-"""Properties that a message brings along and that are not true of it when it is sent anew."""
+"""Properties of a message that are no longer true when it is sent again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where and how to send. `expected_brokers`: all that there are, without which nothing is sent. `rate_limit` is in
-    messages a second, all tasks together.
+    """Where and how to send. `expected_brokers`: all brokers that exist, without which nothing is sent. `rate_limit` is
+    in messages a second, all tasks together.
 
-    A task that is tried again sends nothing twice, for the broker knows each `send` by a name of its own. A job whose
-    sends are many names them itself, so that the broker has one to remember: `sink_id`, another in each run, and `run`,
-    which ascends.
+    A task that is tried again sends nothing twice, because the broker knows each `send` by a unique name. A job with
+    many sends names them itself, so that the broker has only one name to remember: `sink_id`, which differs in each
+    run, and `run`, which ascends.
     """
 
     name_server: str
@@ -74,12 +73,12 @@ class Target:
 
     @property
     def brokers(self) -> LogSource:
-        """Those that are sent to, as a place to read."""
+        """The brokers that are sent to, as a source to read."""
         credentials = {"credentials": self.credentials} if self.credentials else {}
         return self._expecting(LogSource({"nameServer": self.name_server, **credentials}))
 
     def beside(self, source: LogSource) -> tuple[LogSource, LogSource | None]:
-        """The source, and the brokers where it takes more than the source to see what they have; None where it reads
+        """The source, and the brokers as a second source, if the first does not show what they have; None if it reads
         them itself."""
         if source.options.get("nameServer") == self.name_server:
             return self._expecting(source), None
@@ -92,9 +91,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a job reads, and where it looks for what was sent before, with their topics as they are now.
+    """The source that a job reads, and where it looks for what was sent before, with their present topics.
 
-    `beside`: the brokers that are sent to, where the source does not read them itself.
+    `beside`: the brokers that are sent to, if the source does not read them itself.
     """
 
     source: LogSource
@@ -102,7 +101,7 @@ class Places:
 
     @property
     def target(self) -> LogSource:
-        """The place that knows the topics which are sent to."""
+        """The source that has the topics to which the job sends."""
         return self.source if self.beside is None else self.beside
 
     @property
@@ -111,26 +110,26 @@ class Places:
 
 
 def places(spark: SparkSession, source: LogSource, target: Target | None, *, sends: bool) -> Places:
-    """Where a job looks. Raises JobRefused for one that sends and does not say which brokers there are; and this, as
-    each read of a place does, fails where they are others."""
+    """The places of a job. Raises JobRefused for one that sends and does not name the brokers. If other brokers are
+    there, this fails like each read of a place."""
     source, beside = (source, None) if target is None else target.beside(source)
     found = Places(source.listed(spark), None if beside is None else beside.listed(spark))
     if sends and target is not None and not target.expected_brokers:
         there = ",".join(found.target.brokers)
-        raise JobRefused("it is not said which brokers there are, so that what lies at one that is away would be sent "
+        raise JobRefused("it is not said which brokers there are, so that what is at one that is away would be sent "
                          f"again; now these are there: {there}; if they are all, say so (--brokers {there})")
     return found
 
 
 def names_of(brokers: Sequence[str]) -> str:
-    """The end of a report's sentence."""
+    """The end of a report's sentence, which names the brokers."""
     return f"; brokers: {', '.join(brokers)}" if brokers else ""
 
 
 def send(rows: DataFrame, target: Target) -> int:
-    """Send SINK_COLUMNS of the rows, those that are there; the number of the rows. Raises what the sink raises."""
+    """Send those SINK_COLUMNS that the rows have; returns the number of rows. Raises the errors of the sink."""
     columns = [name for name in SINK_COLUMNS if name in rows.columns]
-    # The sink's limit is each task's, so that with a limit one task sends all.
+    # The sink's limit applies to each task, so with a limit one task sends everything.
     tasks = rows.coalesce(1) if target.rate_limit is not None else rows
     sent = Observation()
     counted = tasks.select(*columns).observe(sent, F.count("*").alias("rows"))
@@ -140,10 +139,10 @@ def send(rows: DataFrame, target: Target) -> int:
 
 @contextmanager
 def written_down(rows: DataFrame, directory: str | None, run: int) -> Iterator[tuple[DataFrame, str]]:
-    """The rows as they were written down, and where: in `<directory>/run=<run>`, or without a directory in a place that
-    is gone afterwards.
+    """The rows as they were written, and the place: `<directory>/run=<run>`, or without a directory a place that is
+    removed afterwards.
 
-    Raises JobRefused where not all of them can be read again, because the tasks wrote to disks of their own.
+    Raises JobRefused if not all of them can be read again, because the tasks wrote to separate disks.
     """
     spark: SparkSession = rows.sparkSession
     if directory is not None:
@@ -152,7 +151,7 @@ def written_down(rows: DataFrame, directory: str | None, run: int) -> Iterator[t
         with tempfile.TemporaryDirectory(prefix="regulus-job-") as home:
             yield _in_directory(rows, home, run)
     else:
-        # Neither this process nor a task may have a disk that the others see; Spark's tables are where all see them.
+        # This process and the tasks may not share a disk, but all of them see Spark's tables.
         name = f"{TABLE_PREFIX}{run}"
         try:
             yield _kept(rows, name, lambda written: written.saveAsTable(name), spark.table), name
@@ -161,25 +160,25 @@ def written_down(rows: DataFrame, directory: str | None, run: int) -> Iterator[t
 
 
 def is_one_process(spark: SparkSession) -> bool:
-    """Whether the driver and its tasks run where this program does."""
+    """Whether the driver and its tasks run on this machine, in one process."""
     try:
         master = str(spark.sparkContext.master)
-    except PySparkException:        # of Spark Connect, whose server may be anywhere
+    except PySparkException:        # from Spark Connect, whose server may be anywhere
         return False
     return master == "local" or master.startswith("local[")
 
 
 def _in_directory(rows: DataFrame, directory: str, run: int) -> tuple[DataFrame, str]:
     place = f"{directory.rstrip('/')}/run={run}"
-    # With its schema, for where no file can be seen there is nothing to infer it from.
+    # With the schema, because it cannot be inferred if no file can be seen.
     reader = rows.sparkSession.read.schema(rows.schema)
     return _kept(rows, place, lambda written: written.parquet(place), reader.parquet), place
 
 
 def _kept(rows: DataFrame, place: str, write: Callable[[DataFrameWriter], None],
           read: Callable[[str], DataFrame]) -> DataFrame:
-    """The rows, written and read again. The driver ends a write whose files it does not see as one of no rows, so that
-    they are counted when they are written."""
+    """The rows, written and read again. They are counted while they are written, because a driver that does not see the
+    files ends the write as if it had no rows."""
     written = Observation()
     write(rows.observe(written, F.count("*").alias("rows")).write.format("parquet").mode("error"))
     kept = read(place)
@@ -188,7 +187,7 @@ def _kept(rows: DataFrame, place: str, write: Callable[[DataFrameWriter], None],
 
 
 def check_whole(kept: int, written: int, place: str) -> None:
-    """Raises JobRefused when other rows can be read than were written."""
+    """Raises JobRefused when the number of rows that can be read is not that of the written ones."""
     if kept != written:
         raise JobRefused(f"{written} rows were written down in {place}, and {kept} are there: Spark's tasks wrote to "
                          "disks that its driver does not see; as the run's report name a directory that all of them "
@@ -196,16 +195,16 @@ def check_whole(kept: int, written: int, place: str) -> None:
 
 
 def anew(properties: Column, **added: Column) -> Column:
-    """A message's properties without what belongs to its former life, and with some more."""
+    """A message's properties without those that are true only of its original, and with some more."""
     kept = F.map_filter(properties, lambda name, _: ~name.isin(*_OF_A_FORMER_LIFE))
     more = F.create_map(*[item for name, value in added.items() for item in (F.lit(name), value)])
     return F.map_concat(kept, more)
 
 
 def place_text() -> Column:
-    """What names a message's place for good: a queue may be made anew, a byte in the log is written once.
+    """The permanent name of a message's place, by its position in the log, because a queue may be created again.
 
-    The broker is named by its address, which is in the log, as its name is not: so the text is the same, whether the
-    message is read from the broker, from its files or from an archive.
+    It has the broker's address, because the log has the address and not the broker's name. So the text is the same if
+    the message is read from the broker, from its files or from an archive.
     """
     return F.concat_ws("/", "topic", "queue_id", "queue_offset", "offset_message_id")

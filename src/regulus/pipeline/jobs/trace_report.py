@@ -1,4 +1,4 @@
-"""The job `trace`: what the clients' message trace says about groups and the ways of messages."""
+"""The job `trace`: reports what the clients' message trace shows about groups and the paths of messages."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +16,7 @@ from regulus.pipeline.steps.trace_spans import service_map, slow_groups, trace_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """`topic`: the trace topic; clients may be set to use another one."""
+    """`topic`: the trace topic; clients may be configured to use another one."""
 
     source: LogSource
     topic: str = TRACE_TOPIC
@@ -28,8 +28,7 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """The tables of steps.trace_spans; `rejects` are records that cannot be read. `spans` is kept by Spark until
-    `close`."""
+    """The tables of steps.trace_spans; `rejects` are records that cannot be read. Spark keeps `spans` until `close`."""
 
     spans: DataFrame = field(repr=False)
     groups: DataFrame = field(repr=False)
@@ -41,7 +40,7 @@ class TraceReport:
 
 
 def trace_report(spark: SparkSession, request: TraceRequest, say: Say = say_nothing) -> TraceReport:
-    """Raises TopicMissing when there is no such topic, that is when no client traced."""
+    """Run the job. Raises TopicMissing when the topic does not exist, so that no client has traced."""
     if not request.source.there(spark, request.topic):
         raise TopicMissing(f"{request.source.name} has no topic {request.topic!r}: no client sent its trace there; "
                            "Java's do with enableMsgTrace, and --topic names another topic")

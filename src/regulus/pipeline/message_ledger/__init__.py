@@ -1,1 +1,1 @@
-"""The message ledger, a pipeline that `regulus pipeline run` finds and that Spark's own command line runs as well."""
+"""The message ledger, a pipeline that both `regulus pipeline run` and Spark's own command line can run."""

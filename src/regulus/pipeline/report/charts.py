@@ -1,8 +1,8 @@
-"""Charts as SVG elements: lines over time or over a scale, and stacked bars. No network, no script, no fonts.
+"""Draws charts as SVG elements: lines over time or over a scale, and stacked bars, without network, script or fonts.
 
-Colours come from the page's style sheet by class (`sent`, `applied`, `dead`, ...), so that one drawing serves light
-and dark. A drawing is 440 units wide, so that its letters stay readable on a phone. Each value that can be pointed at
-has a `title`, which browsers show and screen readers read.
+Colours come from the page's style sheet by class (`sent`, `applied`, `dead`, ...), so that one drawing works in light
+and dark mode. A drawing is 440 units wide, so that its letters stay readable on a phone. Each value that can be pointed
+at has a `title`, which browsers show and screen readers read.
 """
 
 import math
@@ -16,16 +16,16 @@ HEIGHT = 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 26, 34
 _ROW = 34
 _WORDS_ROW, _LETTER = 14, 6
-"""Of the words above marks: from row to row, and about the width of a letter."""
+"""The distance between rows of words above marks, and the approximate width of a letter."""
 _POINTS_MAX = 240
-"""More points than these lie on the same pixel of a phone."""
+"""Points of a line, at most; more of them would share pixels on a phone."""
 
 Words = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`points`: (x, y), x rising."""
+    """A line. `points`: (x, y), with ascending x."""
 
     name: str
     colour: str
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stretch of the x axis that something happened in."""
+    """A stretch of the x axis in which something happened."""
 
     start: float
     end: float
@@ -43,7 +43,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """`parts`: (name, colour, value), drawn one behind the other. `note` stands behind the bar's end."""
+    """A stacked bar. `parts`: (name, colour, value), drawn one after the other. `note` follows the bar's end."""
 
     label: str
     parts: Sequence[tuple[str, str, float]]
@@ -53,7 +53,7 @@ class Bar:
 def line_chart(title: str, lines: Sequence[Line], *, x_words: Words, y_words: Words, x_ticks: Sequence[float],
                logarithmic: bool = False, marks: Sequence[Mark] = (), filled: bool = False,
                height: int = HEIGHT) -> Element:
-    """Lines over one x axis. A logarithmic y axis shows what is below 1 at 1."""
+    """Lines over one x axis. A logarithmic y axis shows values below 1 at 1."""
     svg = _drawing(title, height)
     values = [y for line in lines for _, y in line.points]
     xs = [x for line in lines for x, _ in line.points]
@@ -98,7 +98,7 @@ def bar_chart(title: str, bars: Sequence[Bar], words: Words) -> Element:
         _text(svg, bar.note or words(sum(value for _, _, value in bar.parts)), WIDTH, top + 13, "value end")
         left = 0.0
         for name, colour, value in bar.parts:
-            # A share that is there is never thinner than a hair that can be seen.
+            # A part with a value is always wide enough to be seen.
             width = max(WIDTH * value / longest, 2.0) if value else 0.0
             width = min(width, WIDTH - left)
             if width:
@@ -109,7 +109,7 @@ def bar_chart(title: str, bars: Sequence[Bar], words: Words) -> Element:
 
 
 def nice_ticks(top: float, count: int = 4) -> list[float]:
-    """From 0 in even steps of 1, 2 or 5 times a power of ten to `top` or just beyond it."""
+    """Ticks from 0 in even steps of 1, 2 or 5 times a power of ten, up to `top` or just beyond it."""
     if top <= 0:
         return [0.0, 1.0]
     raw = top / count
@@ -119,12 +119,12 @@ def nice_ticks(top: float, count: int = 4) -> list[float]:
 
 
 def decades(top: float) -> list[float]:
-    """1, 10, 100 ... to `top` or just beyond it; at least up to 10."""
+    """Ticks 1, 10, 100 ... up to `top` or just beyond it, and at least up to 10."""
     return [10.0**power for power in range(max(1, math.ceil(math.log10(max(top, 10)))) + 1)]
 
 
 def time_ticks(first: float, last: float, count: int = 4) -> list[float]:
-    """Seconds since 1970 that are round on a clock, between two moments."""
+    """Ticks between two moments, in seconds since 1970, that are round on a clock."""
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
     wanted = max(last - first, 1) / count
     days = math.ceil(wanted / 86400) * 86400
@@ -134,13 +134,13 @@ def time_ticks(first: float, last: float, count: int = 4) -> list[float]:
 
 
 def clock(span_s: float) -> Words:
-    """How to write a moment (UTC) on an axis of that many seconds."""
+    """The format of a moment (UTC) on an axis of that many seconds."""
     pattern = "%H:%M:%S" if span_s < 600 else "%H:%M" if span_s < 2 * 86400 else "%d %b"
     return lambda at: datetime.fromtimestamp(at, UTC).strftime(pattern)
 
 
 def merged(points: Sequence[tuple[float, float]], count_max: int = _POINTS_MAX) -> list[tuple[float, float]]:
-    """Neighbours put together by their mean, so that at most `count_max` points are left."""
+    """Replace neighbours by their mean, so that at most `count_max` points are left."""
     size = math.ceil(len(points) / count_max) if points else 1
     groups = [points[at:at + size] for at in range(0, len(points), size)]
     return [(group[0][0], sum(y for _, y in group) / len(group)) for group in groups]
@@ -154,7 +154,7 @@ def _drawing(title: str, height: int) -> Element:
 
 
 def _mark(svg: Element, mark: Mark, left: float, right: float, height: int, row_ends: list[float]) -> None:
-    """Its words stand in the first row where they have room; `row_ends`: where those of earlier marks end."""
+    """Draw a mark. Its words are in the first row with enough space; `row_ends`: where the words in each row end."""
     band = _tag(svg, "rect", "mark", x=left, y=_TOP, width=max(right - left, 2), height=height - _BOTTOM - _TOP)
     SubElement(band, "title").text = mark.text
     side = "end" if left > WIDTH * 0.6 else "start"
@@ -167,7 +167,7 @@ def _mark(svg: Element, mark: Mark, left: float, right: float, height: int, row_
 
 def _pointers(svg: Element, lines: Sequence[Line], x_at: Callable[[float], float], words: tuple[Words, Words],
               height: int) -> None:
-    """Unseen columns that tell all lines' values where the pointer is."""
+    """Invisible columns whose titles show the values of all lines at the pointer."""
     x_words, y_words = words
     by_x: dict[float, list[str]] = {}
     for line in lines:

@@ -1,9 +1,9 @@
-"""The report page: one HTML file that needs nothing else, from the rows of the pipeline's small tables.
+"""Makes the report page, a self-contained HTML file, from the rows of the pipeline's small tables.
 
-A section stands there when its table has rows; so the page of a pipeline without effects or groups has fewer.
+The page has a section if its table has rows, so the page of a pipeline without effects or groups has fewer.
 
-Each number says whether it counts keys or copies: a key is what the application calls a message by, a copy is one
-message of it in a topic.
+Each number says whether it counts keys or copies: a key is the application's name of a message, a copy is one message
+of that name in a topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Row: TypeAlias = Mapping[str, Any]
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 
 ROWS_MAX = 40
-"""How many rows of one table are shown; the rest are counted."""
+"""Rows of a table that are shown; the rest are counted."""
 
 _STEPS_MAX = 100_000
 _STYLE = Path(__file__).with_name("page.css")
@@ -32,7 +32,8 @@ _LEG_COLOURS = {"born_to_stored": "sent", "stored_to_delivered": "copies", "deli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """`source` says where the messages were read; `marks` are moments (seconds since 1970) that the charts name."""
+    """The heading of a page. `source` is the place from which messages were read; `marks` are moments (seconds since
+    1970) that the charts name."""
 
     title: str
     source: str
@@ -42,7 +43,7 @@ class Heading:
 
 
 def page(tables: Tables, heading: Heading) -> str:
-    """The whole file's text."""
+    """The text of the HTML file."""
     html = Element("html", {"lang": "en"})
     head = SubElement(html, "head")
     SubElement(head, "meta", {"charset": "utf-8"})
@@ -67,14 +68,14 @@ def page(tables: Tables, heading: Heading) -> str:
 
 
 def number(value: float | None) -> str:
-    """With commas; a dash for what is not known."""
+    """A number with commas; a dash if it is not known."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.1f}"
 
 
 def duration(value: float | None) -> str:
-    """Ms in the unit that reads best."""
+    """A duration in ms, as text in the unit that reads best."""
     if value is None:
         return "–"
     for limit, divisor, unit in ((1000, 1, "ms"), (60_000, 1000, "s"), (3_600_000, 60_000, "min"),
@@ -89,7 +90,7 @@ def duration(value: float | None) -> str:
 
 
 def _verdict(tables: Tables) -> tuple[str, str, bool]:
-    """The ledger in words, what else is to be said, and whether all is well."""
+    """The ledger in words, a remark, and whether all is well."""
     totals = _first(tables, "ledger_total")
     if totals is None:
         return "no ledger was made", "The pipeline has no table ledger_total yet.", False
@@ -157,7 +158,7 @@ def _throughput(tables: Tables, heading: Heading) -> Element | None:
         at[_seconds(row["bucket_start"])] = row["effects"] / step
     everything = sorted({at for _, values in kinds.values() for at in values})
     first, last = everything[0], everything[-1] + step
-    # Of years with an hour now and then, the empty stretches are not worth a point each.
+    # If few steps of a long time have rows, most of it is empty and need not have a point for each step.
     count = round((last - first) / step)
     places = [first + step * place for place in range(count)] if count <= _STEPS_MAX else everything
     lines = [Line(name, colour, _until(last, merged([(at, values.get(at, 0.0)) for at in places])))
@@ -170,7 +171,7 @@ def _throughput(tables: Tables, heading: Heading) -> Element | None:
 
 
 def _until(last: float, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """A single step has a width too."""
+    """Give a single step a width, too."""
     return [*points, (last, points[-1][1])] if len(points) == 1 else points
 
 
@@ -195,7 +196,7 @@ def _latency(tables: Tables) -> Element | None:
 
 
 def _ladder(tables: Tables) -> Element | None:
-    """What became of copies at each delivery: they ended there, or failed and went on to the next."""
+    """What became of copies at each delivery: they ended there, or failed and got the next one."""
     rows, totals = tables.get("retry_ladder", ()), _first(tables, "ledger_total")
     if not rows or totals is None:
         return None

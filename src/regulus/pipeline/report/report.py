@@ -1,4 +1,5 @@
-"""Reads what the ledger pipeline made and writes its report page, without Spark: the tables are small Parquet files."""
+"""Reads the tables of the ledger pipeline and writes its report page, without Spark, because they are small Parquet
+files."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,11 +14,11 @@ REPORT_TABLES = ("ledger_total", "ledger_by_tag", "throughput", "effects_over_ti
                  "latency_curve", "latency_hourly", "retry_ladder", "dead_letters_by_cause", "group_lag", "queue_gaps",
                  "duplicates", "rejected_by_reason")
 ROWS_MAX = 200_000
-"""More rows of one table than this do not make a report; the first ones are shown."""
+"""Rows of a table that are read, at most; more of them would not fit in a report."""
 
 
 def read_tables(storage: Path, names: Sequence[str] = REPORT_TABLES) -> dict[str, list[dict[str, Any]]]:
-    """The rows of the tables that are there, below a pipeline's storage.
+    """The rows of the existing tables below a pipeline's storage.
 
     Raises PipelineError when the directory is not a pipeline's, or a table in it cannot be read.
     """
@@ -30,7 +31,7 @@ def read_tables(storage: Path, names: Sequence[str] = REPORT_TABLES) -> dict[str
                             "first")
     tables = {}
     for name in names:
-        # Hive, whose catalog this is, writes names in lower case.
+        # The catalog is Hive's, which writes names in lower case.
         directory = warehouse / name.lower()
         files = [str(file) for file in sorted(directory.glob("*.parquet"))] if directory.is_dir() else []
         if not files:
@@ -45,7 +46,7 @@ def read_tables(storage: Path, names: Sequence[str] = REPORT_TABLES) -> dict[str
 
 def write_report(storage: Path, output: Path, *, made_at: datetime, title: str, source: str, tag_word: str = "tag",
                  marks: Sequence[Mark] = ()) -> None:
-    """Raises PipelineError when there is nothing to report, or the file cannot be written."""
+    """Write the page. Raises PipelineError when there is nothing to report, or the file cannot be written."""
     tables = read_tables(storage)
     text = page(tables, Heading(title=title, source=source, made_at=made_at, tag_word=tag_word, marks=marks))
     try:

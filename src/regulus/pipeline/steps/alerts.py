@@ -1,4 +1,4 @@
-"""Messages about messages: rows for the sink, one alert each. Work on streams."""
+"""Makes alerts about messages: rows for the sink, one for each alert. It works on streams."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -32,5 +32,5 @@ def _alerts(rows: DataFrame, kind: str, key: Column, *more: str) -> DataFrame:
     place = F.concat_ws("/", "broker_name", "queue_id", "queue_offset").alias("place")
     fields = F.struct(F.lit(kind).alias("alert"), "topic", place, "message_id", key.alias("key"), "reason",
                       "store_time", *more)
-    # The sink takes keys without the space that separates several.
+    # Only the first key, because the sink refuses keys with the space that separates several.
     return rows.select(F.lit(kind).alias("tags"), key.alias("keys"), F.to_json(fields).cast("binary").alias("body"))

@@ -1,8 +1,8 @@
-"""The delivery ledger: what was sent, against what was done, one business key per row and one group per total.
+"""The delivery ledger compares what was sent with what was done, one business key per row and one group per total.
 
-A message's business key is the first of its `keys`. A key ends in an effect (the consumer's own table; or, where none
-is named, the group has read past its last copy), in a dead letter, or nowhere: then it waits, for a retry or for the
-group to come to it, or it is lost.
+A message's business key is the first of its `keys`. A key ends in an effect (the consumer's own table; or, if none is
+named, the group has read past its last copy), in a dead letter, or in neither: then it is waiting, for a retry or for
+the group to read it, or it is lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from regulus.pipeline.steps.message_facts import also, business_key, home_topic,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerTotals:
-    """Numbers of business keys; `duplicates` are log records beyond the first of their key, `redelivered` effects
+    """Numbers of business keys. `duplicates` are log records beyond the first of their key, `redelivered` effects
     refused as repetitions, `both` keys with an effect and a dead letter, `dead_again` dead letters beyond the first of
     their key."""
 
@@ -35,12 +35,12 @@ class LedgerTotals:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "LedgerTotals":
-        """From the one row of `ledger_total`."""
+        """The totals from the single row of `ledger_total`."""
         return cls(**{field.name: int(row[field.name] or 0) for field in fields(cls)})
 
     @property
     def balanced(self) -> bool:
-        """Whether each key ended in one place, or still can."""
+        """Whether each key has ended in exactly one place, or still can."""
         return self.lost == 0 and self.both == 0 and self.sent == self.applied + self.dead_lettered + self.waiting
 
     def verdict(self) -> str:
@@ -55,7 +55,8 @@ def delivery_ledger(messages: DataFrame, topics: Sequence[str], consumer_group: 
     """One row per business key that was sent to one of the topics.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, keys, tags, properties, born_time, store_time` of the
-    topics, the group's retry and dead-letter topics and, so that what waits for a retry is seen, SCHEDULE_TOPIC_XXXX.
+    topics, of the group's retry and dead-letter topics, and of SCHEDULE_TOPIC_XXXX, which has messages that wait for a
+    retry.
     `effects`: `key string, applied_time timestamp, deliveries bigint`, one row per key; null is 1 delivery.
     `progress`: `consumer_group, topic, broker_name, queue_id, consumer_offset`, where groups read next. One of the two
     must be given; without progress only what is parked for a retry counts as waiting.
@@ -126,7 +127,7 @@ def ledger_total(ledger: DataFrame) -> DataFrame:
 
 
 def _with_reached(copies: DataFrame, consumer_group: str, progress: DataFrame | None) -> DataFrame:
-    """The copies with `reached`: whether the group has read them, true where its progress is not known at all."""
+    """The copies with `reached`: whether the group has read them; true if its progress is not known at all."""
     if progress is None:
         return also(copies, F.lit(True).alias("reached"))
     read = progress.where(F.col("consumer_group") == consumer_group).select("topic", "broker_name", "queue_id",

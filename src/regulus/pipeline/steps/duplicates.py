@@ -1,4 +1,4 @@
-"""What is there twice: a message in the log, or its effect."""
+"""Finds duplicates: messages that are in the log twice, and effects that happened twice."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from regulus.pipeline.steps.message_facts import also, is_first_copy
 
 PLACES_MAX = 10
-"""How many places of one message are listed."""
+"""Places of one message that are listed."""
 
 
 def duplicate_messages(messages: DataFrame) -> DataFrame:
@@ -14,14 +14,14 @@ def duplicate_messages(messages: DataFrame) -> DataFrame:
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, store_time`. Retries, dead letters and
     parked copies keep their message's id on purpose and are left out; so are messages without an id. The messages of a
-    batch of Java's client 5 have one id where RocketMQ stored them: of those that were stored at once in one queue, the
-    first, second and so on are told apart.
+    batch of Java's client 5 have one id if RocketMQ stored them: of those that were stored at once in one queue, the
+    first, second and so on count as different messages.
     Returns `topic, message_id, keys, copies, first_store_time, last_store_time, places`, where a place is
     `broker/queue/offset` and at most ten are listed.
     """
     place = F.concat_ws("/", "broker_name", "queue_id", "queue_offset")
     at_once = Window.partitionBy("topic", "message_id", "broker_name", "queue_id", "store_time").orderBy("queue_offset")
-    # Nearly all ids are there once: the others alone are looked at closely.
+    # Nearly all ids are there once, so only the others are examined.
     together = (
         messages.where(is_first_copy() & F.col("message_id").isNotNull())
         .groupBy("topic", "message_id")
@@ -41,7 +41,7 @@ def duplicate_messages(messages: DataFrame) -> DataFrame:
             F.slice(F.sort_array(F.collect_list(place)), 1, PLACES_MAX).alias("places"),
         )
         .where(F.col("copies") > 1)
-        # Not drop, for which Spark looks at the tables that a declarative pipeline has yet to make.
+        # Not drop(), for which Spark would look at tables that a declarative pipeline has not made yet.
         .select("topic", "message_id", "keys", "copies", "first_store_time", "last_store_time", "places")
     )
 

@@ -1,4 +1,4 @@
-"""How far consumer groups are behind."""
+"""Computes how far consumer groups are behind."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,8 +1,8 @@
-"""How long messages took: born at the producer, stored by the broker, delivered to a consumer, applied.
+"""Computes how long messages took: born at the producer, stored by the broker, delivered to a consumer, applied.
 
-Each step is measured between two clocks, so that a producer's clock ahead of the broker's gives negative numbers; they
-are shown as they are. What a broker kept back at its producer's wish was not slow: for a message that was delayed the
-way begins where it was stored for its consumers.
+Each step is measured between two clocks, so a producer's clock that is ahead of the broker's gives negative numbers,
+which are shown unchanged. A delay that the producer requested does not count: for a delayed message the time begins
+when it was stored for its consumers.
 """
 
 from pyspark.sql import DataFrame
@@ -45,7 +45,7 @@ def latencies(messages: DataFrame, delivered: DataFrame | None = None, effects: 
 
 
 def latency_percentiles(latency: DataFrame, by: tuple[str, ...] = ("topic",)) -> DataFrame:
-    """Percentiles of the legs, in long form.
+    """Percentiles of the legs, one row for each leg.
 
     `latency`: what `latencies` returns.
     Returns the columns of `by`, then `leg, messages, p50_ms, p90_ms, p95_ms, p99_ms, max_ms`, one row per leg that any
@@ -58,7 +58,7 @@ def latency_percentiles(latency: DataFrame, by: tuple[str, ...] = ("topic",)) ->
 
 
 def latency_curve(latency: DataFrame, points: int = 101) -> DataFrame:
-    """The whole distribution of the legs, for drawing: what share took at most how long.
+    """The whole distribution of the legs, for drawing: which share of messages took at most which time.
 
     `latency`: what `latencies` returns. Returns `leg, share double` (0 to 100, `points` of them), `ms bigint`.
     """
@@ -80,7 +80,7 @@ def latency_over_time(latency: DataFrame, bucket: str = "1 hour") -> DataFrame:
 
 
 def _with_first(rows: DataFrame, times: DataFrame | None, key: str, time: str) -> DataFrame:
-    """The rows with the first time of their key; null without a table of times."""
+    """Add the first time of each row's key; null if there is no table of times."""
     if times is None:
         return also(rows, F.lit(None).cast("timestamp").alias(time))
     return rows.join(times.where(F.col(key).isNotNull()).groupBy(key).agg(F.min(time).alias(time)), key, "left")

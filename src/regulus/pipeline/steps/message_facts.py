@@ -1,4 +1,4 @@
-"""What the steps ask of a row of table `messages`: its business key, its consumer group, its place."""
+"""Facts about rows of table `messages` that the steps need: business key, consumer group and place."""
 
 from collections.abc import Sequence
 
@@ -17,16 +17,16 @@ from regulus.model.topics import (
 
 EPOCH = "topic_epoch"
 QUEUE = ("topic", "broker_name", "queue_id", EPOCH)
-"""What names a queue; a topic that was deleted and made again counts its offsets anew in another epoch."""
+"""The columns that identify a queue. A topic that was deleted and created again has a new epoch, and offsets from 0."""
 
 PERCENTILE_ACCURACY = 10_000
 
 
 def also(table: DataFrame, *columns: Column) -> DataFrame:
-    """The table with more columns, which it does not have yet.
+    """Add columns that the table does not have yet.
 
-    Not withColumn: a declarative pipeline does not see through it that a flow reads another table of the pipeline, and
-    runs the flow before that table has its news.
+    It does not use withColumn, behind which a declarative pipeline does not see that a flow reads another table of the
+    pipeline, so that it would run the flow before that table is updated.
     """
     return table.select("*", *columns)
 
@@ -37,10 +37,10 @@ def business_key() -> Column:
 
 
 def keys_of(table: DataFrame, wanted: DataFrame, record: Sequence[str]) -> DataFrame:
-    """The table with a column `key`: those of a message's keys that are wanted, a row for each; else its first.
+    """Add a column `key`: a row for each of a message's keys that is wanted, or else one with its first key.
 
-    `wanted`: `key string`, each once. `record`: the columns that tell messages apart. Only messages with several keys
-    are looked at twice. Rows without keys are left out.
+    `wanted`: `key string`, each once. `record`: the columns that identify a message. Only messages with several keys
+    are processed twice. Rows without keys are left out.
     """
     names = F.array_distinct(F.filter(F.split("keys", " "), lambda name: name != ""))
     rows = also(table, names.alias("names"))
@@ -53,22 +53,22 @@ def keys_of(table: DataFrame, wanted: DataFrame, record: Sequence[str]) -> DataF
 
 
 def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:
-    """The table with a column `topic_epoch`; 0 in all rows when its source knows no epochs.
+    """Add a column `topic_epoch` if it is missing; 0 in all rows, because the source has no epochs.
 
-    None looks for itself whether the column is there, which the definition of a pipeline's table may not.
+    `has_epoch` None checks whether the column is there, which the definition of a pipeline's table must not do.
     """
     there = EPOCH in table.columns if has_epoch is None else has_epoch
     return table if there else also(table, F.lit(0).cast("bigint").alias(EPOCH))
 
 
 def home_topic() -> Column:
-    """Where a row belongs once its delay is over: a parked copy's REAL_TOPIC, else its topic."""
+    """The topic to which a row belongs after its delay: a parked copy's REAL_TOPIC, else its topic."""
     parked = F.col("topic").isin(SCHEDULE_TOPIC, TIMER_TOPIC)
     return F.when(parked, F.coalesce(F.col("properties")[names.REAL_TOPIC], "topic")).otherwise(F.col("topic"))
 
 
 def group_of(topic: Column) -> Column:
-    """The consumer group of a retry or dead-letter topic, null for others.
+    """The consumer group of a retry or dead-letter topic; null for other topics.
 
     The retry topic that POP makes for one group and topic (`%RETRY%group_topic`) counts as a group of that name.
     """
@@ -91,5 +91,5 @@ def percentiles(column: str, prefix: str = "") -> list[Column]:
 
 
 def milliseconds(start: str, end: str) -> Column:
-    """From one time column to another."""
+    """Milliseconds from one time column to another."""
     return F.unix_millis(end) - F.unix_millis(start)

@@ -1,4 +1,4 @@
-"""Messages that are in the log and are not as they should be."""
+"""Finds messages in the log that break a rule."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from regulus.pipeline.steps.message_facts import also, is_first_copy
 
 _CRC_BITS = 0x7FFFFFFF
-"""RocketMQ keeps the checksum as a signed int without its sign."""
+"""RocketMQ stores the checksum without the sign bit of an int."""
 
 
 def message_rejects(messages: DataFrame) -> DataFrame:
@@ -22,7 +22,7 @@ def message_rejects(messages: DataFrame) -> DataFrame:
 
 
 def rejects_by_reason(rejects: DataFrame) -> DataFrame:
-    """`topic, reason, rejected, first_time, last_time`."""
+    """Counts by topic and reason: `topic, reason, rejected, first_time, last_time`."""
     return rejects.groupBy("topic", "reason").agg(
         F.count("*").alias("rejected"), F.min("store_time").alias("first_time"),
         F.max("store_time").alias("last_time"))

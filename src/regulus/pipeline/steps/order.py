@@ -1,4 +1,4 @@
-"""Whether messages that share a sharding key kept their order."""
+"""Checks whether messages of one sharding key have kept their order."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -11,12 +11,12 @@ APPLIED_EARLIER = "stored later, applied earlier"
 
 
 def order_violations(messages: DataFrame) -> DataFrame:
-    """One row per message that stands in the wrong place among those of its sharding key.
+    """One row per message that is in the wrong place among those of its sharding key.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, sharding_key, born_time, store_time,
-    born_host`. Two kinds: a message stored behind one of the same producer (born host) that was born later, for clocks
-    of different machines say nothing; and a key that comes back to a queue which it had left. A key that moves once,
-    because the topic got more queues, does not count.
+    born_host`. There are two kinds. A message was stored after one of the same producer (born host) that was born
+    later; producers are not compared, because clocks of machines differ. Or a key comes back to a queue that it had
+    left; a key that moves once, because the topic got more queues, does not count.
     Returns `topic, sharding_key, broker_name, queue_id, queue_offset, message_id, violation`.
     """
     keyed = with_epoch(messages).where(is_first_copy() & F.col("sharding_key").isNotNull())
@@ -27,7 +27,7 @@ def order_violations(messages: DataFrame) -> DataFrame:
 
 
 def _returned(keyed: DataFrame) -> DataFrame:
-    """The first message of each later run of a key in a queue where it had been before."""
+    """The first message of each later run of a key in a queue in which it was before."""
     queue = F.struct("broker_name", "queue_id")
     by_time = Window.partitionBy("topic", "sharding_key").orderBy("store_time", "broker_name", "queue_id",
                                                                   "queue_offset")
@@ -38,10 +38,10 @@ def _returned(keyed: DataFrame) -> DataFrame:
 
 
 def effect_order_violations(messages: DataFrame, effects: DataFrame) -> DataFrame:
-    """One row per message whose effect came before that of a message which stands before it in its queue.
+    """One row per message whose effect came before that of an earlier message in its queue.
 
     `messages`: as for `order_violations`, with `keys`. `effects`: `key string, applied_time timestamp`; the first
-    effect of a key counts. A message whose key has no effect is passed over.
+    effect of a key counts. A message whose key has no effect is ignored.
     Returns the columns of `order_violations`.
     """
     first_effects = effects.groupBy("key").agg(F.min("applied_time").alias("applied_time"))

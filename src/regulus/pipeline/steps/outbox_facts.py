@@ -1,7 +1,7 @@
-"""What is known of each business id: its stub, its messages in the log, its groups' rows, and the facts of the rules.
+"""Collects what is known of each business id: its stub, its messages, its groups' rows, and the facts for the rules.
 
-The rows of all tables but that of the stubs go to one place by their id and are one row there: so ten million of each
-are sorted once, and not once for each table.
+The rows of all tables except that of the stubs are united and grouped by their id. So ten million of each are sorted
+once, and not once for each table.
 """
 
 from functools import reduce
@@ -17,15 +17,15 @@ QUEUE = ("topic", "broker_name", "queue_id")
 _OF_AN_ID = {"log_copies": "int", "is_early": "boolean", "copy_time": "bigint", "dead_time": "bigint",
              "told_group": "string", "told_time": "bigint", "group_row": "struct<name:string,status:string>",
              "receipt": "struct<name:string,time:bigint>", "applied_group": "string", "applied_time": "bigint"}
-"""What the rows of the tables say of an id, each of some of it."""
+"""The columns of united rows; the rows of each table fill some of them."""
 
 
 def log_rows(messages: DataFrame, ends: DataFrame, kept_since_ms: int) -> DataFrame:
-    """What the log says.
+    """The rows from the log.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, store_time, properties`. `ends`: QUEUE and `known_end`, of
-    the stubs' topics, from before the stubs were read: what lies before it, and is not older than stubs are kept, had
-    its stub when it was stored.
+    the stubs' topics, from before the stubs were read. A message before that end, and not older than stubs are kept,
+    had its stub when it was stored.
     """
     topic, properties = F.col("topic"), F.col("properties")
     stored = F.unix_millis("store_time")
@@ -39,7 +39,8 @@ def log_rows(messages: DataFrame, ends: DataFrame, kept_since_ms: int) -> DataFr
 
 
 def told_rows(messages: DataFrame, group_property: str) -> DataFrame:
-    """What consumers say who have a database of their own, on the topic of confirmations. The same columns."""
+    """The rows from the topic of confirmations, on which consumers with a separate database report. The columns of
+    `messages` are the same."""
     properties = F.col("properties")
     return messages.select(
         properties[names.BUSINESS_ID].alias("message_id"), F.coalesce(properties[group_property], F.lit("")).alias(
@@ -47,30 +48,30 @@ def told_rows(messages: DataFrame, group_property: str) -> DataFrame:
 
 
 def group_rows(confirmations: DataFrame) -> DataFrame:
-    """`confirmations`: `message_id, consumer_group, status`."""
+    """The rows from `confirmations`: `message_id, consumer_group, status`."""
     return confirmations.select("message_id", F.struct(F.col("consumer_group").alias("name"), "status")
                                 .alias("group_row"))
 
 
 def receipt_rows(message_log: DataFrame) -> DataFrame:
-    """`message_log`: `message_id, consumer_group, receive_time`."""
+    """The rows from `message_log`: `message_id, consumer_group, receive_time`."""
     return message_log.select("message_id", F.struct(F.col("consumer_group").alias("name"),
                                                      F.col("receive_time").alias("time")).alias("receipt"))
 
 
 def applied_rows(attempts: DataFrame) -> DataFrame:
-    """`attempts`: `message_id, consumer_group, end_time`, of effects alone."""
+    """The rows from `attempts`: `message_id, consumer_group, end_time`, only those of effects."""
     return attempts.select("message_id", F.coalesce("consumer_group", F.lit("")).alias("applied_group"),
                            F.col("end_time").alias("applied_time"))
 
 
 def accounts(stubs: DataFrame, rows: list[DataFrame], watermarks: DataFrame) -> DataFrame:
-    """One row for each id: the stub's columns, which are null where there is none; what `rows` say, those of the
-    functions above; and FACTS.
+    """One row for each id: the stub's columns, null if there is none; the columns from `rows`, which the functions
+    above make; and FACTS.
 
-    `stubs`: those of `regulus_stub`. `watermarks`: `consumer_group, topic, broker_name, queue_id, queue_offset_max,
-    move_time`. Of the rest: `is_in_log, is_early, copy_time, dead_time, told_groups, told_time, groups` and `receipts`
-    (arrays), `effects, effect_groups, applied_time`.
+    `stubs`: the rows of `regulus_stub`. `watermarks`: `consumer_group, topic, broker_name, queue_id, queue_offset_max,
+    move_time`. The columns from `rows`: `is_in_log, is_early, copy_time, dead_time, told_groups, told_time, groups` and
+    `receipts` (arrays), `effects, effect_groups, applied_time`.
     """
     of_ids = reduce(DataFrame.unionByName, map(_whole, rows)).where("message_id IS NOT NULL")
     known = of_ids.groupBy("message_id").agg(
@@ -85,7 +86,7 @@ def accounts(stubs: DataFrame, rows: list[DataFrame], watermarks: DataFrame) -> 
 
 
 def action_of(limits: ResendLimits, **facts: Column) -> Column:
-    """What the rules say of a row with the columns FACTS; some of which may be given anew."""
+    """The action that the rules decide for a row with the columns FACTS; `facts` replaces some of them."""
     (first, then), *others = resend_rules({name: facts.get(name, F.col(name)) for name in FACTS}, limits)
     chosen = F.when(first, then.value)
     for condition, action in others:
@@ -94,14 +95,14 @@ def action_of(limits: ResendLimits, **facts: Column) -> Column:
 
 
 def _whole(rows: DataFrame) -> DataFrame:
-    """With nulls for what it does not say."""
+    """Add the columns that the rows do not have, as nulls."""
     return rows.select("message_id", *[
         (F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name)
         for name, kind in _OF_AN_ID.items()])
 
 
 def _marks(watermarks: DataFrame) -> DataFrame:
-    """A row for each queue: how far any group has it, and each of them by its name."""
+    """A row for each queue: the furthest offset of any group, and the offset of each group by its name."""
     mark = F.struct(F.col("queue_offset_max").alias("reached"), F.col("move_time").alias("moved"))
     return watermarks.groupBy(*QUEUE).agg(
         F.max("queue_offset_max").alias("any_reached"), F.max("move_time").alias("any_moved"),
@@ -109,7 +110,7 @@ def _marks(watermarks: DataFrame) -> DataFrame:
 
 
 def _with_facts(rows: DataFrame) -> DataFrame:
-    """As `outbox_table` has them for the relay, in SQL: by what the groups of a stub did that are not done."""
+    """Add FACTS, which depend on the unfinished groups of a stub. `outbox_table` computes them in SQL for the relay."""
     is_open: Column = F.lit("UNCONFIRMED")
     waited_for = F.transform(F.filter("groups", lambda each: each["status"] == is_open),
                              lambda each: F.try_element_at("by_group", each["name"]))

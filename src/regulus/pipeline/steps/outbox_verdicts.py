@@ -1,4 +1,4 @@
-"""The verdict on each stub of an outbox, from its row, the log and what consumers wrote down.
+"""Computes the verdict on each stub of an outbox, from its row, the log and the records of consumers.
 
 | verdict | stub | log | |
 |---|---|---|---|
@@ -8,13 +8,13 @@
 | voided | voided | | |
 | unmade | none | yes | |
 | orphaned | none | no | a receipt or a group's row is left |
-| lost | sent, open | no | and its place was looked at: the message is not there |
-| unknown | sent, open | no | and nobody can say: its place was not read, or is kept no more |
+| lost | sent, open | no | its place was read, and the message is not there |
+| unknown | sent, open | no | its place was not read, or is no longer kept |
 | stuck | open | | a human, a consumer or a relay has to do something |
-| waiting | open | | it takes its way |
+| waiting | open | | it is on its normal way |
 
-A stub's place is the witness: a queue that was not read says nothing of what lies there. `again` and `why_not` are of
-lost ones: whether the rules let it be sent again, now that it is known to be gone, or why not.
+A stub is lost only if its place was read: a queue that was not read does not show that a message is missing. `again`
+and `why_not` are for lost stubs: whether the rules allow sending it again, or why not.
 """
 
 from dataclasses import dataclass
@@ -43,10 +43,10 @@ COLUMNS = ("message_id", "verdict", "why", *QUEUE, "queue_offset", "status", "se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxLimits:
-    """`late_ms`: until an effect is late, or what is due stuck.
+    """`late_ms`: the time after which an effect is late, or a due stub is stuck.
 
-    `log_since_ms`: from when on all that was sent is in the log, by all brokers there are; None where nobody says that
-    these are all.
+    `log_since_ms`: the time from which on everything that was sent is in the log of the brokers; None if it is not said
+    that these are all brokers.
     """
 
     resend: ResendLimits
@@ -55,13 +55,14 @@ class OutboxLimits:
 
 
 def outbox_verdicts(accounts: DataFrame, ends: DataFrame, limits: OutboxLimits) -> DataFrame:
-    """One row of COLUMNS for each stub, and for each id that has none and should.
+    """One row of COLUMNS for each stub, and for each id that should have a stub and has none.
 
     `ends`: QUEUE, `known_end` from before the stubs were read, and `begin` and `end` from after it.
     """
     rows = accounts.join(F.broadcast(ends), list(QUEUE), "left").withColumns({
         "place": _place(), "action": action_of(limits.resend)})
-    # Gone is gone: neither is it backlog, nor is there anything to wait for but who may have received it.
+    # A lost message is not in the backlog, and there is no time to wait for. Only the fact that a group may have
+    # received it still counts.
     again = action_of(limits.resend, resend_time=F.lit(0), is_behind=F.lit(False))
     judged = rows.withColumn("judged", _verdict(limits)).where("judged IS NOT NULL").withColumns({
         "verdict": F.col("judged.verdict"), "why": F.col("judged.why"), "again": again})
@@ -75,12 +76,12 @@ def outbox_verdicts(accounts: DataFrame, ends: DataFrame, limits: OutboxLimits) 
 
 
 def needs_log_since() -> Column:
-    """Whether only a log that is whole can say that a stub is lost."""
+    """Whether only a complete log can show that a stub is lost."""
     return F.expr("status = 'UNCONFIRMED' AND send_count > 0 AND queue_offset IS NULL AND is_in_log IS NOT TRUE")
 
 
 def _place() -> Column:
-    """Of a stub that has one: what is known of it, if its message is not found."""
+    """What is known of the place of a stub whose message was not found, if it has one."""
     at = F.col("queue_offset")
     return (F.when(at.isNull(), None)
             .when(F.col("known_end").isNull() | F.col("end").isNull(), _NOT_READ)
@@ -91,7 +92,7 @@ def _place() -> Column:
 
 
 def _verdict(limits: OutboxLimits) -> Column:
-    """`verdict, why`; null of an id that is nobody's business."""
+    """`verdict, why`; null for an id that needs no verdict."""
     has_stub, status = F.col("status").isNotNull(), F.col("status")
     has_rows = F.coalesce((F.size("groups") > 0) | (F.size("receipts") > 0), F.lit(False))
     in_log = F.coalesce("is_in_log", F.lit(False))
@@ -142,7 +143,7 @@ def _unsent(limits: OutboxLimits) -> Column:
 
 
 def _is_told() -> Column:
-    """Whether all groups that it waits for said on the topic of confirmations that they are done."""
+    """Whether all groups for which the stub waits have reported on the topic of confirmations that they are done."""
     open_groups = F.transform(F.filter("groups", lambda each: each["status"] == "UNCONFIRMED"),
                               lambda each: each["name"])
     are_told = F.forall(open_groups, lambda name: F.array_contains("told_groups", name))

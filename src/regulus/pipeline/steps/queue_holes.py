@@ -1,9 +1,8 @@
-"""Messages that are missing from a queue.
+"""Finds messages that are missing from a queue.
 
-A queue numbers its messages without gaps, so a number between two that are there, and that is not there itself, is a
-message lost. What lies before a queue's first message was removed by retention and is not a loss, unless the broker
-says that it still keeps it. What lies behind the last one is a loss only up to where the broker said the queue ended
-before the messages were read.
+A queue numbers its messages without gaps, so each number that is missing between two others is a lost message. Messages
+before a queue's first one were removed by retention and are not a loss, unless the broker says that it still has them.
+Messages after the last one are a loss only up to the end that the broker reported before the messages were read.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -18,7 +17,7 @@ NOT_ARCHIVED = "removed before it was archived"
 def queue_extents(messages: DataFrame) -> DataFrame:
     """One row per queue that has messages.
 
-    `messages`: `topic, broker_name, queue_id, queue_offset` and, where the source knows it, `topic_epoch`.
+    `messages`: `topic, broker_name, queue_id, queue_offset` and, if the source has it, `topic_epoch`.
     Returns `topic, broker_name, queue_id, topic_epoch, first_offset, next_offset, rows`; the numbers are bigint.
     """
     return (
@@ -37,11 +36,11 @@ def queue_holes(messages: DataFrame, bounds: DataFrame | None = None, *, has_epo
 
     `messages`: as for `queue_extents`. All messages from the first to the last wanted must be in it: a table filtered
     by tag has holes that are not losses.
-    `bounds`: `topic, broker_name, queue_id, min_offset, max_offset`, what the brokers keep. To cry no wolf, the largest
-    number is to be asked before the messages are read and the smallest one after. Without bounds only holes between
-    messages are found. Bounds are those of a topic's newest epoch. `has_epoch`: see `with_epoch`.
+    `bounds`: `topic, broker_name, queue_id, min_offset, max_offset`, what the brokers keep. To avoid false alarms, read
+    the largest number before the messages and the smallest one after them. Without bounds only holes between messages
+    are found. Bounds are those of a topic's newest epoch. `has_epoch`: see `with_epoch`.
     Returns `topic, broker_name, queue_id, topic_epoch, start_offset, end_offset, missing, cause`. The cause is `lost`,
-    or `removed before it was archived` for what lies between rows of an archive and the broker's first message.
+    or `removed before it was archived` for messages between rows of an archive and the broker's first message.
     """
     messages = with_epoch(messages, has_epoch)
     inner = _holes_between(messages)
@@ -63,7 +62,7 @@ def _holes_between(messages: DataFrame) -> DataFrame:
 
 
 def _holes_at_the_edges(messages: DataFrame, bounds: DataFrame) -> DataFrame:
-    """What the broker keeps before the first row and behind the last one; the whole queue where there is no row."""
+    """What the broker keeps before the first row and after the last one; the whole queue if there are no rows."""
     newest = Window.partitionBy("topic", "broker_name", "queue_id").orderBy(F.desc(EPOCH))
     extents = (queue_extents(messages).withColumn("newest", F.row_number().over(newest) == 1)
                .where("newest").drop("newest", "rows"))

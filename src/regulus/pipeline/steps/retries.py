@@ -1,7 +1,7 @@
-"""Retries and dead letters: who failed, how often, why, and how it ended.
+"""Computes retries and dead letters: which messages failed, how often, why, and how it ended.
 
-A failed message is stored again under `%RETRY%group`, by way of the schedule topic while it waits, and after its last
-try under `%DLQ%group`. All copies keep the message's id and carry in RETRY_TOPIC where it first was.
+A failed message waits in the schedule topic, and is then stored again in `%RETRY%group`, or after its last try in
+`%DLQ%group`. All copies keep the message's id, and have its original topic in RETRY_TOPIC.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,13 @@ from regulus.pipeline.steps.message_facts import also, business_key, group_of, h
 
 CAUSE_PROPERTIES = ("LAST_ERROR", "ERROR", "EXCEPTION", "CAUSE", "REASON", "lastError", "error", "exception", "cause",
                     "reason")
-"""Properties in which applications leave why they failed; RocketMQ names none. The first that is there counts."""
+"""Properties in which applications write why they failed; RocketMQ defines none. The first that is there counts."""
 
 USED_UP = "retries used up"
 UNWANTED = "no retry wanted"
 GIVEN_UP = "given up after retries"
-"""Before the group's limit: by the limit of a consumer, which no message tells, or by a listener that wants no more."""
+"""The cause if a message was given up before the group's limit. A limit of the consumer, which is not in the message,
+or the listener has ended the retries."""
 DEAD = "dead letter"
 APPLIED = "applied"
 PASSED = "passed"
@@ -33,8 +34,8 @@ def failed_copies(messages: DataFrame, cause_properties: Sequence[str] = CAUSE_P
     """One row per copy in a retry or dead-letter topic, or parked on its way there.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, tags, properties, born_time, store_time,
-    reconsume_times, origin_topic, origin_message_id`, of the topics `%RETRY%group`, `%DLQ%group` and, so that what
-    waits is seen, `SCHEDULE_TOPIC_XXXX`; other rows are passed over.
+    reconsume_times, origin_topic, origin_message_id`, of the topics `%RETRY%group`, `%DLQ%group` and
+    `SCHEDULE_TOPIC_XXXX`, which has messages that wait; other rows are ignored.
     Returns `consumer_group, topic` (where the message first was), `identity` (its id, else its first copy's), `origin`
     (its first copy's place, null of what was popped), `key, tags, tries int, kind` (`retry`, `parked`, `dead letter`),
     `cause` (null when no property says it), `born_time, store_time, broker_name, stored_in, queue_id, queue_offset`.
@@ -52,7 +53,7 @@ def failed_copies(messages: DataFrame, cause_properties: Sequence[str] = CAUSE_P
 
 
 def stated_cause(cause_properties: Sequence[str] = CAUSE_PROPERTIES) -> Column:
-    """Why it failed, where a property says it; else null."""
+    """Why a message failed, if a property says it; else null."""
     return F.coalesce(*[F.col("properties")[name] for name in cause_properties])
 
 
@@ -98,7 +99,7 @@ def retry_ladder(outcomes: DataFrame) -> DataFrame:
 
 
 def time_to_success(outcomes: DataFrame) -> DataFrame:
-    """How long the messages took that failed first and were applied in the end.
+    """How long messages took that failed at first and were applied in the end.
 
     Returns `consumer_group, topic, messages, p50_ms, p90_ms, p95_ms, p99_ms, max_ms`.
     """
@@ -119,7 +120,7 @@ def dead_letters_by_cause(outcomes: DataFrame) -> DataFrame:
 
 
 def _with_reached(copies: DataFrame, progress: DataFrame | None) -> DataFrame:
-    """The copies with `reached`: whether the group read them; null when its progress is not known."""
+    """The copies with `reached`: whether the group has read them; null when its progress is not known."""
     if progress is None:
         return also(copies, F.lit(None).cast("boolean").alias("reached"))
     read = progress.select("consumer_group", F.col("topic").alias("stored_in"), "broker_name", "queue_id",
@@ -131,8 +132,8 @@ def _with_reached(copies: DataFrame, progress: DataFrame | None) -> DataFrame:
 def _by_message(copies: DataFrame) -> DataFrame:
     """One row per group and message. `tries` of a dead letter counts the last failure, which no retry followed.
 
-    The messages of a batch of Java's client 5 have one id where RocketMQ stored them. Their keys tell them apart, and
-    where their first copies were, if all copies say that: of what was popped only a dead letter names one.
+    The messages of a batch of Java's client 5 have one id if RocketMQ stored them. They are distinguished by their
+    keys, and by the places of their first copies, if all copies have them: of popped messages only a dead letter does.
     """
     dead, retry, parked = (F.col("kind") == kind for kind in (DEAD, "retry", "parked"))
     last_cause = F.max_by("cause", F.when(F.col("cause").isNotNull(), F.col("store_time")))
@@ -153,7 +154,8 @@ def _by_message(copies: DataFrame) -> DataFrame:
 
 
 def _outcome() -> Column:
-    """A dead letter beats all: that an effect is there as well is for the ledger to say, as `both`."""
+    """The outcome of a message. A dead letter comes first; if there is also an effect, the ledger reports it as
+    `both`."""
     return (F.when(F.col("dead_time").isNotNull(), DEAD)
             .when(F.col("applied_time").isNotNull(), APPLIED)
             .when(F.col("tries_parked") > F.col("tries_delivered"), WAITING)
@@ -163,7 +165,7 @@ def _outcome() -> Column:
 
 
 def _cause() -> Column:
-    """What a property says; for a dead letter without one, how it came to be one."""
+    """The cause that a property gives; for a dead letter without one, how it became a dead letter."""
     how = F.when(F.col("tries") <= 0, UNWANTED).when(F.col("tries") >= F.col("retry_max_times"), USED_UP).otherwise(
         GIVEN_UP)
     return F.coalesce("stated_cause", F.when(F.col("dead_time").isNotNull(), how)).alias("cause")

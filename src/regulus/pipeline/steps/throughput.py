@@ -1,4 +1,4 @@
-"""How many messages and bytes were stored, over time."""
+"""Computes how many messages and bytes were stored over time."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,6 +1,6 @@
-"""The clients' own message trace, from the texts they send to RMQ_SYS_TRACE_TOPIC to spans.
+"""Makes spans of the clients' own message trace, from the texts that they send to RMQ_SYS_TRACE_TOPIC.
 
-A trace message's body is a run of records, each closed by 0x02; a record is a run of fields with 0x01 between:
+A trace message's body is a sequence of records, each ended by 0x02; a record is a sequence of fields separated by 0x01:
 
     Pub             time, region, group, topic, id, tags, keys, store host, body length, cost, type, offset id, success
     SubBefore       time, region, group, request, id, retry count, keys
@@ -41,7 +41,7 @@ _FIELDS: dict[str, dict[str, int]] = {
     "transaction_id": {END_TRANSACTION: 10},
     "transaction_state": {END_TRANSACTION: 11},
 }
-"""Where a field stands in each kind of record; 0 is the kind itself."""
+"""The index of a field in each kind of record; 0 is the kind itself."""
 
 _NUMBERS = {"body_size": "int", "cost_ms": "bigint", "retry_count": "int", "context_code": "int"}
 _FIELDS_MIN = {PUB: 13, SUB_BEFORE: 7, SUB_AFTER: 5, END_TRANSACTION: 12, RECALL: 7}
@@ -64,7 +64,7 @@ def trace_records(messages: DataFrame) -> DataFrame:
 
 
 def trace_rejects(messages: DataFrame) -> DataFrame:
-    """One row per record that is of no known kind or too short.
+    """One row per record that is of an unknown kind or too short.
 
     `messages`: `body, born_host`. Returns `record string, client_host`, the record's separators shown as `|`.
     """
@@ -81,7 +81,7 @@ def trace_spans(records: DataFrame) -> DataFrame:
     `timeout`, `exception`, `nothing returned`, `failed`; of a transaction its state), `client_host, store_host,
     region`.
     A consume whose end was not recorded has no duration and no success. A consume's topic is that of the send with its
-    id, null where that was not traced.
+    id, null if that was not traced.
     """
     ended = F.when(F.col("record_type") == PUB, SEND).when(F.col("record_type") == RECALL, RECALLED).otherwise(END)
     whole = records.where(F.col("record_type").isin(PUB, END_TRANSACTION, RECALL)).select(
@@ -108,7 +108,7 @@ def _consume_spans(records: DataFrame) -> DataFrame:
 
 
 def deliveries_from_trace(spans: DataFrame) -> DataFrame:
-    """When each message first came to a consumer: `message_id, consumer_group, delivered_time`."""
+    """The time when each message first came to a consumer: `message_id, consumer_group, delivered_time`."""
     return spans.where(F.col("kind") == CONSUME).groupBy(
         "message_id", F.col("group_name").alias("consumer_group")).agg(F.min("start_time").alias("delivered_time"))
 
@@ -127,9 +127,9 @@ def slow_groups(spans: DataFrame, slow_ms: int = 1000) -> DataFrame:
 
 
 def service_map(spans: DataFrame) -> DataFrame:
-    """Who sends to whom: one row per producer group, topic and consumer group.
+    """The map of senders and consumers: one row per producer group, topic and consumer group.
 
-    A topic that nobody was seen to consume has a row with a null consumer group.
+    A topic for which no consumer was traced has a row with a null consumer group.
     Returns `producer_group, topic, consumer_group, messages, deliveries, failed, first_time, last_time`.
     """
     sends = spans.where(F.col("kind") == SEND).groupBy("message_id", "topic").agg(
@@ -173,7 +173,7 @@ def _column(name: str) -> Column:
 
 
 def _text(place: int) -> Column:
-    """A field; null for `null` and for nothing."""
+    """A field; null for the text `null` and for an empty one."""
     field = F.get("fields", place)
     return F.when((field != "null") & (field != ""), field)
 

@@ -1,4 +1,4 @@
-"""Each business key's verdict, from what was promised (stubs), what was sent (the log) and what was done (effects).
+"""Computes each business key's verdict, from what was promised (stubs), sent (the log) and done (effects).
 
 | verdict | stub | log | effect |
 |---|---|---|---|
@@ -15,9 +15,8 @@
 | forgotten | yes, older than the log or the topic | no | none |
 | not due | yes, not due to be sent | no | none |
 
-The first that fits in the order of VERDICTS counts. A message that was to wait is late by the time at which it was due.
-Where no stubs are given nothing is lost or unmade; where no
-effects are given a message in the log is fine.
+The first that fits in the order of VERDICTS counts. Whether a delayed message is late depends on the time at which it
+was due. Without stubs nothing is lost or unmade; without effects a message in the log is fine.
 """
 
 from collections.abc import Sequence
@@ -47,7 +46,8 @@ BAD_VERDICTS = (LOST, UNMADE, TWICE, LATE, STUCK, DEAD, NO_EFFECT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When a key is overdue. `log_since`: from when on the log is complete; None when it is so from the beginning."""
+    """The limits after which a key is overdue. `log_since`: the time from which on the log is complete; None if it is
+    complete from the beginning."""
 
     now: datetime
     late_ms: int = 60_000
@@ -93,12 +93,12 @@ def key_verdicts(messages: DataFrame, limits: Limits, stubs: DataFrame | None = 
 
 
 def verdict_counts(verdicts: DataFrame) -> DataFrame:
-    """`verdict, keys`, one row per verdict that occurs."""
+    """The number of keys of each verdict that occurs, as `verdict, keys`."""
     return verdicts.groupBy("verdict").agg(F.count("*").alias("keys"))
 
 
 def log_complete_since(messages: DataFrame) -> datetime | None:
-    """From when on the log has all that was stored; None when retention removed nothing. Runs a job.
+    """The time from which on the log is complete; None when retention has removed nothing. Runs a job.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, store_time`, the topic's own.
     """
@@ -110,10 +110,11 @@ def log_complete_since(messages: DataFrame) -> datetime | None:
 
 
 def emptied_queues_complete_since(messages: DataFrame, bounds: DataFrame, now: datetime) -> datetime | None:
-    """The same of queues whose messages retention removed, all of them; None if there are none. Runs a job.
+    """Like `log_complete_since`, for queues from which retention has removed all messages; None if there are none.
 
-    `bounds`: `broker_name, queue_id, min_offset, max_offset` of the topic. A log goes from its beginning on, with all
-    queues; so since the first message that is left of any queue of the broker it is whole. `now` where none is left.
+    `bounds`: `broker_name, queue_id, min_offset, max_offset` of the topic. Retention removes the beginning of a log,
+    with all queues, so it is complete from the first remaining message of any queue of the broker on; if none is left,
+    from `now` on. Runs a job.
     """
     emptied = bounds.where("max_offset > 0 AND min_offset >= max_offset").select("broker_name").distinct()
     first = messages.where(is_first_copy()).groupBy("broker_name").agg(F.unix_millis(F.min("store_time")).alias("ms"))
@@ -122,11 +123,11 @@ def emptied_queues_complete_since(messages: DataFrame, bounds: DataFrame, now: d
 
 
 def shortened_logs(bounds: DataFrame) -> dict[str, datetime | None]:
-    """The topics of which retention removed messages that nobody kept; from when on the logs of their brokers have all
-    of them, None where nothing is left that tells. Runs a job.
+    """The topics of which retention has removed messages that were not kept elsewhere. Runs a job.
 
-    `bounds`: `topic, broker_name, first_store_time, has_lost boolean` of queues. A log goes from its beginning on, with
-    all queues: it begins no later than the first message that is left of any queue of the broker.
+    The value is the time from which on the logs of their brokers are complete; None if no message is left that shows
+    it. `bounds`: `topic, broker_name, first_store_time, has_lost boolean` of queues. Retention removes the beginning of
+    a log, with all queues, so the log begins no later than the first remaining message of any queue of the broker.
     """
     begins = bounds.groupBy("broker_name").agg(F.unix_millis(F.min("first_store_time")).alias("ms"))
     shortened = bounds.where("has_lost").select("topic", "broker_name").distinct().join(begins, "broker_name")
@@ -136,10 +137,10 @@ def shortened_logs(bounds: DataFrame) -> dict[str, datetime | None]:
 
 
 def topics_made(bounds: DataFrame) -> dict[str, datetime]:
-    """When each topic was made, as the last of its brokers tells; what it had before, when it was another, is gone.
-    Runs a job.
+    """The time when each topic was created, the latest of all its brokers; earlier messages, of a former topic, are
+    gone. Runs a job.
 
-    `bounds`: `topic, topic_made_time`, null where the broker does not tell.
+    `bounds`: `topic, topic_made_time`, null if the broker does not report it.
     """
     made = bounds.groupBy("topic").agg(F.unix_millis(F.max("topic_made_time")).alias("ms")).where("ms IS NOT NULL")
     return {row["topic"]: datetime.fromtimestamp(row["ms"] / 1000, UTC) for row in made.collect()}
@@ -158,7 +159,7 @@ def open_halves(messages: DataFrame) -> DataFrame:
              F.lit(True).alias("ended")).where("queue_offset IS NOT NULL").distinct()
     halves = messages.where(F.col("topic") == TRANS_HALF_TOPIC).select(
         "broker_name", "queue_id", "queue_offset", "message_id", "keys", "store_time")
-    # A half that was asked about is stored again; when any of its copies was ended the message was.
+    # A half about which the broker asked is stored again; the message has ended if any of its copies has.
     return (
         halves.join(ended, ["broker_name", "queue_id", "queue_offset"], "left")
         .groupBy(F.coalesce("message_id", "keys").alias("message_id"))
@@ -196,9 +197,9 @@ def _log_by_key(messages: DataFrame, stub_keys: DataFrame | None) -> DataFrame:
 
 
 def _with_recalls(messages: DataFrame) -> DataFrame:
-    """The rows with a column `is_taken_back`: whether one waited for its time, and its producer took it back.
+    """Add a column `is_taken_back`: whether a message that waited for its time was recalled by its producer.
 
-    A recall is a row of the timer topic too, which names the topic and the id of the other; it has no keys.
+    A recall is also a row of the timer topic, with the topic and the id of the recalled message; it has no keys.
     """
     waits = F.col("topic") == TIMER_TOPIC
     timers, properties = messages.where(waits), F.col("properties")

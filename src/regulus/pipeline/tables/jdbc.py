@@ -1,11 +1,11 @@
-"""Tables of databases, read by Spark's own JDBC reader: in parts of bounded number, some rows at a time.
+"""Reads tables of databases by Spark's own JDBC reader, in a limited number of parts, and some rows at a time.
 
-PostgreSQL, MySQL and MariaDB are named by their addresses, and their driver is fetched from Maven where Spark has none.
-Any other database is named by its JDBC URL, and its driver is what Spark was given.
+PostgreSQL, MySQL and MariaDB are named by their addresses, and their driver is fetched from Maven if Spark has none.
+Any other database is named by its JDBC URL, and Spark must have been given its driver.
 
-A table is cut by a column of whole numbers, dates or times: that which the option `partitionColumn` names, else the key
-where it is a whole number. One query finds its least and its greatest value. A row that comes in between or lies
-outside is read all the same, for the first and the last part have no outer end.
+A table is divided by a column of whole numbers, dates or times: the one that the option `partitionColumn` names, else
+the key if it is a whole number. One query finds its least and its greatest value. A row that is added meanwhile, even
+outside of these values, is read as well, because the first and the last part have no outer limit.
 """
 
 import os
@@ -26,35 +26,35 @@ from regulus.spark.runtime.error_reason import java_reason, reason
 
 Done = TypeVar("Done")
 PARTITIONS_MAX = 8
-"""Each is a connection while it is read, and a database has few to give."""
+"""Parts of a table, at most. Each uses a connection while it is read, and a database has few of them."""
 PARTITION_NUMBERS = 50_000
-"""A part holds at least as many of the whole numbers between the least and the greatest."""
+"""Whole numbers between the least and the greatest value that a part covers at least."""
 FETCH_ROWS = 1000
-"""Rows that a driver asks for at a time, in place of all."""
+"""Rows that a driver requests at a time, instead of all."""
 
 _NOT_OPTIONS = frozenset({"url", "dbtable", "query", "password", "lowerbound", "upperbound"})
-"""What the address says, what one query finds, and what must not stand in a text."""
+"""Options that a user must not give: the address has them, a query finds them, or a text must not have them."""
 
 _NO_DRIVER = "No suitable driver"
-"""As Java says it."""
+"""Java's message for a missing driver."""
 _LONG_MAX = 2**63 - 1
-"""Spark's largest end; what lies beyond is in the last part."""
+"""Spark's largest limit of a part; greater values are in the last part."""
 
 _CUTS = ("partitionColumn", "numPartitions")
-"""Options that Spark takes only together with the ends of the table."""
+"""Options that Spark accepts only together with the least and greatest value."""
 
 _LIBPQ_ALONE = frozenset({"host", "hostaddr", "port", "dbname", "service"})
-"""Parameters by which libpq finds a database; Spark's driver would find another."""
+"""Parameters by which libpq finds a database. Spark's driver ignores them, and would find another database."""
 
 _UTC = "SET TIME ZONE 'UTC'"
-"""To PostgreSQL's session, which else has that of Java: Spark writes the ends of a column of times in its own."""
+"""The zone of PostgreSQL's session, which is otherwise Java's: Spark writes limits of a column of times in its own."""
 _MARIADB_TIMES = "permitMysqlScheme&connectionTimeZone=UTC&forceConnectionTimeZoneToSession=true&preserveInstants=true"
-"""The scheme is MySQL's, because by it Spark knows how names are quoted. A TIMESTAMP comes in UTC."""
+"""Parameters for MariaDB's driver. The scheme is MySQL's, because Spark quotes names by it. A TIMESTAMP is in UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """`package`: its coordinates in Maven. `password`: the variable into which the database's own programs look."""
+    """A driver. `package`: its coordinates in Maven. `password`: the variable that the database's own programs read."""
 
     name: str
     package: str
@@ -64,15 +64,15 @@ class Driver:
 POSTGRESQL = Driver(name="org.postgresql.Driver", package="org.postgresql:postgresql:42.7.13", password="PGPASSWORD")
 MARIADB = Driver(name="org.mariadb.jdbc.Driver", package="org.mariadb.jdbc:mariadb-java-client:3.5.9",
                  password="MYSQL_PWD")
-"""Speaks to MySQL, too."""
+"""MariaDB's driver, which is also used for MySQL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JdbcTable:
-    """`name`: what sentences call it. `table`: as it stands in SQL. `quote`: the sign around names.
+    """A table. `name`: its name in messages. `table`: its name in SQL. `quote`: the sign around names.
 
-    `options`: of Spark's reader and of the driver. `driver`: None where Spark was given it. `password`: where it is not
-    to be looked for.
+    `options`: those of Spark's reader and of the driver. `driver`: None if Spark was given it. `password`: the password
+    if it must not be looked for.
     """
 
     name: str
@@ -85,9 +85,9 @@ class JdbcTable:
     password: str | None = field(default=None, repr=False)
 
     def read(self, spark: SparkSession, key: str, parts: Sequence[str] = ()) -> DataFrame:
-        """All columns, of which Spark asks for those that are used. A `key` with decimals is text as the database
-        writes it. `parts`: conditions of which each row meets one, where the caller knows how to cut the table. Raises
-        JobRefused when the table cannot be read.
+        """All columns; Spark requests only those that are used. A `key` with decimals becomes text in the form of the
+        database. `parts`: conditions of which each row meets exactly one, if the caller knows how to divide the table.
+        Raises JobRefused when the table cannot be read.
         """
         frame = self._load(spark, {"dbtable": self.table})
         if parts:
@@ -99,11 +99,11 @@ class JdbcTable:
         return self._load(spark, {"dbtable": self.table, **more}) if more else frame
 
     def provide_driver(self, spark: SparkSession) -> None:
-        """Raises JobRefused when there is none, and when the table cannot be read."""
+        """Make sure that Spark has a driver. Raises JobRefused when there is none, or the table cannot be read."""
         self._load(spark, {"dbtable": self.table})
 
     def _parts(self, spark: SparkSession, kinds: Mapping[str, DataType], key: str) -> dict[str, str]:
-        """The options that cut the table; none where it is read in one piece."""
+        """The options that divide the table; none if it is read in one piece."""
         chosen = self.options.get("partitionColumn")
         column = chosen or key
         kind = kinds.get(column)
@@ -129,7 +129,7 @@ class JdbcTable:
 
         def load() -> DataFrame:
             frame = spark.read.format("jdbc").options(**options).load()
-            _ = frame.schema    # Spark Connect looks at the table only now
+            _ = frame.schema    # because Spark Connect reads the table's columns only now
             return frame
 
         driver = self.driver
@@ -166,7 +166,7 @@ class JdbcTable:
 
 
 def fetch(spark: SparkSession, driver: Driver) -> None:
-    """Have Spark fetch the driver from Maven, which it keeps for later. Raises JobRefused when it cannot."""
+    """Let Spark fetch the driver from Maven, and keep it for later. Raises JobRefused when it cannot."""
     try:
         spark.sql(f"ADD JAR 'ivy://{driver.package}?transitive=false'")
     except (PySparkException, Py4JJavaError) as error:
@@ -175,7 +175,8 @@ def fetch(spark: SparkSession, driver: Driver) -> None:
 
 
 def postgresql_table(place: str, table: str, options: Mapping[str, str]) -> JdbcTable:
-    """`place`: an address as libpq takes it. Raises JobRefused for one that only libpq understands."""
+    """A table of PostgreSQL. `place`: an address in the form of libpq. Raises JobRefused for one that only libpq
+    understands."""
     parts = urlsplit(place)
     user, hosts = _who_and_where(place)
     alone = sorted({name for name, _ in parse_qsl(parts.query)} & _LIBPQ_ALONE)
@@ -188,7 +189,7 @@ def postgresql_table(place: str, table: str, options: Mapping[str, str]) -> Jdbc
 
 
 def mysql_table(place: str, table: str, options: Mapping[str, str]) -> JdbcTable:
-    """Of MySQL or MariaDB. Raises JobRefused for an address with other parameters than `ssl_ca`."""
+    """A table of MySQL or MariaDB. Raises JobRefused for an address with other parameters than `ssl_ca`."""
     user, hosts = _who_and_where(place)
     authority = mysql_authority(place)
     secured = f"&sslMode=verify-full&serverSslCert={quote(authority)}" if authority else ""
@@ -197,7 +198,7 @@ def mysql_table(place: str, table: str, options: Mapping[str, str]) -> JdbcTable
 
 
 def mysql_authority(place: str) -> str | None:
-    """The file of `?ssl_ca=`, by which the server is verified; None where the connection is not secured.
+    """The file of `?ssl_ca=`, with which the server is verified; None if the connection is not secured.
 
     Raises JobRefused for any other parameter, which one of the two drivers would not know.
     """
@@ -210,22 +211,22 @@ def mysql_authority(place: str) -> str | None:
 
 
 def url_table(url: str, table: str, options: Mapping[str, str]) -> JdbcTable:
-    """Of any database that Spark has a driver for; `table` as it stands in that database's SQL."""
+    """A table of any database for which Spark has a driver; `table` is its name in that database's SQL."""
     return JdbcTable(name=f"{url}#{table}", url=url, table=table, options=options,
                      quote="`" if url.startswith(("jdbc:mysql:", "jdbc:mariadb:")) else '"')
 
 
 NAMED: Mapping[str, Callable[[str, str, Mapping[str, str]], JdbcTable]] = MappingProxyType(
     {"postgresql": postgresql_table, "mysql": mysql_table, "mariadb": mysql_table, "jdbc": url_table})
-"""By the kind of an outside table."""
+"""The functions that make a table, by the kind of an outside table."""
 
 
 def checked_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Raises JobRefused for an option that is not the user's to give."""
+    """Raises JobRefused for an option that the user must not give."""
     for name in given:
         if name.lower() in _NOT_OPTIONS:
-            raise JobRefused(f"{name} is no option of a table: partitionColumn, numPartitions, fetchsize and those of "
-                             "the driver are")
+            raise JobRefused(f"{name} is not an option of a table: partitionColumn, numPartitions, fetchsize and those "
+                             "of the driver are")
     return dict(given)
 
 
@@ -250,7 +251,7 @@ def _has_decimals(kind: DataType | None) -> bool:
 
 
 def _texts(error: BaseException) -> str:
-    """What an error and those behind it say; Spark keeps them beside Python's own chain."""
+    """The texts of an error and of its causes, which Spark keeps separately from Python's own chain."""
     texts: list[str] = []
     link: BaseException | None = error
     while link is not None:
@@ -270,5 +271,5 @@ def _lacks(error: BaseException, class_name: str) -> bool:
 
 
 def _cause(error: BaseException) -> str:
-    """What the database or its driver says, else Spark."""
+    """The message of the database or its driver, else of Spark."""
     return java_reason(_texts(error)) or reason(str(error))

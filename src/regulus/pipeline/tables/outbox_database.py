@@ -1,8 +1,8 @@
-"""The tables of an outbox as Spark reads them, by the address that SQLAlchemy connects to.
+"""Lets Spark read the tables of an outbox, by the address to which SQLAlchemy connects.
 
-PostgreSQL, MySQL and MariaDB are read by Spark's JDBC reader in parts of as many rows each, cut where an index has
-them: stubs crowd in the hours of much business, so that equal stretches of time would be one part with nearly all. A
-SQLite file is read by one task. A password goes to the driver alone.
+PostgreSQL, MySQL and MariaDB are read by Spark's JDBC reader in parts with equal numbers of rows, divided by an index.
+Parts of equal time would not do: nearly all stubs are of the busy hours, and would be in one part. One task reads a
+SQLite file. Only the driver gets a password.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,17 +38,18 @@ if TYPE_CHECKING:
 
 _KINDS = ("sqlite", "postgresql", "mysql", "mariadb")
 PART_ROWS = 50_000
-"""A part has at least as many, where there are so many."""
+"""Rows of a table for each additional part, up to PARTITIONS_MAX parts."""
 
 _CUT_BY: Mapping[str, Column[Any]] = MappingProxyType({each.table.name: each for each in (
     tables.stubs.c.create_time, tables.attempts.c.attempt_id, tables.message_log.c.message_id,
     tables.confirmations.c.message_id)})
-"""The first of an index, which has no nulls. Others have few rows and are read in one piece."""
+"""The columns by which tables are divided: each is the first of an index and has no nulls. Other tables have few rows
+and are read in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxDatabase:
-    """`engine`: a blocking one, of the database with the tables of the reliability layer."""
+    """The database of an outbox. `engine`: a blocking one, for the database with the reliability layer's tables."""
 
     engine: Engine
 
@@ -57,8 +58,8 @@ class OutboxDatabase:
         return self.engine.url.render_as_string(hide_password=True)
 
     def check(self, *needed: Table) -> None:
-        """Raises ReliabilityRefused for tables that are missing or older; JobRefused for a database that Spark does not
-        read."""
+        """Raises ReliabilityRefused for tables that are missing or of an earlier version; JobRefused for a database
+        that Spark does not read."""
         table = self._table(tables.stubs)
         if table.kind != "sqlite":
             table.jdbc()
@@ -70,24 +71,24 @@ class OutboxDatabase:
             return connection.execute(select(tables.now_ms())).scalar_one()
 
     def topics(self) -> list[str]:
-        """Of the stubs."""
+        """The topics of the stubs."""
         with self.engine.connect() as connection:
             return sorted(connection.execute(select(tables.stubs.c.topic).distinct()).scalars())
 
     def groups(self) -> list[str]:
-        """That received something."""
+        """The groups that have received something."""
         with self.engine.connect() as connection:
             return sorted(connection.execute(select(tables.watermarks.c.consumer_group).distinct()).scalars())
 
     def read(self, spark: SparkSession, table: Table, columns: Sequence[str], where: str | None = None) -> DataFrame:
-        """Raises JobRefused when it cannot be read."""
+        """The columns of a table. Raises JobRefused when it cannot be read."""
         frame = self._table(table).read(spark, {name: name for name in columns}, where=where, parts=self.parts(table))
-        # SQLite keeps truth as a number, of a type that it does not know.
+        # SQLite stores a boolean as a number, because it has no such type.
         return frame.withColumn("is_manual", frame["is_manual"].cast("boolean")) if "is_manual" in columns else frame
 
     def parts(self, table: Table) -> tuple[str, ...]:
-        """Conditions in this database's SQL, of which each row meets one, whatever is written meanwhile; none where the
-        table is read in one piece. Raises JobRefused when it cannot be read."""
+        """Conditions in this database's SQL of which each row meets exactly one, even rows that are added meanwhile;
+        none if the table is read in one piece. Raises JobRefused when it cannot be read."""
         cut_by = _CUT_BY.get(table.name)
         if cut_by is None or self.engine.dialect.name == "sqlite":
             return ()
@@ -103,7 +104,7 @@ class OutboxDatabase:
                      for pair in zip(lows, highs, strict=True)) if ends else ()
 
     def _said(self, condition: ColumnElement[bool]) -> str:
-        """With its values, for one who takes the text as it is."""
+        """The condition as SQL text with its values in it, because Spark passes the text on unchanged."""
         text = str(condition.compile(dialect=self.engine.dialect, compile_kwargs={"literal_binds": True}))
         return text.replace("%%", "%")
 
@@ -121,7 +122,8 @@ class OutboxDatabase:
 
 
 def _ends(connection: Connection, cut_by: Column[Any]) -> list[Any]:
-    """Where parts begin behind the first: values between which there are as many rows, by one walk over the index."""
+    """The values at which parts after the first begin, with equal numbers of rows between them, by one walk over the
+    index."""
     count = connection.execute(select(func.count()).select_from(cut_by.table)).scalar_one()
     parts = min(PARTITIONS_MAX, count // PART_ROWS + 1)
     ends: list[Any] = []
@@ -129,7 +131,7 @@ def _ends(connection: Connection, cut_by: Column[Any]) -> list[Any]:
         on = select(cut_by).order_by(cut_by).limit(1)
         behind = on.where(cut_by >= ends[-1]) if ends else on
         end = connection.execute(behind.offset(count // parts)).scalar_one_or_none()
-        if ends and end == ends[-1]:    # more rows than a part has are of one value
+        if ends and end == ends[-1]:    # one value has more rows than a part
             end = connection.execute(on.where(cut_by > end)).scalar_one_or_none()
         if end is None:
             break
@@ -138,10 +140,10 @@ def _ends(connection: Connection, cut_by: Column[Any]) -> list[Any]:
 
 
 def _place(kind: str, url: "URL") -> str:
-    """As other jobs name databases, without the password."""
+    """The address in the form of other jobs, without the password."""
     user = f"{quote(url.username, safe='')}@" if url.username else ""
     port = f":{url.port}" if url.port else ""
-    # PyMySQL's own parameters say nothing of how the database is reached; those that do are looked at.
+    # PyMySQL's own parameters do not say where the database is and are left out; only those of TLS are kept.
     given = {name: value for name, value in url.query.items() if kind == "postgresql" or name.startswith("ssl")}
     query = f"?{urlencode(given, doseq=True)}" if given else ""
     return f"{kind}://{user}{url.host or ''}{port}/{url.database or ''}{query}"

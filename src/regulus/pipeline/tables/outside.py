@@ -1,13 +1,13 @@
-"""Tables that are not the log: stubs, inboxes, effects, wherever a user keeps them.
+"""Reads and writes tables outside of the log: stubs, inboxes and effects, in the places where users keep them.
 
     sqlite:/path/board.sqlite#departures                 a file that SQLite wrote
     postgresql://user@host:5432/shop#outbox              PostgreSQL
     mysql://user@host:3306/shop#outbox                   MySQL or MariaDB, which may be written mariadb:// too
-    jdbc:<url>#<table>                                   whatever Spark was given a driver for
+    jdbc:<url>#<table>                                   any database for which Spark was given a driver
     parquet:/path                                        Parquet files
     table:<name>                                         a table or view that Spark knows
 
-Behind the table of a database stand options of Spark's reader and of its driver: `#outbox?partitionColumn=id`.
+Options of Spark's reader and of its driver follow the table of a database: `#outbox?partitionColumn=id`.
 A password belongs into PGPASSWORD or ~/.pgpass, into MYSQL_PWD, or for other databases into Spark's configuration of a
 catalog whose tables are named as table:<name>; never into the text, which may be logged.
 """
@@ -31,13 +31,13 @@ from regulus.pipeline.tables import sqlite as sqlite_tables
 KINDS = ("sqlite", *jdbc_tables.NAMED, "parquet", "table")
 
 _PASSWORD = re.compile(r"//[^/?;@\s]*:[^/?;@\s]+@|(?i:^oracle:.*:[^/:@\s]+/[^/@\s]+@)")
-"""As in `//user:password@host`, as in Oracle's `user/password@host`."""
+"""A password as in `//user:password@host`, or as in Oracle's `user/password@host`."""
 _SECRET = re.compile(r"(?i)[?&;:,(]\s*[\w.-]*((secret|token)[\w.-]*|(password|passwd|pwd|passphrase)\d*)\s*=")
-"""A parameter, by how those of drivers are called: sslpassword, accessToken, trustStorePassword, password1."""
+"""A secret parameter, by the names that drivers use: sslpassword, accessToken, trustStorePassword, password1."""
 
 _WITHOUT_ZONE = ("date", "timestamp_ntz")
 _SAYS_ZONE = r":\d\d(\.\d+)? ?(Z|UTC|GMT|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+/[A-Za-z_/+-]+)$"
-"""Behind a time of day; a date alone ends like an offset."""
+"""A zone after a time of day. The time is required, because the end of a date alone looks like an offset."""
 
 _HOW_TO_KEEP_PASSWORDS = {
     "postgresql": "set PGPASSWORD or write ~/.pgpass",
@@ -52,8 +52,8 @@ _OTHER_NAMES = {"postgres": "postgresql"}
 
 @dataclass(frozen=True, slots=True)
 class OutsideTable:
-    """`options`: what stands behind the table of a database. `password`: of PostgreSQL, MySQL or MariaDB, to read it,
-    where the environment does not have it."""
+    """A table. `options`: the options after the table of a database. `password`: for reading PostgreSQL, MySQL or
+    MariaDB, if the environment does not have it."""
 
     kind: str
     place: str
@@ -63,8 +63,8 @@ class OutsideTable:
 
     def read(self, spark: SparkSession, columns: Mapping[str, str], condition: str | None = None,
              where: str | None = None, parts: Sequence[str] = ()) -> DataFrame:
-        """The table's columns under new names, new -> old, and with a condition in SQL over the table a column
-        `is_chosen`. `where`: the database gives those rows alone. `parts`: see `JdbcTable.read`. Raises JobRefused when
+        """The table's columns under new names, new -> old. `condition`, in SQL over the table, adds a column
+        `is_chosen`. `where`: the database gives only those rows. `parts`: see `JdbcTable.read`. Raises JobRefused when
         a column is not there.
         """
         wanted = list(dict.fromkeys(columns.values()))
@@ -79,17 +79,18 @@ class OutsideTable:
         return frame.select(*named)
 
     def provide_driver(self, spark: SparkSession) -> None:
-        """Have Spark fetch the driver that it needs for `read`, where that cannot. Raises JobRefused."""
+        """Let Spark fetch the driver that `read` needs, in a place where `read` itself cannot. Raises JobRefused."""
         if self.kind in jdbc_tables.NAMED:
             self.jdbc().provide_driver(spark)
 
     def jdbc(self) -> jdbc_tables.JdbcTable:
-        """Of a database that Spark itself reads. Raises JobRefused for an address that its driver does not take."""
+        """The table of a database that Spark itself reads. Raises JobRefused for an address that its driver does not
+        accept."""
         return replace(jdbc_tables.NAMED[self.kind](self.place, self.table, self.options), password=self.password)
 
     def _load(self, spark: SparkSession, key: str, wanted: Sequence[str] | None, where: str | None,
               parts: Sequence[str]) -> DataFrame:
-        """All columns where none are named, and where Spark itself reads no more of them than are used."""
+        """Load the wanted columns; all of them if none are named, or if Spark itself reads only those that are used."""
         if self.kind in (*jdbc_tables.NAMED, "parquet", "table"):
             frame = self.jdbc().read(spark, key, parts) if self.kind in jdbc_tables.NAMED else (
                 spark.read.parquet(self.place) if self.kind == "parquet" else spark.table(self.table))
@@ -104,23 +105,24 @@ class OutsideTable:
             sqlite_tables.reader(self.place, self.table, chosen, key, where), schema)
 
     def upsert(self, columns: Mapping[str, type], key: str, rows: Iterable[Mapping[str, Any]]) -> int:
-        """Insert rows, or renew those that have the same `key`, but for what is None; all or none. See sql_tables."""
+        """Insert rows, or update those that have the same `key`, except for values that are None; all or none. See
+        `sql`."""
         return sql_tables.upsert(self.kind, self.place, self.table, columns, key, rows)
 
     def mark(self, key: str, column: str, rows: Iterable[Mapping[str, Any]]) -> int:
-        """Set `column` of the rows whose `key` is given, all or none; the number of rows. See sql_tables."""
+        """Set `column` of the rows whose `key` is given, all or none; returns the number of rows. See `sql`."""
         return sql_tables.mark(self.kind, self.place, self.table, key, column, rows)
 
 
 def parse_outside_table(text: str) -> OutsideTable:
-    """Raises JobRefused when it is not one of the forms that this module knows."""
+    """Parse an address. Raises JobRefused when it does not have one of the forms that this module knows."""
     kind, _, rest = text.partition(":")
     kind = _OTHER_NAMES.get(kind, kind)
     if kind == "parquet" and rest:
         return OutsideTable(kind, rest)
     if kind == "table" and rest:
         return OutsideTable(kind, "", rest)
-    # Of a kind that nobody knows, too: it may be misspelt, and the refusal shows the whole text.
+    # Also for an unknown kind: it may be a misspelt one, and the message would show the whole text.
     if kind not in _WITHOUT_PASSWORDS and (_PASSWORD.search(rest) or _SECRET.search(unquote(rest))):
         mend = _HOW_TO_KEEP_PASSWORDS.get(kind, "leave it out")
         raise JobRefused(f"a password or other secret in a table's address would be logged: {mend}")
@@ -130,17 +132,17 @@ def parse_outside_table(text: str) -> OutsideTable:
         place = f"{kind}:{place}" if place else ""
         table, _, options = table.partition("?")
     if kind not in KINDS or not place or not table:
-        raise JobRefused(f"{text!r} is no table: write sqlite:/path#table, postgresql://user@host/database#table, "
+        raise JobRefused(f"{text!r} is not a table: write sqlite:/path#table, postgresql://user@host/database#table, "
                          "mysql://user@host/database#table, jdbc:url#table, parquet:/path or table:name")
     given = dict(parse_qsl(options, keep_blank_values=True))
     return OutsideTable(kind, place, table, jdbc_tables.checked_options(given))
 
 
 def as_time(frame: DataFrame, name: str, zone: str | None = None) -> Column:
-    """A column as a timestamp: a number is ms since 1970, a text is ISO 8601, or null where it is not.
+    """A column as a timestamp: a number is ms since 1970, a text is ISO 8601; any other text gives null.
 
-    `zone`: that of times which do not say theirs; the session's, which is UTC in our jobs, when None. Raises JobRefused
-    for one that Spark does not know.
+    `zone`: the zone of times without one; None means that of the session, which is UTC in our jobs. Raises JobRefused
+    for a zone that Spark does not know.
     """
     if zone is not None:
         _check_zone(frame.sparkSession, zone)
@@ -159,7 +161,7 @@ def as_time(frame: DataFrame, name: str, zone: str | None = None) -> Column:
 
 
 def lacks_zone(frame: DataFrame, name: str) -> Column:
-    """Whether a value is a time that does not say its zone."""
+    """Whether a value is a time without a zone."""
     kind = frame.schema[name].dataType.simpleString()
     column = F.col(name)
     if kind in _WITHOUT_ZONE:
@@ -171,23 +173,23 @@ def lacks_zone(frame: DataFrame, name: str) -> Column:
 
 
 def _check_zone(spark: SparkSession, zone: str) -> None:
-    """With a zone that is none all times would be none."""
+    """Raises JobRefused for an unknown zone, with which all times would be null."""
     time = F.lit(f"2026-01-01 00:00:00 {zone}").try_cast("timestamp")
     row = spark.range(1).select(time.isNotNull().alias("is_known")).first()
     if not zone.strip() or row is None or not row["is_known"]:
         near = get_close_matches(zone, available_timezones(), n=1)
         hint = f"did you mean {near[0]}?" if near else "write UTC, +01:00 or a name such as Europe/Paris"
-        raise JobRefused(f"{zone!r} is no time zone: {hint}")
+        raise JobRefused(f"{zone!r} is not a time zone: {hint}")
 
 
 def _in_zone(text: Column, zone: str) -> Column:
-    # A date alone takes a zone no better than with a time behind it.
+    # A zone can follow only a time, so a date alone gets one.
     with_time = F.when(F.length(text) <= len("2026-01-01"), F.concat(text, F.lit(" 00:00:00"))).otherwise(text)
     return F.concat(with_time, F.lit(f" {zone}")).try_cast("timestamp")
 
 
 def read_keys(spark: SparkSession, table: OutsideTable, key: str, time: str | None, time_name: str) -> DataFrame:
-    """`key string, <time_name> timestamp`, the form of stubs and effects that the steps take."""
+    """The form of stubs and effects that the steps need: `key string, <time_name> timestamp`."""
     frame = table.read(spark, {"key": key, **({"time": time} if time else {})})
     moment = as_time(frame, "time") if time else F.lit(None).cast("timestamp")
     return frame.select(F.col("key").cast("string").alias("key"), moment.alias(time_name))

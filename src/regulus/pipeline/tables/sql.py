@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL, MySQL, MariaDB and SQLite, written by SQLAlchemy: all rows of a run in one transaction."""
+"""Writes to tables of PostgreSQL, MySQL, MariaDB and SQLite, by SQLAlchemy: all rows of a run in one transaction."""
 
 import os
 import re
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 KINDS = ("sqlite", "postgresql", "mysql", "mariadb")
 BATCH_ROWS = 4096
 KEY_LENGTH_MAX = 255
-"""Signs of a key in a table that we make in MySQL or MariaDB, which keep no unique text of any length."""
+"""Characters of a key in a table that is created in MySQL or MariaDB, which need a limit for a unique text."""
 
 _STRICT = "SET sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
-"""Else MySQL and MariaDB may be set to cut a text that is too long, and to say nothing."""
+"""Without this MySQL and MariaDB may be configured to cut a text that is too long, without an error."""
 
 _IS_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 
 _UNSAFE_ENGINES = frozenset({"myisam", "aria", "memory", "csv", "archive"})
-"""Of MySQL and MariaDB: those that keep what was written when a transaction fails."""
+"""Engines of MySQL and MariaDB that do not undo a failed transaction."""
 
 
 def upsert(kind: str, place: str, name: str, columns: Mapping[str, type], key: str,
            rows: Iterable[Mapping[str, Any]]) -> int:
-    """Insert rows, or renew those that have the same `key`; the number of rows. A None leaves what a row had.
+    """Insert rows, or update those that have the same `key`; returns the number of rows. A None keeps the old value.
 
-    `columns`: name -> str or int. The table is made when it is not there. Raises JobRefused when the database cannot be
-    written to, or the table is of another shape.
+    `columns`: name -> str or int. The table is created if it does not exist. Raises JobRefused when the database cannot
+    be written to, or the table has other columns.
     """
     with _writing(kind, place) as connection:
         from sqlalchemy import inspect
@@ -58,7 +58,7 @@ def upsert(kind: str, place: str, name: str, columns: Mapping[str, type], key: s
 
 
 def mark(kind: str, place: str, name: str, key: str, column: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Set `column` of the rows whose `key` is given; the number of rows that have one.
+    """Set `column` of the rows whose `key` is given; returns the number of rows that were found.
 
     `rows` have `key` and `value`. Raises JobRefused when the database cannot be written to, or lacks a column.
     """
@@ -76,7 +76,7 @@ def mark(kind: str, place: str, name: str, key: str, column: str, rows: Iterable
 
 @contextmanager
 def _writing(kind: str, place: str) -> "Iterator[Connection]":
-    """A transaction that is committed at the end, and undone by any error."""
+    """A transaction that is committed at the end, and rolled back after any error."""
     if kind not in KINDS:
         raise JobRefused(f"{kind}: tables are only read; verdicts can be kept in those of {', '.join(KINDS)}")
     require_extra("sql", f"writing into a table of {kind}")
@@ -91,17 +91,17 @@ def _writing(kind: str, place: str) -> "Iterator[Connection]":
 
 
 def _engine(kind: str, place: str) -> "Engine":
-    """One that keeps no connection, and shows no values in its errors."""
+    """An engine that keeps no connections, and shows no values in its errors."""
     from sqlalchemy import URL, NullPool, create_engine, event
 
     make = partial(create_engine, poolclass=NullPool, hide_parameters=True)
     if kind == "sqlite":
         engine = make("sqlite://", creator=lambda: _begun(sqlite_tables.connect(place)))
-        # Python's sqlite3 would begin a transaction behind the statement that makes a table.
+        # Python's sqlite3 would begin a transaction only after the statement that creates a table.
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         return engine
     if kind == "postgresql":
-        # SQLAlchemy does not know all of the addresses that libpq takes.
+        # SQLAlchemy does not accept all forms of addresses that libpq does.
         import psycopg
 
         return make("postgresql+psycopg://", creator=lambda: psycopg.connect(place))
@@ -146,7 +146,7 @@ def _existing(connection: "Connection", place: str, name: str, wanted: Sequence[
 
 
 def _check_unique(connection: "Connection", table: "Table", key: str) -> None:
-    """MySQL would add a second row where nothing says that there is one of a key."""
+    """Raises JobRefused if the key is not unique in the table, because MySQL would then add a second row of a key."""
     from sqlalchemy import inspect
 
     look, where = inspect(connection), (table.name, table.schema)
@@ -162,7 +162,7 @@ def _made(connection: "Connection", name: str, columns: Mapping[str, type], key:
     from sqlalchemy import BigInteger, Column, MetaData, Table, Text
     from sqlalchemy.dialects.mysql import VARCHAR
 
-    # Else keys that differ in case alone are one.
+    # With the default collation, keys that differ only in case would be equal.
     exact = VARCHAR(KEY_LENGTH_MAX, charset="utf8mb4", collation="utf8mb4_bin")
     kinds: dict[type, TypeEngine[Any]] = {int: BigInteger(), str: Text()}
     table_name, schema = _name_and_schema(name)
@@ -193,19 +193,19 @@ def _has_key(column: "Column[Any]", dialect: str) -> "ColumnElement[bool]":
     from sqlalchemy.dialects.mysql import CHAR
     from sqlalchemy.types import NullType
 
-    if isinstance(column.type, NullType):   # SQLite's columns need no type, and hold any
+    if isinstance(column.type, NullType):   # SQLite's columns need no type, and can hold values of any type
         return cast(column, Text) == bindparam("its_key")
     same = column == bindparam("its_key")
     if dialect != "mysql" or not isinstance(column.type, String):
         return same
-    # The first finds the row by an index, and may be of a collation by which `a` and `A` are the same.
+    # The first condition finds the row by an index, but its collation may treat `a` and `A` as equal.
     return same & (cast(column, CHAR(charset="utf8mb4")).collate("utf8mb4_bin") == bindparam("its_key"))
 
 
 def _key_reader(column: "Column[Any]", dialect: str) -> Callable[[str], Any]:
-    """From a key's text to the value that the column keeps; to None where no row can have it.
+    """A function from a key's text to the value in the column, or to None if no row can have it.
 
-    So the database finds a row by its index, and does not turn each of its own keys into text.
+    With the value, the database finds a row by its index, and does not convert each of its own keys to text.
     """
     from sqlalchemy.types import NullType
 
@@ -230,20 +230,21 @@ def _key_reader(column: "Column[Any]", dialect: str) -> Callable[[str], Any]:
 
 
 def _as_sqlite_keeps_it(text: str) -> Any:
-    """In a column of whole numbers, which holds what is none, too: a text that is a number to SQLite as that number."""
+    """The value that SQLite stores for a text in a column of whole numbers: a number if the text is one, else the
+    text."""
     if not _IS_NUMBER.fullmatch(text):
         return text
     is_whole = text.lstrip("-").isdigit()
     found = int(text) if is_whole else float(text)
     if str(found) != text:
         return None
-    # There a whole number of 64 bits is one, however it was written, and no other whole number is.
+    # SQLite stores a whole number as one, in whatever form it was written, but only if it has at most 64 bits.
     is_other = is_whole != (found == int(found) and -2**63 <= found < 2**63)
     return None if is_other else found
 
 
 def _python_type(kind: "TypeEngine[Any]") -> type:
-    """`object` where SQLAlchemy knows none."""
+    """The Python type of a column; `object` if SQLAlchemy does not know it."""
     try:
         return kind.python_type
     except NotImplementedError:
@@ -251,7 +252,7 @@ def _python_type(kind: "TypeEngine[Any]") -> type:
 
 
 def _bits(kind: "TypeEngine[Any]", dialect: str) -> int:
-    """Of the largest whole number that the database takes to compare with a column."""
+    """Bits of the largest whole number that the database can compare with a column."""
     from sqlalchemy import BigInteger, SmallInteger
 
     if dialect == "postgresql":

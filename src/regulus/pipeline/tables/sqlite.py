@@ -1,4 +1,4 @@
-"""Tables of a SQLite file, read by Python's own sqlite3 in one of Spark's tasks, some rows at a time."""
+"""Reads tables of a SQLite file, by Python's own sqlite3 in one of Spark's tasks, some rows at a time."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 4096
 KEY_TEXT = "(key as text)"
-"""The column that has the key as it is kept, of whatever type, beside the one of its declared type."""
+"""An additional column with the key as text in the form in which it is stored, whatever its declared type is."""
 
 _TYPES = (("INT", "bigint"), ("CHAR", "string"), ("CLOB", "string"), ("TEXT", "string"), ("BLOB", "binary"),
           ("REAL", "double"), ("FLOA", "double"), ("DOUB", "double"))
-"""By the words that SQLite itself looks for in a declared type; any other is read as text."""
+"""Spark's types by the words that SQLite itself looks for in a declared type; any other type is read as text."""
 _LONG_END = 2.0 ** 63
 
 
 def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
-    """Raises JobRefused when there is no such file, for SQLite would make one."""
+    """Connect to a file. Raises JobRefused when it does not exist, because SQLite would create it."""
     if not Path(path).is_file():
         raise JobRefused(f"there is no SQLite file {path}")
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode={'ro' if read_only else 'rw'}", uri=True)
 
 
 def columns_of(path: str, table: str) -> dict[str, str]:
-    """Name -> Spark's type. Raises JobRefused when the file or the table cannot be read."""
+    """Spark's types by column name. Raises JobRefused when the file or the table cannot be read."""
     try:
         with closing(connect(path, read_only=True)) as connection:
             rows = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
@@ -42,8 +42,8 @@ def columns_of(path: str, table: str) -> dict[str, str]:
 
 def reader(path: str, table: str, columns: Mapping[str, str], key: str = "",
            where: str | None = None) -> Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """What Spark's mapInArrow calls; it reads `columns`, name -> Spark's type, and the `key` once more as KEY_TEXT, of
-    the rows for which the condition `where` holds."""
+    """A function for Spark's mapInArrow. It reads `columns`, name -> Spark's type, and the `key` again as KEY_TEXT, of
+    the rows for which the condition `where` is true."""
     asked = [*columns, key] if key else [*columns]
     condition = "" if where is None else f" WHERE {where}"
     query = f"SELECT {', '.join(map(_quoted, asked))} FROM {_quoted(table)}{condition}"
@@ -68,8 +68,8 @@ def _batch(rows: Sequence[Sequence[Any]], names: Sequence[str], kinds: Sequence[
 
 
 def _value(value: Any, kind: str) -> Any:
-    """SQLite keeps any type in any column: what does not fit its declaration is read as null, or as text; nothing is
-    cut."""
+    """Convert a value. SQLite stores any type in any column: a value that does not fit the declared type is read as
+    null, or as text; nothing is cut."""
     if value is None or (kind == "binary" and isinstance(value, bytes)):
         return value
     if kind == "string":

@@ -1,11 +1,11 @@
-"""An archive and the brokers that it is of as one place: what the brokers no longer have comes from the archive.
+"""An archive and its brokers as one place: messages that the brokers no longer have come from the archive.
 
-A queue begins where the archive begins, or the broker where that has more, and ends where the broker's does. Of what
-both have, the archive's rows are read: what is once archived stays there while the query runs, and retention may take
-the broker's copy at any time.
+A queue begins where the archive begins, or the broker if that has more, and ends where the broker's queue does. Of
+messages that both have, the archive's rows are read, because they stay there while the query runs, whereas retention
+may remove the broker's copy at any time.
 
-A queue that only the archive has ends where the archive does. Its topic was deleted, or has fewer queues than it had,
-and all that can still be read of it is archived. Where its whole broker is away, nobody knows what else that had.
+A queue that only the archive has ends where the archive does. Its topic was deleted, or has fewer queues than before,
+and all that can still be read of it is archived. If its whole broker is away, it is not known what else that had.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,13 +35,14 @@ class HistoryPlace:
         self._live = _Brokers(options)
         self._epochs = TopicEpochs()
         self._alone: set[MessageQueue] = set()
-        """Queues that only the archive has."""
+        """The queues that only the archive has."""
         self._served: set[tuple[str, str]] = set()
         """Topics that a broker has, with its name."""
         self._seen: dict[MessageQueue, int] = {}
-        """Queues that were there, how far they were planned, and of a read that is to fail how far brokers had them."""
+        """The queues that were there, with the offset up to which they were planned or, if a loss is an error, up to
+        which brokers had them."""
         self._topics_seen: set[str] = set()
-        """Topics that some broker had."""
+        """The topics that some broker had."""
 
     def close(self) -> None:
         self._live.close()
@@ -49,8 +50,8 @@ class HistoryPlace:
     # --- which queues ------------------------------------------------------------------------------------------------
 
     def queues(self) -> list[MessageQueue]:
-        """Those that brokers or the archive have. Raises OptionError, and DataLoss for one whose broker is away when
-        that is to fail."""
+        """The selected queues that brokers or the archive have. Raises OptionError, and DataLoss for one whose broker
+        is away, if the options say so."""
         selection = self._options.selection
         there = set(self._live.queues_there())
         topics = {queue.topic for queue in there}
@@ -67,8 +68,8 @@ class HistoryPlace:
         return [queue for queue in queues if queue in there or queue in self._alone]
 
     def _read_alone(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Of queues that only the archive has, those to read from it: a stream that was further in one waits for the
-        broker, or for the archive. Raises DataLoss when the broker is away and that is to fail."""
+        """The queues to read from the archive alone. A queue that a stream has read further than that is left out, to
+        wait for its broker or the archive. Raises DataLoss when the broker is away, if the options say so."""
         if not queues:
             return set()
         self._archive.look_again()
@@ -78,7 +79,7 @@ class HistoryPlace:
             behind = self._behind(queue)
             if queue.broker_name not in brokers and self._options.fail_on_data_loss:
                 if queue in self._seen:
-                    # It may be no more than a restart.
+                    # The broker may only be restarting.
                     continue
                 raise DataLoss(f"{queue_text(queue)} is in the archive, and broker {queue.broker_name} is not in the "
                                f"cluster: what it had behind message {behind - 1} cannot be read; start the broker, or "
@@ -98,10 +99,10 @@ class HistoryPlace:
         there = self._live_of(queues)
         states = self._live.states(there)
         if len(there) < len(queues) or any(self._is_odd(queue, state) for queue, state in states.items()):
-            # The brokers let go of something since, or a topic was made anew: the archive may have it by now.
+            # Brokers have removed messages since, or a topic was created again: the archive may have them by now.
             self._archive.look_again()
         if any(self._behind(queue) > state.high for queue, state in states.items()):
-            # What was archived a moment ago came after the brokers were asked.
+            # Ask the brokers again: what was archived a moment ago may have come after they were asked.
             states = self._live.states(there)
         self._check(states)
         for queue, state in states.items():
@@ -118,33 +119,33 @@ class HistoryPlace:
         return {queue: states[queue] for queue in queues if queue in states}
 
     def _is_odd(self, queue: MessageQueue, state: QueueState) -> bool:
-        """Whether archive and broker do not simply overlap."""
+        """Whether archive and broker do not simply overlap, so that the archive must be looked at again."""
         return not state.low <= self._behind(queue) <= state.high or self._is_older(queue, state)
 
     def _is_older(self, queue: MessageQueue, state: QueueState) -> bool:
-        """Whether all that is archived is older than the topic, and the queue does not just go on there."""
+        """Whether everything archived is older than the topic, and the queue is not just continued by it."""
         archived = self._archive.bounds(queue)
         return (archived is not None and 0 < archived.time_last < state.topic_epoch and archived.behind != state.low
                 and not self._epochs.is_continued(queue, state.topic_epoch))
 
     def _check(self, states: Mapping[MessageQueue, QueueState]) -> None:
-        """That archive and brokers have the same topics. Raises DataLoss."""
+        """Raises DataLoss when archive and broker do not have the same topic."""
         for queue, state in states.items():
             if (behind := self._behind(queue)) > state.high:
                 raise DataLoss(f"{queue_text(queue)} ends at {state.high}, and the archive has messages up to "
-                               f"{behind - 1}: the topic was made anew, or the broker lost its end, or the archive is "
-                               "of another broker; read archive and brokers apart")
+                               f"{behind - 1}: the topic was created again, or the broker lost its end, or the archive "
+                               "is of another broker; read archive and brokers apart")
         older = {queue: state for queue, state in states.items() if self._is_older(queue, state)}
         for queue in self._made_anew(older):
             raise DataLoss(f"{queue_text(queue)}: the archive has messages up to {self._behind(queue) - 1}, all stored "
-                           f"before the topic was made anew (epoch {older[queue].topic_epoch}): they are of another "
+                           f"before the topic was created (epoch {older[queue].topic_epoch}): they are of another "
                            "topic of that name; read archive and brokers apart")
 
     def _made_anew(self, states: Mapping[MessageQueue, QueueState]) -> list[MessageQueue]:
-        """Queues whose first message is not older than the topic.
+        """The queues whose first message is not older than the topic.
 
-        A broker that lost its list of topics gives a topic a new epoch when it is created again, but its queues go on
-        with the messages that they have.
+        A broker that lost its list of topics gives a topic a new epoch when it is created again, but its queues
+        continue with the messages that they have.
         """
         found = []
         stored = self._live.marks({queue: state.low for queue, state in states.items()}) if states else {}
@@ -167,7 +168,7 @@ class HistoryPlace:
         return found
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """A broker may still know of a queue that its topic no longer has."""
+        """The group's offsets, also of queues that only the archive has, because a broker may still know them."""
         asked = [queue for queue in queues
                  if queue not in self._alone or (queue.topic, queue.broker_name) in self._served]
         return {**dict.fromkeys(queues), **self._live.group_offsets(asked)}
@@ -175,7 +176,7 @@ class HistoryPlace:
     # --- what they hold ----------------------------------------------------------------------------------------------
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
-        """Those of the brokers first: what is archived does not change when a broker's log is cut."""
+        """The marks of the brokers take precedence: archived messages do not change when a broker's log is cut."""
         live = self._live.marks({queue: offsets[queue] for queue in self._live_of(offsets)})
         archived = {queue: offset for queue, offset in offsets.items()
                     if queue not in live and offset < self._behind(queue)}
@@ -184,7 +185,7 @@ class HistoryPlace:
         return {**live, **self._archive.marks(archived)}
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
-        """From the manifests where the archive has the range's beginning, else from samples."""
+        """Bytes of a message: from the manifests if the archive has the range's beginning, else from samples."""
         archived = [unit for unit in ranges if unit.start < self._behind(unit.queue)]
         live = [unit for unit in ranges if unit.start >= self._behind(unit.queue)]
         sizes = dict(zip(archived, self._archive.record_sizes(archived), strict=True))
@@ -193,7 +194,7 @@ class HistoryPlace:
 
     def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
                    sizes: Sizes | None = None) -> Sequence[Part]:
-        """Raises DataLoss for what neither has, where the read is to fail then."""
+        """What each task reads. Raises DataLoss for messages that neither has, if the options say so."""
         if any(unit.start < self._behind(unit.queue) for unit in ranges):
             # Compaction may have replaced files since, and removed what it replaced.
             self._archive.look_again()
@@ -212,7 +213,7 @@ class HistoryPlace:
                 live.append(unit._replace(start=max(unit.start, behind)))
         told = [*gaps, *to_report(gone, self._options.on_data_loss)]
         if sizes:
-            # Where the archive ends is another place tomorrow, so that does not divide what a stream does again.
+            # The end of the archive moves, so it must not divide a batch that a stream may repeat.
             ordered = in_task_order(ranges)
             parts = divided(ordered, [sizes[unit.queue] for unit in ordered], self._options, cores)
             files, lost = self._archive.in_order(archived)
@@ -221,28 +222,28 @@ class HistoryPlace:
                 *(self._live.partitions(live, (), cores=cores) if live else ())]
 
     def _behind(self, queue: MessageQueue) -> int:
-        """Up to where the archive has a queue."""
+        """The offset at which the archive's part of a queue ends."""
         archived = self._archive.bounds(queue)
         return 0 if archived is None else archived.behind
 
 
 class _Brokers(LiveBrokers):
-    """Running brokers, which need not have what is chosen."""
+    """Running brokers, which need not have the selected topics."""
 
     def queues_there(self) -> list[MessageQueue]:
-        """The queues of those chosen topics that exist."""
+        """The queues of the selected topics that exist."""
         selection = self._options.selection
         topics = selection.named_topics or selection.topics_of(self.topics())
         found = self.queues_by_topic(sorted(topics))
         return [queue for queues in found.values() for queue in queues]
 
     def broker_names(self) -> set[str]:
-        """Of the whole cluster."""
+        """The names of all brokers of the cluster."""
         return set(self.call(self._admin.cluster_info, "the list of brokers").broker_addr_table)
 
 
 class TopicEpochs:
-    """Which topic of its name each broker has, where some of its queues, or the whole broker, may be away."""
+    """The epoch of each topic at each broker, even when some of the queues, or the whole broker, are away."""
 
     def __init__(self) -> None:
         self._epochs: dict[tuple[str, str], int] = {}
@@ -253,11 +254,11 @@ class TopicEpochs:
         return epoch
 
     def of_alone(self, queue: MessageQueue) -> int:
-        """The epoch of the topic's other queues; 0, which is unknown, where nobody could be asked."""
+        """The epoch of the topic's other queues; 0, which means unknown, when no broker could be asked."""
         return self._epochs.get((queue.topic, queue.broker_name), 0)
 
     def note_continued(self, queue: MessageQueue, epoch: int) -> None:
-        """The queue has messages from before the epoch."""
+        """Note that the queue has messages from before the epoch."""
         self._continued.add((queue, epoch))
 
     def is_continued(self, queue: MessageQueue, epoch: int) -> bool:

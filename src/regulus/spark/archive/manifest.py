@@ -1,20 +1,20 @@
-"""The layout of an archive: what lies where, and which of it counts. This is its one description.
+"""The layout of an archive: its files, and which of them count. This is its only description.
 
     <archive>/messages/dt=<YYYY-MM-DD>/<from>-<to>@<broker>@<topic>.parquet  rows of one broker, topic and UTC day
     <archive>/_manifest/<broker>/<from>-<to>.json                            what the range consists of
     <archive>/_rejects/<broker>-<from>-<to>.jsonl                            records of the range that could not be rows
-    <archive>/_staging/<run>/...                                             of a run at work, or one that was killed
+    <archive>/_staging/<run>/...                                             files of a running or killed run
     <archive>/_lock                                                          held by the one job that may write
 
 A range is [from, to) in bytes of the broker's commit log, written with 20 digits; topic and broker are percent-encoded,
-and where that is long, cut short behind a digest. Other programs read the folder `messages`: its one key, `dt`, is no
-column of the files, and a file's name begins with a digit, for they pass over those that begin with a dot or a line.
-Versions before had `data/topic=<T>/dt=<YYYY-MM-DD>/<broker>-<from>-<to>.parquet`, and such files count as well: what a
-manifest says of a path holds wherever that is.
+and a long one is cut and has a digest. Other programs read the folder `messages`: its only key, `dt`, is not a column
+of the files, and a file's name begins with a digit, because they skip names that begin with a dot or an underscore.
+Earlier versions had `data/topic=<T>/dt=<YYYY-MM-DD>/<broker>-<from>-<to>.parquet`. Such files count as well, because a
+manifest has the whole path of a file.
 
-The same range gives the same names and the same bytes. A file counts when a manifest names it, and only then: a
-manifest is written last, whole and only where there is none. A manifest whose range lies within that of another one of
-the broker is superseded by it and does not count; so compaction replaces many by one in a single step.
+The same range gives the same names and the same bytes. A file counts only when a manifest names it. A manifest is
+written last, in one step, and only if there is none yet. A manifest whose range is within that of another one of the
+broker is superseded by it and does not count, so that compaction replaces many by one in a single step.
 
 A manifest is one line of JSON with sorted keys:
 
@@ -25,10 +25,10 @@ A manifest is one line of JSON with sorted keys:
     rows         rows of its files together
     hidden       records without a place in a queue: halves and rollbacks of other brokers' transactions
     rejected     damaged records or stretches; `rejects` has the file that keeps them, or null
-    unreadable   how many of these are stretches that are not records, or records whose topic is no text, so that nobody
-                 knows which messages they were
+    unreadable   how many of these are stretches that are not records, or records whose topic is not text, so that it is
+                 not known which messages they were
     queues       topic -> queue -> stretches [[first, next], ...] of queue offsets; more than one where messages were
-                 rejected, or where the topic was deleted and made anew
+                 rejected, or where the topic was deleted and created again
     files        path, topic, day, rows, bytes, sha256, log_bytes, and queues: queue ->
                  [first, next, rows, first store time, last store time]
 """
@@ -84,7 +84,7 @@ class Range(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """What one file has of one queue: offsets within [first, next), store times in ms."""
+    """The part of one queue in one file: offsets within [first, next), store times in ms."""
 
     first: int
     next: int
@@ -96,14 +96,14 @@ class QueueFacts(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedFile:
     path: str
-    """Below the archive."""
+    """The path below the archive's folder."""
     topic: str
     day: str
     rows: int
     size: int
     sha256: str
     log_bytes: int
-    """Bytes that its records take in the log."""
+    """Bytes of its records in the log."""
     queues: Mapping[int, QueueFacts]
 
 
@@ -135,7 +135,7 @@ def data_path(part: Range, topic: str, day: str) -> str:
 
 
 def broker_part(broker_name: str) -> str:
-    """How the name of a file begins or goes on that is of this broker."""
+    """The part for this broker in the names of its files."""
     return _name_part(broker_name)
 
 
@@ -150,7 +150,7 @@ def parts_of_name(path: str) -> tuple[str, int, int]:
 
 
 def _name_part(name: str) -> str:
-    """Of a file's name, which the system bounds."""
+    """A topic or broker as part of a file's name, whose length the system limits."""
     quoted = quote(name, safe="")
     if len(quoted) <= NAME_PART_MAX:
         return quoted
@@ -169,7 +169,7 @@ def rejects_path(part: Range) -> str:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """One line; equal manifests are equal bytes."""
+    """The manifest as one line of JSON; equal manifests give equal bytes."""
     queues: dict[str, dict[str, Any]] = {}
     for (topic, queue_id), stretches in sorted(manifest.queues.items()):
         queues.setdefault(topic, {})[str(queue_id)] = stretches
@@ -189,7 +189,7 @@ def _file_document(file: ArchivedFile) -> dict[str, Any]:
 
 
 def decode(data: bytes, place: str) -> Manifest:
-    """Raises StoreDamaged that names `place`, StoreNewer for a later version."""
+    """Parse a manifest. Raises StoreDamaged that names `place`, or StoreNewer for a later version."""
     try:
         document = json.loads(data)
         if document["v"] != VERSION:
@@ -205,7 +205,7 @@ def decode(data: bytes, place: str) -> Manifest:
             files=tuple(_file(file) for file in document["files"]),
             rejects=rejects and RejectFile(path=rejects["path"], size=rejects["bytes"], sha256=rejects["sha256"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreDamaged(f"{place} is no manifest ({type(error).__name__}: {error}): bring it back from a backup, "
+        raise StoreDamaged(f"{place} is not a manifest ({type(error).__name__}: {error}): bring it back from a backup, "
                            "or, if its range is the last of its broker, remove it and archive that again while the log "
                            "has it") from error
 
@@ -221,9 +221,9 @@ def _file(document: dict[str, Any]) -> ArchivedFile:
 
 
 def ranges(archive: Path) -> list[Range]:
-    """The ranges of all manifests, superseded ones included, by broker and start; read from the names alone.
+    """The ranges of all manifests, superseded ones included, sorted by broker and start; read from the names alone.
 
-    Raises PermissionError where they cannot be listed, which `glob` would take for none.
+    Raises PermissionError when they cannot be listed; `glob` would then find none.
     """
     home, found = archive / MANIFESTS, []
     brokers = [directory for directory in home.iterdir() if directory.is_dir()] if home.is_dir() else []
@@ -235,7 +235,7 @@ def ranges(archive: Path) -> list[Range]:
 
 
 def effective(found: Iterable[Range]) -> list[Range]:
-    """Those that count, by broker and start."""
+    """The ranges that count, sorted by broker and start."""
     kept: list[Range] = []
     for part in sorted(found, key=lambda part: (part.broker_name, part.start, -part.end)):
         if not (kept and kept[-1].contains(part)):
@@ -244,17 +244,17 @@ def effective(found: Iterable[Range]) -> list[Range]:
 
 
 def place(text: str) -> Path:
-    """The archive's folder. Raises OptionError for what is no path of this machine."""
+    """The archive's folder. Raises OptionError for a text that is not a path of this machine."""
     if fault := address_fault(text):
         raise OptionError(f"the archive {fault}")
     return Path(text)
 
 
 def load(archive: Path, known: Iterable[Manifest] = ()) -> list[Manifest]:
-    """The manifests that count, by broker and start. Raises OptionError when there is no archive.
+    """The manifests that count, sorted by broker and start. Raises OptionError when there is no archive.
 
-    One that is replaced while it is looked for is looked for again under its new name. A manifest never changes: those
-    that are `known` are not read again.
+    If one is replaced while it is being read, they are listed again. A manifest never changes, so those that are
+    `known` are not read again.
     """
     if not (archive / MANIFESTS).is_dir():
         raise OptionError(f"option 'archivePath' is {str(archive)!r}, which has no directory {MANIFESTS!r}: it must be "

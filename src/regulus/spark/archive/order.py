@@ -1,11 +1,11 @@
-"""What the tasks of a stream's batch read, where an archive has all or some of it.
+"""Makes the tasks of a stream's batch of which an archive has all or some messages.
 
-A batch that is done again must have the same tasks with the same rows in the same order. Meanwhile a job may archive
-what brokers had, and compaction may put other files in the place of those that were read. So a task is a stretch of
-offsets, and its rows come queue by queue in the order of offsets, whoever has them and in whatever files they lie.
+A batch that is repeated must have the same tasks with the same rows in the same order. Meanwhile a job may archive
+messages of the brokers, and compaction may replace files that were read. So a task is a stretch of offsets, and its
+rows come queue by queue in the order of offsets, no matter where and in which files they are.
 
-A task reads pieces one after the other. Those of an archive are put in order in memory, so they are cut where they
-become large, which changes no order.
+A task reads pieces one after the other. Pieces of an archive are sorted in memory, so large ones are divided, which
+does not change the order.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,10 +18,10 @@ from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from regulus.spark.task_parts import ArchiveRange, FilePart, HistoryRange, Part, Piece, Wanted
 
 PIECE_BYTES_MAX = 64 << 20
-"""Bytes of the log that a piece of an archive has, as far as manifests tell it."""
+"""Bytes of the log in a piece of an archive, at most, as estimated from manifests."""
 
 class _Stretch(NamedTuple):
-    """What a file has of a queue."""
+    """The part of a queue that is in a file."""
 
     unit: UnitRange
     file: FilePart
@@ -30,7 +30,7 @@ class _Stretch(NamedTuple):
         return unit._replace(start=max(unit.start, self.unit.start), end=min(unit.end, self.unit.end))
 
     def steps(self, unit: UnitRange) -> Iterator[tuple[int, int]]:
-        """What it has of a unit in steps of a piece at most: where each begins, and its bytes."""
+        """Divides what the file has of a unit into steps of a piece at most: the start and the bytes of each."""
         start, end = self.within(unit)[2:4]
         weight = self.file.weight * (end - start) // self.file.rows
         count = max(1, -(-weight // PIECE_BYTES_MAX))
@@ -38,7 +38,7 @@ class _Stretch(NamedTuple):
 
 
 class OrderedFiles:
-    """The files that have some of a batch, by what they have."""
+    """The files that have messages of a batch, by queue."""
 
     def __init__(self, files: Iterable[FilePart]) -> None:
         self._stretches: dict[MessageQueue, list[_Stretch]] = {}
@@ -49,14 +49,14 @@ class OrderedFiles:
             stretches.sort(key=lambda each: each.unit.start)
 
     def pieces(self, units: Sequence[UnitRange]) -> Iterator[ArchiveRange]:
-        """The rows of `units` in their order, none left out that a file has."""
+        """Pieces with all rows of `units` that files have, in their order."""
         for _, of_topic in groupby(units, key=lambda unit: (unit.broker_name, unit.topic)):
             for taken in self._cut(list(of_topic)):
                 if files := self._files(taken):
                     yield ArchiveRange(tuple(files), by_queue=True)
 
     def _cut(self, units: Sequence[UnitRange]) -> Iterator[list[UnitRange]]:
-        """The units, cut where a piece has enough."""
+        """The units, divided where a piece is full."""
         taken: list[UnitRange] = []
         weight = 0
         for unit in units:
@@ -70,7 +70,7 @@ class OrderedFiles:
         yield taken
 
     def _files(self, units: Iterable[UnitRange]) -> list[FilePart]:
-        """Each file once, with the windows of all the units that it has some of."""
+        """Each file once, with the windows of all units of which it has messages."""
         windows: dict[str, FilePart] = {}
         for unit in units:
             for stretch in self._of(unit):
@@ -87,9 +87,9 @@ class OrderedFiles:
 
 def in_order(parts: Sequence[ReadRange], archived_to: Callable[[MessageQueue], int], files: OrderedFiles,
              alone: Collection[MessageQueue], gaps: Sequence[Gap]) -> list[Part]:
-    """The tasks, each with what its part is in archive and brokers, the first with the gaps.
+    """The tasks, each with the pieces of its part in archive and brokers, the first with the gaps.
 
-    `archived_to`: up to where the archive has a queue. Of queues that it has `alone`, brokers have nothing behind it.
+    `archived_to` gives the offset up to which the archive has a queue. Brokers do not have the queues in `alone`.
     """
     tasks = [_task(part, archived_to, files, alone) for part in parts]
     if gaps and not tasks:
@@ -116,7 +116,7 @@ class _Half(NamedTuple):
 
 
 def _halves(unit: UnitRange, behind: int, alone: Collection[MessageQueue]) -> Iterator[_Half]:
-    """What of a unit the archive has, and what the brokers."""
+    """The half of a unit that the archive has, and the half that the brokers have."""
     cut = min(max(behind, unit.start), unit.end)
     if unit.start < cut:
         yield _Half(True, unit._replace(end=cut))

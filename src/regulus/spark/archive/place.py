@@ -1,4 +1,4 @@
-"""An archive as a place of queues: what its manifests name, and nothing that is still to be archived."""
+"""An archive as a place of queues. It has what its manifests name, and nothing that is not archived yet."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from regulus.spark.task_parts import FOREVER, ArchiveRange, Part, Wanted
 def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
     """What each task of a batch read takes. Raises OptionError, DataLoss.
 
-    A time chooses row by row. Of a topic that was deleted and made anew, the earlier ones of its name are read too.
+    A time selects row by row. If a topic was deleted and created again, the earlier ones of its name are read, too.
     """
     place = ArchivePlace(options, with_past=True)
     queues = place.queues()
@@ -56,7 +56,7 @@ def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
 class ArchivePlace:
     """The archive that the options name. Raises OptionError when there is none.
 
-    A queue that has had no message since its topic was made anew is empty, unless the read is `with_past`.
+    A queue that has had no message since its topic was created again is empty, unless the read is `with_past`.
     """
 
     def __init__(self, options: ReadOptions, *, with_past: bool = False) -> None:
@@ -68,10 +68,10 @@ class ArchivePlace:
         self.look_again()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to do: no file is kept open."""
 
     def look_again(self) -> None:
-        """A job may have archived more since."""
+        """Read the manifests again, because a job may have archived more since."""
         self._manifests = archive_manifest.load(self._path, self._manifests)
         self._bounds = {queue: QueueBounds(0, 0, epoch=each.epoch) if each.is_past and not self._with_past else each
                         for queue, each in archive_plan.bounds(self._manifests).items()}
@@ -82,11 +82,11 @@ class ArchivePlace:
                                                  "the archive")
 
     def all_queues(self) -> Collection[MessageQueue]:
-        """What the archive had of all topics when it was last looked at."""
+        """The queues of all topics that the archive had when it was last looked at."""
         return self._bounds.keys()
 
     def bounds(self, queue: MessageQueue) -> QueueBounds | None:
-        """What the archive had of a queue when it was last looked at."""
+        """The bounds of a queue when the archive was last looked at; None when the archive did not have it."""
         return self._bounds.get(queue)
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
@@ -103,17 +103,17 @@ class ArchivePlace:
         return found
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Files are read without a group, so the options name none."""
+        """None for each queue: files are read without a group."""
         return dict.fromkeys(queues)
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
-        """All of them in one pass over the manifests, and one over each file that has some."""
+        """The marks, in one pass over the manifests, and one over each file that has some of the messages."""
         rows = self._rows(self._wanted(offsets), ("topic", "broker_name", "queue_id", "store_time", "message_id",
                                                   "offset_message_id"))
         return {MessageQueue(*row[:3]): Mark(row[3] // 1000, row[4] or row[5]) for row in rows}
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
-        """Bytes in the log, on average over the files of the topic."""
+        """Bytes of a message in the log, on average over the files of the topic."""
         totals: dict[tuple[str, str], tuple[int, int]] = {}
         for manifest in self._manifests:
             for file in manifest.files:
@@ -133,39 +133,39 @@ class ArchivePlace:
         return in_order(parts, lambda queue: FOREVER, files, (), [*gaps, *lost])
 
     def in_order(self, ranges: Sequence[UnitRange]) -> tuple[OrderedFiles, list[Gap]]:
-        """The files of a stream's batch, and what is to be reported of it. Raises DataLoss."""
+        """The files of a stream's batch, and the gaps to report. Raises DataLoss."""
         wanted = self._windows(ranges)
         manifests = self._manifests if wanted else ()
         return OrderedFiles(archive_plan.parts(self._path, manifests, wanted)), self._lost(wanted)
 
     def _windows(self, ranges: Sequence[UnitRange]) -> dict[MessageQueue, Wanted]:
-        """Raises DataLoss."""
+        """The wanted rows of a stream's batch, by queue. Raises DataLoss for a topic whose rows are mixed."""
         wanted = {}
         for unit in ranges:
             bounds = self._bounds[unit.queue]
             if bounds.is_mixed:
-                raise DataLoss(f"{queue_text(unit.queue)}: the topic was deleted and made anew within one archived "
-                               "range, whose messages cannot be told apart: read the archive alone, as a batch, which "
-                               "has those of both")
+                raise DataLoss(f"{queue_text(unit.queue)}: the topic was deleted and created again within one "
+                               "archived range, whose messages cannot be distinguished: read the archive alone, as a "
+                               "batch, which has those of both")
             wanted[unit.queue] = Wanted(unit.queue_id, unit.start, unit.end, log_start=bounds.log_start)
         return wanted
 
     def tasks(self, wanted: Mapping[MessageQueue, Wanted], gaps: Iterable[Gap],
               cores: int | None) -> list[ArchiveRange]:
-        """What each task reads of the wanted rows. Raises DataLoss for what went before it was archived."""
+        """What each task reads of the wanted rows. Raises DataLoss for messages that were never archived."""
         lost = self._lost(wanted)
         parts = list(archive_plan.parts(self._path, self._manifests if wanted else (), wanted))
         return archive_plan.tasks(parts, [*gaps, *lost], self._options, cores)
 
     def _lost(self, wanted: Mapping[MessageQueue, Wanted]) -> list[Gap]:
-        """What is to be reported. Raises DataLoss."""
+        """The gaps to report. Raises DataLoss when the read is to fail."""
         return to_report(list(archive_plan.lost(self._manifests if wanted else (), wanted)), self._options.on_data_loss)
 
     # -----------------------------------------------------------------------------------------------------------------
 
     def _wanted(self, offsets: Mapping[MessageQueue, int], *, end: int | None = None,
                 time_start: int = -FOREVER) -> dict[MessageQueue, Wanted]:
-        """The row at an offset of each queue, or all from there on up to `end`."""
+        """The windows for the row at an offset of each queue, or for all rows from there up to `end`."""
         return {queue: Wanted(queue.queue_id, offset, offset + 1 if end is None else end, time_start,
                               log_start=bounds.log_start)
                 for queue, offset in offsets.items() if (bounds := self._bounds.get(queue)) is not None}
@@ -176,7 +176,7 @@ class ArchivePlace:
 
         from regulus.spark.archive import scan as archive_scan
 
-        # A gap is not a row with a time; it is reported when the messages are read.
+        # Do not ask for gap rows, which have no time; gaps are reported when the messages are read.
         goes_on = OnDataLoss.FAIL if self._options.fail_on_data_loss else OnDataLoss.GO_ON
         read = replace(self._options, tags=None, verify_bodies=False, on_data_loss=goes_on)
         for part in archive_plan.parts(self._path, self._manifests, wanted):

@@ -1,7 +1,7 @@
-"""Which rows of an archive a read takes, and how they are divided among tasks.
+"""Selects the rows of an archive that a read takes, and divides them among tasks.
 
-The manifests say all that is needed; no Parquet file is opened here. A message is found by its queue and queue offset,
-or by its store time; a file that has none of the wanted ones is left out.
+The manifests have all that is needed; no Parquet file is opened here. A message is found by its queue and queue offset,
+or by its store time; a file that has none of the wanted messages is left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from regulus.spark.read_plan import Gap, UnitRange, partition_count, task_bytes_
 from regulus.spark.task_parts import FOREVER, ArchiveRange, FilePart, Wanted
 
 _NOT_ARCHIVED = "as they left the log before they were archived"
-_REJECTED = ("as the log had no good record of them when it was archived; what it had instead lies in the archive's "
+_REJECTED = ("as the log had no good record of them when it was archived; what it had instead is in the archive's "
              f"directory {archive_manifest.REJECTS}")
 
 
 class QueueBounds(NamedTuple):
-    """The archive has messages [first, behind) of a queue, as far as none was rejected.
+    """Messages [first, behind) of a queue that the archive has, except rejected ones.
 
-    Of a queue whose topic was deleted and made anew these are the last ones, which begin in the range of the log that
-    starts at `log_start`. `is_mixed`: in the middle of it, so that its rows there cannot be told from the others.
-    `time_last`: when the last one stored of them was, in ms.
-    `epoch`: of its topic, the start of the range with the first message of any queue after it was made anew; 0 when it
-    never was. `is_past`: this queue had none since, so what it has is of the topic before.
+    If the topic was deleted and created again, these are the messages of the last one, which begin in the range of the
+    log that starts at `log_start`. `is_mixed`: they begin in the middle of it, so that its rows there cannot be
+    distinguished from earlier ones. `time_last`: the store time of the last one stored, in ms.
+    `epoch` is the topic's: the start of the range with the first message of any queue after the topic was created
+    again; 0 if it never was. `is_past`: this queue had no message since, so it has only messages of the topic before.
     """
 
     first: int
@@ -42,7 +42,7 @@ class QueueBounds(NamedTuple):
 
 def tasks(parts: Sequence[FilePart], gaps: Sequence[Gap], options: ReadOptions,
           cores: int | None) -> list[ArchiveRange]:
-    """What each task reads: tasks of about equal weight, the first with the gaps."""
+    """What each task reads: the tasks have about equal weight, and the first also has the gaps."""
     found = _divide(parts, options, cores)
     if gaps:
         found[:1] = [ArchiveRange(found[0].parts if found else (), tuple(gaps))]
@@ -59,9 +59,9 @@ def parts(archive: Path, manifests: Iterable[Manifest], wanted: Mapping[MessageQ
 
 
 def lost(manifests: Iterable[Manifest], wanted: Mapping[MessageQueue, Wanted]) -> Iterator[Gap]:
-    """Which of the wanted rows are missing though later ones are there: they were damaged, or left the log before.
+    """The wanted rows that are missing although later ones are there: they were damaged, or not archived in time.
 
-    An offset that is not a step forward is not a gap: there the topic was deleted and made anew.
+    An offset that is not a step forward is not a gap: there the topic was deleted and created again.
     """
     passed: dict[MessageQueue, _Passed] = {}
     joined_since = before = Range("", 0, 0)
@@ -96,7 +96,7 @@ def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
                     found[queue] = QueueBounds(first, behind, epoch=epochs.get((topic, queue.broker_name), 0))
                 elif first < known.behind:
                     if known.epoch == epochs.get((topic, queue.broker_name), 0):
-                        # The queue was in the topic that was the last so far; those behind it are of one after that.
+                        # The queue was in the last topic so far, so what follows is of a topic after that one.
                         epochs[topic, queue.broker_name] = manifest.range.start
                     found[queue] = QueueBounds(first, behind, manifest.range.start, number > 0, 0,
                                                epochs[topic, queue.broker_name])
@@ -111,7 +111,7 @@ def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
 
 
 def ends(archive_path: str) -> dict[MessageQueue, int]:
-    """For each queue in the archive the offset behind its last row. Raises OptionError when there is no archive."""
+    """For each queue in the archive the offset after its last row. Raises OptionError when there is no archive."""
     manifests = archive_manifest.load(archive_manifest.place(archive_path))
     return {queue: each.behind for queue, each in bounds(manifests).items()}
 
@@ -120,15 +120,15 @@ def ends(archive_path: str) -> dict[MessageQueue, int]:
 
 
 class _Passed(NamedTuple):
-    """A queue was followed up to an offset, which lies in the range of the manifest or right behind it."""
+    """An offset up to which a queue was followed. It is in the range of the manifest, or right after it."""
 
     offset: int
     manifest: Manifest
 
 
 def _misses(window: Wanted, queue: MessageQueue, last: _Passed, then: _Passed) -> bool:
-    """Whether what lies between two offsets may have been wanted. Of its time it is only known between which two it
-    lies."""
+    """Whether messages between two offsets may have been wanted. Their times are only known to lie between two
+    others."""
     if not (last.offset < then.offset and window.start < then.offset and last.offset < window.end):
         return False
     earliest = min((facts.time_first for facts in _facts_of(last.manifest, queue)), default=-FOREVER)
@@ -146,7 +146,7 @@ def _facts_of(manifest: Manifest, queue: MessageQueue) -> Iterator[QueueFacts]:
 
 def _part(archive: Path, log_range: Range, file: ArchivedFile,
           windows: Mapping[MessageQueue, Wanted]) -> FilePart | None:
-    """What to read of a file; None for nothing."""
+    """The part of a file to read; None for nothing."""
     wanted = []
     units = []
     is_whole = True
@@ -182,9 +182,9 @@ def _covers(window: Wanted, facts: QueueFacts) -> bool:
 
 
 def _divide(parts: Sequence[FilePart], options: ReadOptions, cores: int | None) -> list[ArchiveRange]:
-    """A file that is more than one task's share is cut between its row groups.
+    """Divide the files among tasks. A file that is more than one task's share is divided between its row groups.
 
-    Where what is gone is reported, it is not: one that was removed is told of once, by the one task that has it.
+    If gaps are reported it is not divided, so that a removed file is reported once, by the only task that has it.
     """
     if not parts:
         return []

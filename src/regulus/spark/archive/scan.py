@@ -1,7 +1,7 @@
-"""One task of a read from an archive: the rows of its share of the files, batch after batch.
+"""Runs one task of a read from an archive: gives the rows of its share of the files, batch after batch.
 
-Of a file only the asked columns are read, those that a filter needs, and of its row groups those whose statistics do
-not rule out every wanted row.
+Of a file it reads only the requested columns, those that a filter needs, and the row groups whose statistics do not
+exclude every wanted row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from regulus.wire import compression
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 BATCH_BYTES_MAX = 16 << 20
-"""A batch ends here even when it has fewer rows than asked for; a single larger row makes a batch of its own."""
+"""Bytes at which a batch ends, even with fewer rows than requested; a larger row makes a batch of its own."""
 
 _PLACE = ("topic", "broker_name", "queue_id", "queue_offset")
 
@@ -50,7 +50,7 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> 
 
 def _as_far_as_it_is(options: ReadOptions, piece: FilePart, batches: Iterator[pa.RecordBatch],
                      losses: Losses) -> Iterator[pa.RecordBatch]:
-    """The batches of a file, and what is told where it is gone or damaged. Raises DataLoss."""
+    """The batches of a file, with the rows that report that it is gone or damaged. Raises DataLoss."""
     try:
         yield from batches
     except FileNotFoundError as error:
@@ -63,8 +63,8 @@ def _as_far_as_it_is(options: ReadOptions, piece: FilePart, batches: Iterator[pa
     except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
         told = f"{piece.path} is damaged ({str(error).strip() or type(error).__name__})"
         if options.on_data_loss is OnDataLoss.FAIL:
-            raise DataLoss(f"{told}: bring it back from a copy, or archive its range anew; set failOnDataLoss to "
-                           "false or report to go on without it") from error
+            raise DataLoss(f"{told}: bring it back from a copy, or archive its range again; set failOnDataLoss to "
+                           "false or report to continue without it") from error
         for unit in piece.units:
             yield from losses.gone(Gap(unit.queue, unit.start, unit.end,
                                        f"as {told}; what lies before the damage was read"))
@@ -78,7 +78,7 @@ def _scan_file(options: ReadOptions, columns: tuple[str, ...], part: FilePart,
 
 def _scan_by_queue(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange,
                    losses: Losses) -> Iterator[pa.RecordBatch]:
-    """The rows of all files together, put in order. Planning limits their bytes."""
+    """The rows of all files together, sorted in memory. Planning limits their bytes."""
     tables: list[pa.Table] = []
     for file in part.parts:
         yield from _as_far_as_it_is(options, file, _kept(_wanted(options, columns, file), tables), losses)
@@ -95,14 +95,14 @@ def _scan_by_queue(options: ReadOptions, columns: tuple[str, ...], part: Archive
 
 
 def _kept(batches: Iterator[pa.RecordBatch], tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """Gives none of them; they are put by."""
+    """Add the batches to `tables`; it gives no batches itself."""
     tables += (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
     yield from ()
 
 
 def _wanted(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> Iterator[pa.RecordBatch]:
-    """The wanted rows as they are stored, one row group after the other, whose bytes the archive job limits; a batch
-    has as many rows as fit."""
+    """The wanted rows as they are stored, one row group after the other. The archive job limits the bytes of a row
+    group, and a batch has as many rows as fit."""
     needed = _needed(options, columns, part)
     with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
         for number in _row_groups(file.metadata, part):
@@ -112,7 +112,7 @@ def _wanted(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> I
                 if part.wanted is not None:
                     batch = _filtered(batch, _wanted_rows(batch, part.wanted))
                 yield from _in_pieces(batch.select(needed))
-            if left:        # a page whose header is damaged is passed over without a word
+            if left:        # Arrow skips a page with a damaged header without an error
                 raise pa.ArrowInvalid(f"a row group lacks {left} of its rows")
 
 
@@ -130,7 +130,7 @@ def _in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _row_sizes(batch: pa.RecordBatch) -> Int64s:
-    """The bytes of each row's body, and an even share of what the other columns take."""
+    """The bytes of each row's body, plus an even share of the bytes of the other columns."""
     if "body" not in batch.schema.names:
         return np.full(batch.num_rows, -(-batch.nbytes // batch.num_rows), dtype=np.int64)
     body = batch.column("body")
@@ -140,7 +140,7 @@ def _row_sizes(batch: pa.RecordBatch) -> Int64s:
 
 
 def _needed(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> list[str]:
-    """The asked columns and those that filters look at; never none, since rows are counted by a column."""
+    """The requested columns and those that filters need; at least one, because it gives the number of rows."""
     extra: set[str] = set()
     if part.wanted is not None:
         extra |= {"queue_id", "queue_offset", "store_time"}
@@ -156,7 +156,7 @@ def _needed(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> l
 
 def _chosen(options: ReadOptions, columns: tuple[str, ...], batch: pa.RecordBatch,
             losses: Losses) -> Iterator[pa.RecordBatch]:
-    """The asked columns of the rows with a wanted tag; and what becomes of those that are damaged."""
+    """The requested columns of the rows with a wanted tag, and the rows that report damaged ones."""
     if options.tags is not None and batch.num_rows:
         tags = pc.is_in(batch.column("tags"), arrow_arrays.texts(sorted(options.tags)))
         batch = _filtered(batch, np.asarray(tags.to_numpy(zero_copy_only=False)))
@@ -177,7 +177,7 @@ def _with_columns(columns: tuple[str, ...], batch: pa.RecordBatch, body: pa.Arra
 
 
 def _unpacked(columns: tuple[str, ...], batch: pa.RecordBatch, losses: Losses) -> Iterator[pa.RecordBatch]:
-    """Batches with unpacked bodies, which end where those become many bytes."""
+    """Batches with unpacked bodies, which end when the bodies have UNPACKED_BYTES_MAX."""
     flags = batch.column("sys_flag").to_numpy()
     if not (flags & sys_flag.COMPRESSED).any():
         yield _with_columns(columns, batch)

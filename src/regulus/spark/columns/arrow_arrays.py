@@ -1,7 +1,7 @@
-"""Arrow arrays of numpy buffers and small lists.
+"""Makes Arrow arrays from numpy buffers and small lists.
 
-`pyarrow.array` would do, but it imports pandas when it is first called, and that takes each of Spark's Python processes
-longer than reading a small table.
+`pyarrow.array` could do this, but its first call imports pandas, which takes each of Spark's Python processes longer
+than reading a small table.
 """
 
 from collections.abc import Sequence
@@ -15,23 +15,23 @@ from regulus.model.timestamps import DATED_MAX_MS
 
 TIME = pa.timestamp("us", tz="UTC")
 SIZE_MAX = (1 << 31) - 1
-"""Bytes that 32-bit offsets reach. Batches are far smaller; beyond it the offsets would wrap."""
+"""Bytes that 32-bit offsets can address. Batches are far smaller; in a larger array the offsets would wrap."""
 
 REPEATED_MAX = 16
-"""How many columns of one repeated text are kept for the next batch; the one not used for longest is made anew."""
+"""Columns of one repeated text that are kept for the next batch; beyond that, the least recently used is dropped."""
 
 _NUMBERS = {np.dtype(np.int8): pa.int8(), np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
 
 
 def numbers(values: "np.ndarray[Any, Any]") -> pa.Array:
-    """An array of the same type, without nulls and without copying."""
+    """An Arrow array of the numpy array's type, without nulls and without copying."""
     values = np.ascontiguousarray(values)
     return pa.Array.from_buffers(_NUMBERS[values.dtype], len(values), [None, pa.py_buffer(values)])
 
 
 def times(milliseconds: "np.ndarray[Any, Any]", present: "np.ndarray[Any, Any] | None" = None) -> pa.Array:
-    """UTC times; null where not `present`. One without a date, of a damaged record, becomes the nearest that has one:
-    Spark could keep it, and a Python program could not collect it.
+    """UTC times; null where not `present`. A time beyond all dates, of a damaged record, becomes the nearest date,
+    because Spark could keep such a time, but a Python program could not collect it.
     """
     if len(milliseconds) and (milliseconds.min() < 0 or milliseconds.max() > DATED_MAX_MS):
         milliseconds = np.clip(milliseconds, 0, DATED_MAX_MS)
@@ -44,7 +44,7 @@ def texts(items: Sequence[str]) -> pa.Array:
 
 
 def chosen(items: Sequence[str], numbers_of_items: "np.ndarray[Any, Any]") -> pa.Array:
-    """The items of those numbers. Mostly it is the same one for all rows, and that goes much faster."""
+    """For each row the item of its number. It is mostly the same for all rows, for which there is a faster way."""
     if len(set(items)) > 1 and (numbers_of_items != numbers_of_items[:1]).any():
         return texts(items).take(numbers(numbers_of_items))
     rows = len(numbers_of_items)
@@ -52,8 +52,8 @@ def chosen(items: Sequence[str], numbers_of_items: "np.ndarray[Any, Any]") -> pa
 
 
 def repeated(item: str, rows: int) -> pa.Array:
-    """The item, `rows` times."""
-    # Of numbers of rows that lie close together the greatest serves all.
+    """An array with the item in each of `rows` rows."""
+    # Rounded up to a power of two, so that batches of nearly equal length use the same cached array.
     return _repeated(item.encode("utf-8"), 1 << (rows - 1).bit_length() if rows else 0).slice(0, rows)
 
 
@@ -63,7 +63,7 @@ def _repeated(item: bytes, rows: int) -> pa.Array:
 
 
 def room(size: int) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    """Bytes to be filled, of Arrow's pool: what it gives was used before, and need not be cleared by the kernel."""
+    """Bytes to fill, from Arrow's pool: they were mostly used before, so the kernel need not clear them."""
     return np.frombuffer(pa.allocate_buffer(size), dtype=np.uint8)
 
 
@@ -74,13 +74,13 @@ def binaries(items: Sequence[bytes]) -> pa.Array:
 
 
 def pieces(kind: pa.DataType, offsets: "np.ndarray[Any, Any]", data: Any) -> pa.Array:
-    """Strings or binaries without nulls: 32-bit offsets into data, one more than items."""
+    """Strings or binaries without nulls. The 32-bit offsets point into `data`; there is one more than items."""
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def decoded_texts(offsets: "np.ndarray[Any, Any]", data: "np.ndarray[Any, Any]",
                   present: "np.ndarray[Any, Any]") -> pa.Array:
-    """Strings of bytes that should be UTF-8; what is not is replaced, as Java does. Null where not `present`."""
+    """Strings from bytes that should be UTF-8; other bytes are replaced, as in Java. Null where not `present`."""
     buffers = [None if present.all() else _bits(present), pa.py_buffer(offsets), pa.py_buffer(data)]
     if data.size == 0 or data.max() < 0x80:
         return pa.Array.from_buffers(pa.string(), len(present), buffers)
@@ -93,5 +93,5 @@ def decoded_texts(offsets: "np.ndarray[Any, Any]", data: "np.ndarray[Any, Any]",
 
 
 def _bits(present: "np.ndarray[Any, Any]") -> pa.Buffer:
-    """A validity bitmap."""
+    """The validity bitmap of an array."""
     return pa.py_buffer(np.packbits(present, bitorder="little"))

@@ -1,8 +1,8 @@
-"""What record.message_columns does, once more, with numpy and Arrow: for installations without compiled modules.
+"""Implements record.message_columns with numpy and Arrow, for installations without compiled modules.
 
-Same functions, same arguments, same results. Fixed fields and gathering take all records at once, about half as fast as
-the compiled form; properties are split message by message, which makes a row of all columns five times as slow. numpy
-stays out of `record`, which a broker loads too.
+Functions, arguments and results are the same. Fixed fields and gathering process all records at once, about half as
+fast as the compiled form; properties are split message by message, so a row of all columns takes five times as long.
+It is not in `record`, because a broker loads that package and does not need numpy.
 
 Source: see record.layout.
 """
@@ -23,11 +23,11 @@ Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
-"""The two digits of each byte."""
+"""The two hex digits of each byte."""
 
 
 def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
-    """Raises CorruptRecord for the first that is not a record."""
+    """Fill the table with the fixed fields. Raises CorruptRecord for the first position without a record."""
     if len(positions):
         _read_fields(data, np.asarray(positions), np.asarray(table).reshape(-1, len(positions)))
 
@@ -120,7 +120,7 @@ def read_properties(data: Buffer, starts: memoryview, ends: memoryview, names: t
 
 
 def _entries(data: Buffer, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Name, and start and end of the value, of each property that counts."""
+    """The name, and the start and end of the value, of each property that counts."""
     for entry in bytes(data[start:end]).split(b"\x02"):
         size = entry.find(b"\x01")
         if 0 < size < len(entry) - 1:
@@ -135,7 +135,10 @@ def lay_out(starts: memoryview, ends: memoryview, offsets: memoryview) -> int:
 
 
 def gather(data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview, target: memoryview) -> None:
-    """The pieces are every second one of an Arrow array that cuts `data` at all starts and ends."""
+    """Copy the pieces together.
+
+    They are every second item of an Arrow array that cuts `data` at all starts and ends.
+    """
     first, last = np.array(starts), np.array(ends)
     is_absent = first < 0
     last[is_absent] = 0

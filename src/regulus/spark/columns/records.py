@@ -1,7 +1,7 @@
-"""Stored records -> Arrow batches of the asked columns.
+"""Makes Arrow batches of the requested columns from stored records.
 
-The bytes are taken apart by record.message_columns, compiled; where that module runs interpreted, by numpy_columns.
-numpy and pyarrow are here, and not in `record`, because a broker needs neither. Only what a column asks for is made.
+The compiled record.message_columns decodes the bytes; where that module runs interpreted, numpy_columns does. numpy and
+pyarrow are used here and not in `record`, because a broker needs neither. Only the requested columns are made.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,20 +45,20 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
     "origin_topic": (names.DLQ_ORIGIN_TOPIC, names.RETRY_TOPIC, names.REAL_TOPIC),
     "origin_message_id": (names.DLQ_ORIGIN_MESSAGE_ID, names.ORIGIN_MESSAGE_ID),
 }
-"""Which properties a column is made of; the first that a message has wins."""
+"""The properties that a column is made of. The value is that of the first property that a message has."""
 
 UNPACKED_BYTES_MAX = 64 << 20
-"""A batch of unpacked bodies ends here; a single larger one makes a batch of its own."""
+"""Bytes of unpacked bodies at which a batch ends; a single larger one makes a batch of its own."""
 
 SCHEMAS_MAX = 64
-"""How many choices of columns have their schemas kept; the one that was not asked for longest is made anew."""
+"""Selections of columns whose schemas are kept; beyond that, the least recently used is dropped."""
 
 _MESSAGE_TYPES = ("normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter", "priority")
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
 
 
 class RecordReader(Protocol):
-    """record.message_columns, which says what the functions do."""
+    """The functions of record.message_columns, where they are described."""
 
     def find_records(self, data: Buffer, positions: memoryview) -> int: ...
 
@@ -89,14 +89,14 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Where records lie in `data`, in ascending order, and what their consume queues say of them."""
+    """The places of records in `data`, in ascending order, and what their consume queues say about them."""
 
     data: Buffer
-    base: int | None                # physical offset of data's first byte; None where data is not a piece of the log
+    base: int | None                # physical offset of data's first byte; None if data is not a piece of the log
     positions: Int64s               # in data
     sizes: Int64s
     queue_offsets: Int64s
-    tags_codes: "Int64s | None"     # None where the consume queues are not at hand
+    tags_codes: "Int64s | None"     # None if there are no consume queues to read them from
     queue_numbers: Int64s           # index into topics and queue_ids
     topics: Sequence[str]
     queue_ids: Sequence[int]
@@ -109,22 +109,22 @@ class Records:
                        queue_numbers=self.queue_numbers[rows], topics=self.topics, queue_ids=self.queue_ids)
 
     def place(self, row: int) -> str:
-        """Which message that is, for an error."""
+        """The name of a row's message for errors."""
         queue = int(self.queue_numbers[row])
         return f"{self.topics[queue]}/{self.queue_ids[queue]}: message {self.queue_offsets[row]}"
 
 
 def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max: int) -> Records:
-    """The records of one queue that fill `data` one behind the other, as a broker gives them for messages
-    [start, start + count_max). Raises RecordError with the position of what is not a record.
+    """The records of one queue that fill `data` without gaps, as a broker gives them for messages
+    [start, start + count_max). Raises RecordError with the position of bytes that are not a record.
     """
     room = np.empty(min(count_max, len(data) // FIXED_SIZE_V1) + 1, dtype=np.int64)
     positions = room[:_READER.find_records(data, room.data)]
     sizes = np.diff(positions, append=len(data))
-    # Before anything is taken for a gap: such a record stands for the places of all its messages.
+    # Before gaps are looked for, because such a record takes the places of all its messages.
     _refuse_inner_batches(numpy_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + SYS_FLAG, 4), topic)
     if len(positions) == count_max:
-        # None is missing, then; that they are these, the decoder checks, as it does for the log's files.
+        # Then none is missing. The decoder checks their offsets, as it does for the log's files.
         offsets = np.arange(start, start + count_max, dtype=np.int64)
     else:
         offsets = numpy_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET, 8)
@@ -133,14 +133,14 @@ def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max
 
 
 def _refuse_inner_batches(sys_flags: Int64s, topic: str) -> None:
-    """Raises OptionError: a row is a message, and such a record has many."""
+    """Raises OptionError for a record that has a whole batch, because a row is a single message."""
     if (sys_flags & sys_flag.NEED_UNWRAP).any():
         raise OptionError(f"{topic}: a record has a whole batch (queue.type=BatchCQ), and such topics are not read as "
                           "tables: have a consumer send their messages on to a topic without queue.type")
 
 
 def joined_records(parts: Sequence[Records]) -> Records:
-    """The records of several answers as one."""
+    """The records of several answers as one Records."""
     if len(parts) == 1:
         return parts[0]
     lengths = [len(part.data) for part in parts]
@@ -155,7 +155,7 @@ def joined_records(parts: Sequence[Records]) -> Records:
 
 
 def gap_batch(gaps: Sequence[Gap], columns: Sequence[str]) -> pa.RecordBatch:
-    """A row for each gap: its place, and of which messages and why in the properties."""
+    """A row for each gap. It has the gap's place, and in the properties its messages and the cause."""
     rows = [{"topic": gap.queue.topic, "broker_name": gap.queue.broker_name, "queue_id": gap.queue.queue_id,
              "queue_offset": gap.start, "message_type": GAP,
              "properties": [(GAP_END, str(gap.end)), (GAP_CAUSE, gap.cause)]} for gap in gaps]
@@ -171,11 +171,12 @@ class ColumnOptions:
     decompress: bool = False
     verify_bodies: bool = False
     delays_ms: tuple[int, ...] = ()
-    """Of the broker's delay levels: when a message is due, where the consume queues, which say it, are not at hand."""
+    """Delays of the broker's levels. They give the time when a message is due if there are no consume queues, which
+    have it."""
 
 
 class BadRecord(CorruptRecord):
-    """A record is not what its consume queue says. `row` is its number in the Records."""
+    """A record that is not what its consume queue says. `row` is its number in the Records."""
 
     def __init__(self, text: str, position: int, row: int) -> None:
         super().__init__(text, position)
@@ -183,7 +184,7 @@ class BadRecord(CorruptRecord):
 
 
 class BatchFull(Exception):
-    """The bodies of the rows before `row`, unpacked, are enough for a batch."""
+    """The unpacked bodies of the rows before `row` are enough for a batch."""
 
     def __init__(self, row: int) -> None:
         super().__init__(f"a batch ends before row {row}")
@@ -191,8 +192,8 @@ class BatchFull(Exception):
 
 
 def record_batch(records: Records, options: ColumnOptions) -> pa.RecordBatch:
-    """One batch of the asked columns. Raises BadRecord for the first record that is not what it should be, and
-    BatchFull where the records are to be read in two batches."""
+    """One batch of the requested columns. Raises BadRecord for the first record that is not what it should be, and
+    BatchFull when the records must be read in two batches."""
     table = RecordTable(records, options)
     kept = None
     if options.tags is not None:
@@ -211,20 +212,20 @@ def record_batch(records: Records, options: ColumnOptions) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Properties:
-    """Where values lie: those of the properties that columns are made of and some message has, and those of all."""
+    """The places of property values: of those that columns are made of and some message has, and of all."""
 
     places: dict[str, tuple[Int64s, Int64s]]
-    """Starts and ends; -1 where a message has none."""
+    """Starts and ends of the values by property name; -1 for a message without the property."""
 
     offsets: Any
-    """The first of `listed` for each message, and one more behind the last."""
+    """The index into `listed` of the first property of each message, and at the end the number of all."""
 
     listed: Int64s
-    """Rows of name starts, name ends, value starts, value ends."""
+    """Four rows: name starts, name ends, value starts, value ends."""
 
 
 class RecordTable:
-    """Records, taken apart; each column is a method of its name or a fixed field."""
+    """Decoded records; each column is a fixed field, or has a method of its name."""
 
     def __init__(self, records: Records, options: ColumnOptions) -> None:
         self._records = records
@@ -245,14 +246,14 @@ class RecordTable:
         values = self._field(name)
         return arrow_arrays.numbers(values.astype(np.int32) if COLUMNS[name] == "int" else values)
 
-    # --- taking apart -------------------------------------------------------------------------------------------------
+    # --- decoding -----------------------------------------------------------------------------------------------------
 
     def _field(self, name: str) -> Int64s:
         values: Int64s = self._table[_FIELD_NUMBER[name]]
         return values
 
     def _checked_fields(self) -> Int64s:
-        """One row of numbers per field. Raises BadRecord."""
+        """The fixed fields, checked: one row of numbers per field. Raises BadRecord."""
         records = self._records
         table = np.empty((len(FIELDS), self._rows), dtype=np.int64)
         try:
@@ -267,17 +268,18 @@ class RecordTable:
             matches &= table[_FIELD_NUMBER["physical_offset"]] == records.positions + records.base
         matches &= self._has_its_topic(table)
         if not matches.all():
-            raise self._bad(int(np.argmin(matches)), "another record lies where its consume queue points")
+            raise self._bad(int(np.argmin(matches)), "another record is where its consume queue points")
         _refuse_inner_batches(table[_FIELD_NUMBER["sys_flag"]], ", ".join(sorted(set(records.topics))))
         return table
 
     def _has_its_topic(self, table: Int64s) -> Booleans:
-        """For each row whether the record's topic is its queue's: queues of other topics have the same numbers.
+        """For each row, whether the record's topic is its queue's. Queue ids and offsets do not show this.
 
-        Compared eight bytes at a time, from the end; before a topic's first bytes lie others of its record."""
+        Topics are compared eight bytes at a time, from the end. A comparison may begin before the topic, which is safe,
+        because other bytes of the record are there."""
         ends, numbers = table[_FIELD_NUMBER["topic_end"]], self._records.queue_numbers
         sizes = ends - table[_FIELD_NUMBER["topic_start"]]
-        # Each eight bytes of the data as a number, one byte behind the other.
+        # The number in the eight bytes that begin at each byte of the data.
         eights = np.ndarray((max(0, len(self._data) - 7),), np.dtype("<u8"), self._data, strides=(1,))
         matches: Booleans = np.ones(self._rows, dtype=np.bool_)
         for number, topic in enumerate(self._records.topics):
@@ -286,7 +288,7 @@ class RecordTable:
             same = sizes[rows] == len(name)
             for end in range(len(name), 0, -8):
                 wanted = int.from_bytes(name[max(0, end - 8):end].rjust(8, b"\0"), "little")
-                # Of a topic of another size any bytes that are there.
+                # A topic of another size differs anyway; position 0 is only a place that can be read.
                 found = eights[np.where(same, ends[rows] - (len(name) - end) - 8, 0)]
                 unwanted = np.uint64(8 * max(0, 8 - end))
                 same &= (found >> unwanted << unwanted) == np.uint64(wanted)
@@ -324,7 +326,7 @@ class RecordTable:
         return np.zeros(self._rows, dtype=np.bool_) if places is None else places[0] >= 0
 
     def _first_property(self, column: str) -> pa.Array:
-        """Of the properties that the column is made of, the first that a message has."""
+        """A column with the first property that a message has of those that the column is made of."""
         places = self._properties.places
         found = [places[name] for name in _PROPERTIES[column] if name in places]
         if not found:
@@ -336,7 +338,7 @@ class RecordTable:
         return self._text(starts, ends)
 
     def _gathered(self, starts: Int64s, ends: Int64s) -> tuple[Any, Bytes]:
-        """32-bit offsets and bytes of the pieces, as Arrow keeps variable columns."""
+        """32-bit offsets and bytes of the pieces, in Arrow's form of columns of variable size."""
         offsets = np.empty(len(starts) + 1, dtype=np.int32)
         target = arrow_arrays.room(_READER.lay_out(starts.data, ends.data, offsets.data))
         _READER.gather(self._data, starts.data, ends.data, offsets.data, target.data)
@@ -372,7 +374,7 @@ class RecordTable:
         return self._host_column("store_host_start", sys_flag.STORE_HOST_V6)
 
     def _host_column(self, field: str, v6_bit: int) -> pa.Array:
-        """Host and port as text; each different host is formatted once."""
+        """Host and port as text; each distinct host is formatted once."""
         starts = self._field(field)
         if (self._field("sys_flag") & v6_bit).any():
             return arrow_arrays.texts([host_text(host) for host in self._hosts(starts, v6_bit)])
@@ -391,7 +393,7 @@ class RecordTable:
         return words
 
     def _hosts(self, starts: Int64s, v6_bit: int) -> list[bytes]:
-        """Hosts in stored form where some are IPv6."""
+        """Hosts in stored form, for records of which some have IPv6 hosts."""
         sizes = np.where((self._field("sys_flag") & v6_bit) != 0, 20, 8)
         return [bytes(self._data[start:start + size])
                 for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
@@ -403,7 +405,7 @@ class RecordTable:
         return arrow_arrays.pieces(pa.binary(), offsets, target)
 
     def _decompressed_bodies(self) -> pa.Array:
-        """Raises BadRecord for one that is no compressed body, BatchFull where they become too many bytes."""
+        """Raises BadRecord for a body that is not compressed data, BatchFull when they become too many bytes."""
         bodies: list[bytes] = []
         size = 0
         pieces = zip(self._field("body_start").tolist(), self._field("body_end").tolist(),
@@ -430,7 +432,8 @@ class RecordTable:
         return arrow_arrays.times(self._field("store_timestamp"))
 
     def _deliver_time_column(self) -> pa.Array:
-        """In the schedule topic what the broker reckons, from a property for a timer message; else null."""
+        """The time when a message is due: computed in the schedule topic, from a property for a timer message; else
+        null."""
         is_scheduled = self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)
         times_due = self._times_due() if is_scheduled.any() else None
         is_timer = self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)
@@ -444,7 +447,7 @@ class RecordTable:
         return arrow_arrays.times(np.where(is_scheduled, times_due, times), is_scheduled | (times >= 0))
 
     def _times_due(self) -> "Int64s | None":
-        """Of rows of the schedule topic, whose queues are one a level; None where that is not known."""
+        """Due times of rows of the schedule topic, which has one queue for each level; None when not known."""
         records, delays_ms = self._records, np.array(self._options.delays_ms, dtype=np.int64)
         if records.tags_codes is not None or not len(delays_ms):
             return records.tags_codes
@@ -453,7 +456,7 @@ class RecordTable:
         return due
 
     def _message_type_column(self) -> pa.Array:
-        """The topic says most; a later line beats an earlier one."""
+        """The type of each message, mostly by its topic; a later line overrides an earlier one."""
         types = np.zeros(self._rows, dtype=np.int8)
         types[self._has(names.PRIORITY)] = 7
         types[self._has(names.SHARDING_KEY)] = 1

@@ -1,8 +1,8 @@
 """Running brokers as a place of queues, through the client of this package.
 
-Spark's processes have no event loop; the client's shared one, in a thread of its own, serves. A broker that does not
-answer is asked again until the option `retryTimeout` is over, so that a restart does not fail a query. That it waits is
-logged. An address that leads to no name server is refused at once, unless it led to one before.
+Spark's processes have no event loop, so this uses the client's shared one, which has a thread of its own. A broker that
+does not answer is asked again until the option `retryTimeout` is over, so that a restart does not fail a query; the
+wait is logged. An address that leads to no name server is refused at once, unless it led to one before.
 """
 
 import asyncio
@@ -44,22 +44,22 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 REQUESTS_MAX = 64
-"""Requests under way at the same time while planning."""
+"""Requests under way at the same time while planning, at most."""
 
 FORMER_QUEUES_MAX = 16
-"""How many queues behind a topic's last one are looked at, when a read is to be of all that brokers have."""
+"""Former queues, after a topic's last one, that are checked when a read must have everything that brokers have."""
 
 SAMPLES_MAX = 32
-"""Messages that are fetched to estimate the sizes in a range, over all ranges, but at least one of each."""
+"""Messages that are fetched to estimate sizes, over all ranges together, but at least one of each range."""
 
 SMALL_READ_RECORDS = 256
-"""Up to this many messages one task reads all, and their sizes do not matter."""
+"""Messages up to which one task reads everything, so that their sizes do not matter."""
 
 RECORD_SIZE_GUESS = 1024.0
 _NO_RECORD = re.compile(r"message (\d+) of queue (\d+) of (\S+) is (damaged|in the log's file).* is set to (\d+)$")
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 1.0
 _FIRST_GAP_S, _GAP_MAX_S = 5.0, 60.0
-"""Between two lines that tell of a wait; each gap is twice the one before."""
+"""Seconds between two log lines about a wait; each gap is twice the one before."""
 _PASSING_REFUSALS = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
 
 
@@ -67,12 +67,12 @@ class LiveBrokers:
     """The brokers behind a name server. Close it when done."""
 
     def __init__(self, options: ReadOptions, *, was_reached: bool = False) -> None:
-        """`was_reached`: whoever planned the read reached them. Raises OptionError for credentials that are not where
+        """`was_reached`: the planner of the read reached them. Raises OptionError for credentials that are not where
         the option says."""
         self._options = options
         self._was_reached = was_reached
         self._found: set[str] = set()
-        """Topics that a pattern chose."""
+        """Topics that a pattern has selected."""
         self._delays_ms: dict[str, tuple[int, ...]] = {}
         keys = credentials_of(options, os.environ)
         self._admin = Admin(options.name_server, ClientConfig(
@@ -89,13 +89,13 @@ class LiveBrokers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- what a place tells ------------------------------------------------------------------------------------------
+    # --- what a place reports -----------------------------------------------------------------------------------------
 
     def queues(self) -> list[MessageQueue]:
         selection = self._options.selection
         found = self.queues_by_topic(sorted(selection.named_topics))
         if found and all(found.values()):
-            # No need of the list of all topics, which may be long.
+            # The list of all topics, which may be long, is not needed.
             return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
         topics = selection.topics_of(self.topics(), "the cluster")
         found = self.queues_by_topic(topics)
@@ -103,16 +103,16 @@ class LiveBrokers:
         return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
 
     def queues_by_topic(self, topics: Sequence[str]) -> dict[str, list[MessageQueue]]:
-        """The queues of each topic at the brokers that are there: none of a topic whose brokers are all away.
+        """The queues of each topic at the brokers that are there; empty for a topic whose brokers are all away.
 
-        Raises ClientError where those are not the brokers that the options expect, and of expected ones where they have
-        messages that nobody can read.
+        Raises ClientError when these are not the brokers that the options expect, or when expected ones have messages
+        that cannot be read.
         """
         self._check_brokers()
         found = self._each(topics, self._queues_of)
         if self._options.expected_brokers is not None:
             check_all_is_readable(self._each(topics, self._unreadable))
-        # Of one that went in between the routes told nothing.
+        # Check once more, because the routes do not show a broker that went away in between.
         self._check_brokers()
         return found
 
@@ -121,7 +121,7 @@ class LiveBrokers:
             check_brokers(self._options.expected_brokers, self.call(self._admin.cluster_info, "the list of brokers"))
 
     def topics(self) -> set[str]:
-        """All of the cluster. One without any has no broker, which has system topics at least: it is waited for."""
+        """All topics of the cluster. Without any there is no broker, which has system topics, so this waits for one."""
         return self.call(self._topics, "the list of topics")
 
     async def _topics(self) -> set[str]:
@@ -149,7 +149,7 @@ class LiveBrokers:
 
     async def _offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         """The first message stored at or after the time. RocketMQ 4.9 answers with the nearest one, earlier or later,
-        and with any of several of that time, so the answer is looked at, and searched for anew where it is another."""
+        and with any of several of that time, so the answer is checked, and a wrong one starts a search."""
         low, high, _ = await self._admin.queue_state(queue)
         found = min(max(await self._admin.search_offset(queue, time_ms), low), high)
         if (found == low or await self._is_before(queue, found - 1, time_ms)) and \
@@ -164,12 +164,12 @@ class LiveBrokers:
         return low
 
     async def _is_before(self, queue: MessageQueue, queue_offset: int, time_ms: int) -> bool:
-        """Whether the message was stored before the time; so was one that is gone."""
+        """Whether the message was stored before the time; true for a message that is gone."""
         mark = await self._mark(queue, queue_offset)
         return mark is None or mark.store_time < time_ms
 
     async def _mark(self, queue: MessageQueue, queue_offset: int) -> Mark | None:
-        """None where no message can be read; RocketMQ then gives a later one."""
+        """The mark of a message; None if it cannot be read, which shows when RocketMQ gives a later one instead."""
         data = await self._record_at(queue, queue_offset)
         if not data:
             return None
@@ -180,7 +180,7 @@ class LiveBrokers:
         return mark_of(message) if message.queue_offset == queue_offset else None
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
-        """By samples, always the same of the same ranges."""
+        """Bytes of a message of each range, on average, from samples; the same ranges have the same samples."""
         if sum(unit.end - unit.start for unit in ranges) <= SMALL_READ_RECORDS:
             return [RECORD_SIZE_GUESS] * len(ranges)
         per_range = max(1, SAMPLES_MAX // len(ranges))
@@ -206,11 +206,11 @@ class LiveBrokers:
     # --- what a task needs -------------------------------------------------------------------------------------------
 
     def begin_read(self, queue: MessageQueue, start: int, end: int) -> "Future[QueueRead]":
-        """A read under way; `finish_read` waits for it."""
+        """Begin a read; `finish_read` waits for it."""
         return shared_loop.submit(self._read(queue, start, end))
 
     def finish_read(self, reading: "Future[QueueRead]", queue: MessageQueue, start: int, end: int) -> QueueRead:
-        """The answer; a read that failed is done again. Raises ClientError, OptionError."""
+        """The answer to a read; a failed one is repeated. Raises ClientError, OptionError."""
         try:
             return reading.result()
         except ClientError as error:
@@ -223,7 +223,7 @@ class LiveBrokers:
         return self.call(lambda: self._admin.has_bulk(queue), queue.topic, {queue.topic})
 
     def delays_ms(self, broker_name: str) -> tuple[int, ...]:
-        """Of a broker's delay levels; none when it does not tell whoever reads. Raises ClientError."""
+        """The delays of a broker's levels; empty if this client may not read its settings. Raises ClientError."""
         if broker_name not in self._delays_ms:
             self._delays_ms[broker_name] = self.call(lambda: self._ladder(broker_name),
                                                      f"the settings of {broker_name}")
@@ -244,7 +244,7 @@ class LiveBrokers:
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def publish(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Make `offsets` those of a consumer group, which is created unless it exists."""
+        """Set the offsets of a consumer group, which is created unless it exists."""
         try:
             self.call(lambda: self._admin.set_offsets(group, offsets), f"group {group}")
         except BrokerRefused as error:
@@ -256,7 +256,7 @@ class LiveBrokers:
     # -----------------------------------------------------------------------------------------------------------------
 
     def call(self, make: Callable[[], Coroutine[Any, Any, T]], what: str, topics: set[str] | None = None) -> T:
-        """A request's answer; asked again while the broker does not answer, until the time is over.
+        """The answer to a request, which is repeated until `retryTimeout` is over if the broker does not answer.
 
         Raises ClientError that says what could not be read, and OptionError when the broker refuses an option.
         """
@@ -284,23 +284,23 @@ class LiveBrokers:
             self._look_for_brokers(topics or set())
 
     def _is_passing(self, error: ClientError) -> bool:
-        """Whether the same request may be answered a little later."""
+        """Whether the error may be gone a little later, so that the request is worth repeating."""
         if isinstance(error, WrongNameServer):
-            return self._was_reached    # a name may be gone while its server is started anew
+            return self._was_reached    # a name may be unknown while its server restarts
         return not isinstance(error, BrokerRefused) or error.code in _PASSING_REFUSALS
 
     def _given_up(self, error: ClientError, what: str) -> ClientError:
-        """Of the same class where that takes a sentence, by which the fault is known."""
+        """The error to raise at the end, of the class of the last one if that class takes a text."""
         kind = type(error) if type(error).__init__ is ClientError.__init__ else ClientError
         return kind(f"{what} could not be read for {self._options.retry_timeout_ms} ms (option 'retryTimeout'), last "
                     f"because {error}", error.code)
 
     def _look_for_brokers(self, topics: set[str]) -> None:
-        """A broker may come back at another address."""
+        """Read the routes again, because a broker may come back at another address."""
         try:
             shared_loop.run(self._admin.forget_routes(topics))
         except ClientError:
-            # The request that follows meets the same fault and says it.
+            # The request that follows meets the same fault and reports it.
             return
 
     def _refused(self, error: ClientError) -> Exception:
@@ -320,17 +320,17 @@ class LiveBrokers:
         try:
             return await self._admin.queues(topic)
         except NoRoute:
-            # It was deleted since the list was made, or its broker is away.
+            # The topic was deleted since the list was made, or its broker is away.
             return []
 
     async def _unreadable(self, topic: str) -> list[MessageQueue]:
-        """The topic's queues that have messages and cannot be read: it had more queues, or may not be read."""
+        """The topic's queues that have messages and cannot be read, because it had more queues or is not readable."""
         try:
             readable = set(await self._admin.queues(topic))
             known = set(await self._admin.topic_stats(topic))
         except NoRoute:
             return []
-        # A broker tells only of queues that can be written or read.
+        # A broker reports only queues that can be written or read, so former ones are asked for by number.
         for broker_name in {queue.broker_name for queue in known}:
             behind = sum(queue.broker_name == broker_name for queue in known)
             known |= {MessageQueue(topic, broker_name, behind + more) for more in range(FORMER_QUEUES_MAX)}
@@ -345,7 +345,7 @@ class LiveBrokers:
         return len(await self._record_at(queue, offset))
 
     async def _record_at(self, queue: MessageQueue, offset: int) -> bytes | memoryview:
-        """The record at an offset, or what RocketMQ gives in its place; nothing for one that is damaged."""
+        """The record at an offset, or the one that RocketMQ gives in its place; empty for a damaged one."""
         try:
             return (await self._admin.read_queue(queue, offset, offset + 1, size_max=1)).data
         except BrokerRefused as error:
@@ -354,7 +354,7 @@ class LiveBrokers:
             return b""
 
     def _each(self, keys: Sequence[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T]:
-        """The answer for each key, some asked at a time."""
+        """The answer for each key, with at most REQUESTS_MAX requests at a time."""
         async def all_of_them() -> dict[K, T]:
             free = asyncio.Semaphore(REQUESTS_MAX)
 
@@ -362,14 +362,14 @@ class LiveBrokers:
                 async with free:
                     return await ask(key)
             return dict(zip(keys, await asyncio.gather(*(one(key) for key in keys)), strict=True))
-        # Without a name, of a pattern, the routes of those that were found are asked for anew.
+        # A pattern names no topics, so the routes of the topics that it has selected are read again.
         topics = self._options.selection.named_topics or self._found
         return self.call(all_of_them, "the brokers' queues", topics) if keys else {}
 
 
 class NoRecord(NamedTuple):
-    """A Regulus broker refuses to give messages [start, end): the record of one is damaged, or they lay in a file of
-    the log that is missing."""
+    """Messages [start, end) that a Regulus broker refuses to give, because the record is damaged, or they were in a
+    file of the log that is missing."""
 
     start: int
     end: int
@@ -377,7 +377,7 @@ class NoRecord(NamedTuple):
 
 
 def no_record(error: BrokerRefused, queue: MessageQueue) -> NoRecord | None:
-    """What a refusal says of a message of the queue; None where it is of something else."""
+    """The messages of the queue that a refusal is about; None when it is about something else."""
     told = _NO_RECORD.match(error.remark) if error.code == ResponseCode.SYSTEM_ERROR else None
     if told is None or (int(told[2]), told[3]) != (queue.queue_id, queue.topic):
         return None

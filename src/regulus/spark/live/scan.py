@@ -1,7 +1,7 @@
-"""One task of a live read: the messages of its ranges, batch after batch, checked to be all of them.
+"""Runs one task of a live read: gives the messages of its ranges, batch after batch, and checks that none is missing.
 
-Answers of a broker are stored records one behind the other, the same bytes as in its log, so the same decoder serves.
-Some reads are always under way while what came before is decoded.
+A broker's answer is a sequence of stored records, with the same bytes as in its log, so the same decoder is used. Some
+reads are always under way while earlier answers are decoded.
 """
 
 from collections import deque
@@ -24,10 +24,10 @@ from regulus.spark.options import ReadOptions
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 
 BATCH_BYTES_MAX = 8 << 20
-"""A batch ends here even when it has fewer rows than asked for."""
+"""Bytes at which a batch ends even if it has fewer rows than requested."""
 
 BATCH_ROWS_GOOD = 1024
-"""From this many rows on, a batch costs Spark no more per row than a larger one."""
+"""Rows of a batch from which on a larger one does not cost Spark less per row."""
 
 BULK_READS_AHEAD = 2
 PULLS_AHEAD = 16
@@ -43,9 +43,10 @@ class _Ask(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """Messages [start, next_offset) were looked at; what is not in `records` was not wanted or is gone.
+    """An answer about messages [start, next_offset); those that are not in `records` were not wanted or are gone.
 
-    `are_gone`: the broker has none of them, whatever is wanted. `damaged`: these bytes are the last of them, no record.
+    `are_gone`: the broker has none of them, wanted or not. `damaged`: the bytes of the last one, which are not a
+    record.
     """
 
     unit: UnitRange
@@ -67,7 +68,7 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Ite
 
 
 class _Scan:
-    """Records gather until they are worth a batch."""
+    """Reads the ranges of a task, and collects records until they are enough for a batch."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], brokers: LiveBrokers) -> None:
         self._options = options
@@ -94,7 +95,7 @@ class _Scan:
                     continue
                 yield from self._tell_gap()
                 if len(piece.positions) >= BATCH_ROWS_GOOD:
-                    # Joining it with others would copy it for nothing.
+                    # This answer is large enough for a batch of its own; joining it with others would copy it.
                     yield from self._flush()
                 self._waiting.append(piece)
                 self._waiting_rows += len(piece.positions)
@@ -114,7 +115,7 @@ class _Scan:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _answers(self, part: ReadRange) -> Iterator[_Answer]:
-        """All that the ranges hold, in order; the rest of a range that an answer leaves unfinished is asked for at
+        """The answers for all ranges, in order. If an answer does not finish its range, the rest is requested at
         once."""
         pace = _Pace(self._is_bulk(part.units[0].queue))
         asks = self._asks(part, pace)
@@ -128,7 +129,7 @@ class _Scan:
                     pace.note(answer)
                     yield answer
                     start = answer.next_offset
-                # Which message it is that is no record, an answer of one tells.
+                # Ask for one message alone, to find out which one is not a record.
                 end = ask.end if answer is not None else start + 1
                 if start < ask.end:
                     reading = self._brokers.begin_read(ask.unit.queue, start, end)
@@ -154,16 +155,17 @@ class _Scan:
                 start = end
 
     def _is_bulk(self, queue: MessageQueue) -> bool:
-        """Asks a broker for nothing, to see whether it knows how to answer."""
+        """Whether the broker knows the request for many messages. Reading the queue's state first lets the broker
+        answer, which shows what it knows."""
         self._brokers.states([queue])
         return not self._options.sql and self._brokers.has_bulk(queue)
 
     # --- checking ----------------------------------------------------------------------------------------------------
 
     def _checked(self, answer: _Answer) -> Iterator[Records | Gap]:
-        """The records of an answer, and what is missing before, between and behind them.
+        """The records of an answer, and the gaps before, between and after them.
 
-        A filter leaves out messages where others are, so only where the broker has nothing at all are they gone.
+        With a filter, absent messages may only be unwanted, so they are gaps only if the broker has none at all.
         """
         queue, at = answer.unit.queue, answer.start
         if answer.records is not None:
@@ -188,7 +190,8 @@ class _Scan:
             yield Gap(queue, at, behind, answer.cause)
 
     def _lose(self, gap: Gap) -> Iterator[pa.RecordBatch]:
-        """What is gone message by message is told as one gap."""
+        """Join a gap to the one before if it continues that one, so that both are reported together. Raises DataLoss
+        when the read is to fail."""
         if self._options.fail_on_data_loss:
             yield from self._losses.gone(gap)
         if self._gap is not None and (self._gap.queue, self._gap.end) == (gap.queue, gap.start):
@@ -206,7 +209,7 @@ class _Scan:
     # --- giving ------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        """The batches of what waits, none greater than asked for."""
+        """The batches of the collected records, none larger than requested."""
         if not self._waiting:
             return
         records = joined_records(self._waiting)
@@ -219,14 +222,14 @@ class _Scan:
 
 
     def _delays_ms(self, records: Records) -> tuple[int, ...]:
-        """Of the delay levels of the broker that the records are of; none where nothing is to be reckoned by them."""
+        """The delays of the levels of the records' broker; empty when no column needs them."""
         if "deliver_time" not in self._columns or SCHEDULE_TOPIC not in records.topics:
             return ()
         return self._brokers.delays_ms(self._waiting_broker)
 
 
 class _Pace:
-    """How many messages to ask for at a time: as many as an answer has room for."""
+    """Decides how many messages to request at a time: as many as an answer has room for."""
 
     def __init__(self, is_bulk: bool) -> None:
         self._is_bulk = is_bulk
@@ -243,8 +246,8 @@ class _Pace:
 
 
 def _answer(unit: UnitRange, start: int, end: int, read: QueueRead) -> _Answer | None:
-    """What a read says of [start, end), and no further. None where it has bytes that are no record, and which of
-    several messages those are cannot be told."""
+    """The answer that a read gives about [start, end), cut at `end`. None if it has bytes that are not a record, and
+    several messages were requested, so that it is not known which one they are."""
     cause = "the broker passes over them: they were deleted, or their place in the queue was never used"
     next_offset = min(read.next_offset, end)
     if not read.data:
@@ -253,14 +256,14 @@ def _answer(unit: UnitRange, start: int, end: int, read: QueueRead) -> _Answer |
         records = found_records(read.data, unit.topic, unit.queue_id, start, read.next_offset - start)
     except RecordError as error:
         if error.position:
-            # Those before it are good.
+            # The records before the damaged one are good.
             good = read.data[:error.position]
             records = found_records(good, unit.topic, unit.queue_id, start, len(good))
             next_offset = min(int(records.queue_offsets[-1]) + 1, end)
         elif end - start > 1:
             return None
         elif read.next_offset > end:
-            # It is one behind those that were asked for: RocketMQ passes over what a filter does not want.
+            # The record is after the requested range: RocketMQ skips messages that a filter does not want.
             return _Answer(unit, start, end, None, cause)
         else:
             return _Answer(unit, start, end, None, str(error), damaged=bytes(read.data))
@@ -271,7 +274,7 @@ def _answer(unit: UnitRange, start: int, end: int, read: QueueRead) -> _Answer |
 
 
 def _empty_answer(unit: UnitRange, start: int, end: int, read: QueueRead, cause: str) -> _Answer:
-    """Of a read that gave no records: none that were wanted, or none at all."""
+    """The answer of a read that gave no records, because none was wanted or none is there."""
     next_offset = min(read.next_offset, end)
     if next_offset > start:
         return _Answer(unit, start, next_offset, None, cause)
@@ -279,6 +282,6 @@ def _empty_answer(unit: UnitRange, start: int, end: int, read: QueueRead, cause:
         next_offset, cause = min(read.min_offset, end), f"no longer kept: the first there is {read.min_offset}"
     else:
         next_offset = end
-        cause = (f"the queue ends at {read.max_offset}: the broker lost its end, or the topic was made anew"
+        cause = (f"the queue ends at {read.max_offset}: the broker lost its end, or the topic was created again"
                  if start >= read.max_offset else "the broker has their places and not their records")
     return _Answer(unit, start, next_offset, None, cause, are_gone=True)

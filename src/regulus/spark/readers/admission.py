@@ -1,6 +1,6 @@
-"""How far a stream's next batch reads: pure arithmetic over what each queue has waiting.
+"""Computes how far a stream's next batch reads, from what is waiting in each queue. Pure.
 
-Every queue gets its share of what fits, in proportion to what it has waiting, so that none falls behind for another.
+Every queue gets a share of what fits, in proportion to what it has waiting, so that no queue falls behind the others.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from regulus.model.message_queue import MessageQueue
 
 
 class Waiting(NamedTuple):
-    """Messages [start, end) of a queue are to be read; each has this many bytes, on average."""
+    """Messages [start, end) of a queue that are to be read, and the bytes of one, on average."""
 
     start: int
     end: int
@@ -18,7 +18,7 @@ class Waiting(NamedTuple):
 
 
 def admit(waiting: Mapping[MessageQueue, Waiting], records_max: int, bytes_max: int) -> dict[MessageQueue, int]:
-    """Where the batch ends in each queue: within both limits, but with one message at least where any waits."""
+    """The end of the batch in each queue: within both limits, but with at least one message if any is waiting."""
     ends = {queue: each.start for queue, each in waiting.items()}
     queues = [queue for queue, each in sorted(waiting.items()) if each.start < each.end]
     records = sum(waiting[queue].end - waiting[queue].start for queue in queues)
@@ -35,7 +35,7 @@ def admit(waiting: Mapping[MessageQueue, Waiting], records_max: int, bytes_max: 
 
 def _give_one_each(waiting: Mapping[MessageQueue, Waiting], queues: list[MessageQueue],
                    ends: dict[MessageQueue, int], records_max: int, bytes_max: int) -> None:
-    """What rounding left over goes to queues whose share is less than a message, each time to another one first."""
+    """Give what rounding left over to queues whose share is less than a message, each time beginning with another."""
     records_left = records_max - sum(ends[queue] - waiting[queue].start for queue in queues)
     bytes_left = bytes_max - sum((ends[queue] - waiting[queue].start) * waiting[queue].record_size for queue in queues)
     first = sum(waiting[queue].start for queue in queues) % len(queues)

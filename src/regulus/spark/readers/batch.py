@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One task's share; empty when there is nothing to read."""
+    """The share of one task; it is empty when there is nothing to read."""
 
     def __init__(self, part: Part) -> None:
         super().__init__(part)
@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
 
 
 def read_part(options: ReadOptions, columns: tuple[str, ...], part: Part) -> Iterator["pa.RecordBatch"]:
-    """The batches of one task, in a worker of Spark's. Raises DataLoss, OptionError, ClientError, TaskOutOfMemory."""
+    """The batches of one task, in a worker of Spark. Raises DataLoss, OptionError, ClientError, TaskOutOfMemory."""
     batches = scan_part(options, columns, part)
     keep_imports()
     return told_of_memory(batches)

@@ -1,4 +1,4 @@
-"""The messages under the names of Spark's Kafka source, so that a job moves by changing one word.
+"""The messages under the column names of Spark's Kafka source, so that a job can move by changing one word.
 
 `key` is the property KEYS, `value` the body, `timestamp` the time at which the broker stored the message (Kafka's
 timestamp type 1, log append time), `headers` all properties by name, and `partition` the queue and its broker
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 LOG_APPEND_TIME = 1
 _SOURCES = {"key": ("keys",), "value": ("body",), "topic": ("topic",), "partition": ("queue_id", "broker_name"),
             "offset": ("queue_offset",), "timestamp": ("store_time",), "headers": ("properties",)}
-"""The columns of our own that each is made of; the timestamp's type is a constant."""
+"""For each of Kafka's columns the columns of our own from which it is made; the timestamp's type is a constant."""
 
-_LEAST_COLUMN = "queue_offset"      # of a read that asks for no column of our own
+_LEAST_COLUMN = "queue_offset"      # for a read that needs no column of our own: a batch must have its rows
 
 
 def own_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of our own that `columns` are made of."""
+    """The columns of our own from which `columns` are made."""
     return tuple(own for name in columns for own in _SOURCES.get(name, ())) or (_LEAST_COLUMN,)
 
 
 def converted(columns: tuple[str, ...], batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """A batch of our own columns as one with `columns` of Kafka's."""
+    """Convert a batch of our own columns to one with Kafka's `columns`."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays([_column(name, batch) for name in columns], list(columns))
@@ -55,7 +55,7 @@ def _column(name: str, batch: "pa.RecordBatch") -> Any:
 
 
 def _partitions(queue_ids: Any, broker_names: Any) -> Any:
-    """Raises OptionError for a queue that has no number among those of its broker."""
+    """The partition of each row. Raises OptionError for a queue id that is beyond the numbers of a broker."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -70,7 +70,7 @@ def _partitions(queue_ids: Any, broker_names: Any) -> Any:
 
 
 class KafkaReader(DataSourceReader):
-    """Reads `columns` of Kafka's from what `make_inner` reads of our own."""
+    """Reads Kafka's `columns` from our own, which the reader made by `make_inner` reads."""
 
     def __init__(self, columns: tuple[str, ...],
                  make_inner: Callable[[tuple[str, ...]], DataSourceReader]) -> None:

@@ -1,8 +1,8 @@
-"""What a query's WHERE spares a read: topics, queues, offsets, times and tags that cannot match are not read.
+"""Uses a query's WHERE to read less: topics, queues, offsets, times and tags that cannot match are not read.
 
-Spark applies every filter again to what is read, so that narrowing may be coarse but never wrong. It calls this only
-where its own setting spark.sql.python.filterPushdown.enabled is on, and refuses the reader where it is off: hence an
-option, `pushFilters`.
+Spark applies every filter again to what is read, so narrowing may be coarse but never wrong. Spark calls this only if
+its own setting spark.sql.python.filterPushdown.enabled is on, and refuses the reader if it is off. Therefore it needs
+the option `pushFilters`.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ _OFFSET_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What can match at most. None means all; ranges are [low, high), times in ms."""
+    """Limits of what can match. None means no limit; ranges are [low, high), times in ms."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -50,7 +50,7 @@ class Narrowing:
 
 
 def narrowing(filters: Iterable[Filter]) -> Narrowing:
-    """Of filters that must all hold; one that says nothing of these columns is passed over."""
+    """The limits from filters that must all be true; a filter on other columns is ignored."""
     result = Narrowing()
     for each in filters:
         if isinstance(each, EqualTo | EqualNullSafe | In):
@@ -64,11 +64,11 @@ def narrowing(filters: Iterable[Filter]) -> Narrowing:
 
 
 def narrowed_options(options: ReadOptions, limits: Narrowing) -> ReadOptions:
-    """The read that takes what `options` take and may match."""
+    """The options of a read of those messages that `options` select and that may match."""
     start, end = options.starting_timestamp, options.ending_timestamp
-    # Where no match is to be an error, that is said of the time that the user gave, not of one in a WHERE.
+    # If a start time without a match is an error, that is meant for a time option, not for a time in a WHERE.
     if limits.time_low is not None and options.starting_times is None and options.no_match is NoMatch.LATEST:
-        # A time would take the place of offsets that the user gave, or a group has; those stand, and Spark filters.
+        # A time would replace offsets of the user or of a group. These are kept, and Spark filters.
         start = limits.time_low if start is None and options.starting_offsets == EARLIEST else \
             start if start is None else max(start, limits.time_low)
     if limits.time_high is not None and options.ending_times is None:
@@ -82,7 +82,7 @@ def narrowed_options(options: ReadOptions, limits: Narrowing) -> ReadOptions:
 
 
 def narrowed_range(part: ReadRange, limits: Narrowing) -> ReadRange:
-    """What of a partition may match."""
+    """The part of a partition that may match."""
     units = []
     for unit in part.units:
         start, end = max(unit.start, limits.offset_low), min(unit.end, limits.offset_high)
@@ -93,7 +93,7 @@ def narrowed_range(part: ReadRange, limits: Narrowing) -> ReadRange:
 
 
 class PushDownReader(DataSourceReader):
-    """A reader of the table under its own names that reads less where the query's filters allow it."""
+    """A reader of the table under its own names that reads less if the query's filters allow it."""
 
     def __init__(self, options: ReadOptions, make_inner: Callable[[ReadOptions], DataSourceReader]) -> None:
         self._options = options
@@ -102,7 +102,7 @@ class PushDownReader(DataSourceReader):
         self._inner = make_inner(options)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All are returned: Spark applies them once more."""
+        """Note the filters. All are returned, so that Spark applies them again."""
         self._limits = narrowing(filters)
         self._inner = self._make_inner(narrowed_options(self._options, self._limits))
         return filters
@@ -112,7 +112,7 @@ class PushDownReader(DataSourceReader):
         for part in parts:
             if isinstance(part.part, ReadRange):    # files of an archive are chosen by the narrowed options alone
                 part.part = narrowed_range(part.part, self._limits)
-        # One stays, even when nothing can match, because Spark makes a partition None of none.
+        # Keep one even if nothing can match, because Spark makes a partition None out of an empty list.
         return [part for part in parts if not isinstance(part.part, ReadRange) or part.part.units or part.part.gaps
                 ] or parts[:1]
 
@@ -120,7 +120,7 @@ class PushDownReader(DataSourceReader):
         return iter(self._inner.read(partition))
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a task, which makes no readers."""
+        """The state for a task: the inner reader alone, because a task does not make readers."""
         return {"_inner": self._inner}
 
 
@@ -167,7 +167,8 @@ def _both(limit: frozenset[Any] | None, found: frozenset[Any]) -> frozenset[Any]
 
 
 def _selection(selection: TopicSelection, topics: frozenset[str] | None) -> TopicSelection:
-    """Without the named topics that cannot match, as long as one is left; a pattern stays, and its partitions go."""
+    """The selection without named topics that cannot match, if one is left. A pattern stays; its partitions are
+    dropped later."""
     if topics is None or selection.pattern is not None or selection.queues:
         return selection
     left = tuple(topic for topic in selection.topics if topic in topics)

@@ -1,4 +1,4 @@
-"""The stream reader that Spark calls: its planner lives in a process of the driver, its reads in the tasks."""
+"""The stream reader that Spark calls: it plans in a process of the driver, and reads in the tasks."""
 
 import time
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads `columns` of the messages, with the option `kafkaSchema` of Kafka's.
+    """Reads `columns` of the messages, with the option `kafkaSchema` Kafka's columns.
 
-    A copy goes to the tasks, so what planning needs is made when it is needed.
+    The tasks get copies, so the planner and its place are made only when they are needed.
     """
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
@@ -34,7 +34,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planning().initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The engine knows one limit; the one in bytes is observed as well."""
+        """The limit in rows, the only one that Spark knows; the planner observes the one in bytes as well."""
         return ReadMaxRows(self._options.trigger_records_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return (converted(self._columns, batch) for batch in batches)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: it is called a batch late, and never for the last one. See `progress.ProgressPublisher`."""
+        """Nothing to do: Spark calls this a batch late, and never for the last one. See `ProgressPublisher`."""
 
     def stop(self) -> None:
         if self._place is not None:

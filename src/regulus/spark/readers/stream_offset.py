@@ -1,4 +1,4 @@
-"""The offset of a stream, as it lies in a query's checkpoint."""
+"""The offset of a stream, as it is in a query's checkpoint."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -22,12 +22,12 @@ CHECKPOINT = "the checkpoint's offset"
 
 
 class StreamOffset:
-    """Where each queue is read next, which topic of its name each broker had then, and what was read of it last.
+    """The next position of each queue, the epoch of its topic at each broker, and the mark of the last message read.
 
-    `marks` has no entry for a queue that nothing was read of, nor in a checkpoint of a version that kept none.
-    `sizes`: of the queues that the batch which ends here reads, the bytes of a message, on average. They say how the
-    batch is divided among tasks. A version that kept none divided it by what the place had at the time.
-    `is_initial`: where the query starts. `began`: of the first batch's end, where that batch begins.
+    `marks` has no entry for a queue of which nothing was read; checkpoints of earlier versions have none at all.
+    `sizes`: bytes of a message, on average, of each queue that the batch which ends here reads. They decide how the
+    batch is divided among tasks. Earlier versions kept none, and divided it by what the place had at the time.
+    `is_initial`: this is where the query starts. `began`: where the first batch begins, in the offset of its end.
     """
 
     def __init__(self, positions: QueueOffsets, epochs: Mapping[tuple[str, str], int],
@@ -45,8 +45,8 @@ class StreamOffset:
         """Raises OptionError for what is not an offset of this source."""
         text = json.dumps(value)
         if value.get("v") != 1 or "topics" not in value:
-            raise OptionError(f"{CHECKPOINT} {text[:200]} is none of this source: give the query a checkpointLocation "
-                              "of its own")
+            raise OptionError(f"{CHECKPOINT} {text[:200]} is not one of this source: give the query a "
+                              "checkpointLocation of its own")
         began = value.get("began")
         return cls(parse_offsets(text, CHECKPOINT), parse_epochs(text, CHECKPOINT), parse_marks(text, CHECKPOINT),
                    is_initial=value.get("initial") is True, began=None if began is None else cls.parse(began),
@@ -68,13 +68,13 @@ class StreamOffset:
 
 
 def is_another_topic(known: int, found: int) -> bool:
-    """Whether two epochs tell of two topics of one name. A place that has no epochs tells nothing, and those of brokers
-    and of archives (read_bounds.QueueState) nothing of each other."""
+    """Whether two epochs belong to different topics of one name. A place without epochs does not show it, and epochs of
+    brokers and of archives (read_bounds.QueueState) cannot be compared."""
     return known * found > 0 and known != found
 
 
 def check_is_ours(offset: StreamOffset, selection: TopicSelection, there: Collection[MessageQueue]) -> None:
-    """That the offset is one of the selected topics and of these brokers. Raises OptionError."""
+    """Raises OptionError when the offset is of other topics than the selected ones, or of other brokers."""
     topics = {queue.topic for queue in there}
     strange = sorted({queue.topic for queue in offset.positions} - topics)
     strange = [topic for topic in strange if not selection.names(topic)]

@@ -1,21 +1,21 @@
-"""What a stream reads next: where it starts, how far each batch goes, what its tasks read, what was lost.
+"""Plans what a stream reads: where it starts, how far each batch goes, what its tasks read, and what was lost.
 
-Spark keeps the planner in one process of the driver while a query runs, and hands it the offsets of its checkpoint. The
-checkpoint is the only truth. What is kept here besides, such as a frozen end or since when a queue is away, is lost
-with the process and costs nothing but time.
+Spark keeps the planner in one process of the driver while a query runs, and passes it the offsets of its checkpoint.
+The checkpoint is the only truth. Other state here, such as a frozen end or the time since which a queue is away, is
+lost with the process, which costs nothing but time.
 
 A batch is a function of its two offsets: its tasks, and the order of their rows, depend on nothing else, so that a sink
-can tell the row of a batch that is done again. What a message has in bytes is known by samples, which others may be at
-another time, so what was found stands in the offset and divides the batch however often it is done.
+recognizes the rows of a batch that is repeated. The bytes of a message are known only from samples, which may differ
+the next time. So the offset has the result, which divides the batch each time.
 
-Spark asks for the initial offset more than once, again even after a restart, as long as the first batch is not
-committed; and the end of a topic moves. So the end of the first batch says in `began` where that batch begins, and this
-counts, not what a later question about the start brings.
+Spark asks for the initial offset several times, even after a restart, until the first batch is committed, and meanwhile
+the end of a topic moves. So the end of the first batch says in `began` where that batch begins, and this counts, not a
+later answer about the start.
 
-A queue that is found later enters the offsets at its first message, without rows; the batch after reads it. A topic
-whose epoch changed enters anew at 0, and queues that it no longer has are left out. Where the log was cut and went on
-with other messages, which the mark of the last one read tells, a queue goes back to the first of those, without rows
-too.
+A queue that is found later enters the offsets at its first message, without rows; the next batch reads it. A topic
+whose epoch changed enters again at 0, and queues that it no longer has are left out. If a log was cut and continued
+with other messages, which the mark of the last one read shows, a queue goes back to the first of those, also without
+rows.
 """
 
 import logging
@@ -38,24 +38,25 @@ from regulus.spark.task_parts import Part
 
 _log = logging.getLogger(__name__)
 _LOOK_SHARE = 10
-"""Queues are looked for anew when the last look is this many times its own length ago."""
+"""The pause between two searches for queues is at least this many times as long as the last search took."""
 
 _PAUSE_SECONDS = 0.5
-"""Between two looks for queues that are waited for."""
+"""The pause between two checks for queues that are away."""
 
-_ANEW = "because the topic was deleted and made anew; how many more there were is not known"
+_ANEW = "because the topic was deleted and created again; how many more there were is not known"
 
 
 class StreamPlanner:
-    """`now` is a clock in seconds, `wall_ms` the time of day in ms; `pause` waits for some seconds."""
+    """Plans the batches. `now` is a clock in seconds, `wall_ms` the time of day in ms; `pause` waits for some
+    seconds."""
 
     def __init__(self, options: ReadOptions, place: Place, now: Callable[[], float], wall_ms: Callable[[], int],
                  pause: Callable[[float], None]) -> None:
-        """Raises OptionError for a group whose progress nobody could publish."""
+        """Raises OptionError for a group whose progress `ProgressPublisher` could not publish."""
         if options.consumer_group and options.access_key:
-            # `ProgressPublisher` gets its options out of the query's progress, which Spark logs and which shows no key.
+            # `ProgressPublisher` takes its options from the query's progress, which Spark logs, so it has no keys.
             raise OptionError("options 'consumerGroup' and 'accessKey' do not go together in a stream, as the group's "
-                              "progress is published with keys that are found where they lie: give option "
+                              "progress is published with keys that are read from their place: give option "
                               "'credentials', env:NAME or file:/path, in place of 'accessKey' and 'secretKey'")
         self._options = options
         self._place = place
@@ -73,20 +74,20 @@ class StreamPlanner:
         self._planned: QueueOffsets = {}
         self._record_sizes: dict[MessageQueue, float] = {}
         self._stood: dict[MessageQueue, tuple[int, int]] = {}
-        """Offset and end of each queue when its mark was found where it was left."""
+        """Offset and end of each queue at the last time when its mark was found unchanged."""
         self._told_losses: dict[MessageQueue, Gap] = {}
         self._is_known = False
 
     # --- what Spark asks ---------------------------------------------------------------------------------------------
 
     def initial(self) -> dict[str, Any]:
-        """Where a new query starts; the same however often it is asked. Raises OptionError, DataLoss."""
+        """Where a new query starts; each call gives the same answer. Raises OptionError, DataLoss."""
         if self._initial is not None:
             return self._initial
         states = self._look()
         starts, gaps = starting_offsets(self._options, self._place, list(states), states, is_stream=True)
         for gap in gaps:
-            # The first batch meets the gap again, and has a row for it.
+            # Begin with the gap, so that the first batch meets it and has a row for it.
             starts[gap.queue] = min(starts[gap.queue], gap.start)
         self._is_known = True
         marks = self._marks_before(starts, states)
@@ -94,7 +95,7 @@ class StreamPlanner:
         return self._initial
 
     def freeze(self) -> None:
-        """From now on nothing that comes later is read; of queues that are away, nothing that comes after they are
+        """Fix the ends: messages that come later are not read, nor those that come after a queue that is away is
         back."""
         self._target = {}
         try:
@@ -105,7 +106,7 @@ class StreamPlanner:
             self._target = {queue: state.high for queue, state in states.items()}
 
     def latest(self, start: Mapping[str, Any], *, is_limited: bool) -> dict[str, Any]:
-        """How far the next batch reads; `start` again when there is to be none. Raises DataLoss, OptionError."""
+        """Where the next batch ends; `start` itself if there is no batch to read. Raises DataLoss, OptionError."""
         offset = StreamOffset.parse(start)
         states = self._settled(offset)
         if self._target is not None:
@@ -138,7 +139,7 @@ class StreamPlanner:
         return entered.object() if is_changed or offset.is_initial else dict(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Part]:
-        """What each task of a batch reads. Raises DataLoss when it is to fail for what is gone."""
+        """What each task of a batch reads. Raises DataLoss for lost messages, if the options say so."""
         first, last = StreamOffset.parse(start), StreamOffset.parse(end)
         is_first = first.is_initial
         if is_first and last.began is not None:
@@ -166,12 +167,13 @@ class StreamPlanner:
             if at < stop:
                 ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
         reported = to_report(gaps, self._options.on_data_loss)
-        # A version that kept no sizes may have begun the batch, and divided it otherwise.
+        # An earlier version, which kept no sizes, may have begun the batch, and divided it differently.
         sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None
         return self._place.partitions(ranges, reported, cores=None, sizes=sizes) if ranges or reported else []
 
     def report(self) -> dict[str, Any] | None:
-        """The ends of the queues, for the query's progress, with what tells lag in bytes and seconds: `progress`."""
+        """The ends of the queues for the query's progress, with what `progress` needs for the lag in bytes and
+        seconds."""
         if not self._states:
             return None
         ends = {queue: state.high for queue, state in self._states.items()}
@@ -190,7 +192,7 @@ class StreamPlanner:
     # --- what is there -----------------------------------------------------------------------------------------------
 
     def _look(self) -> dict[MessageQueue, QueueState]:
-        """The state of the selected queues, which are looked for anew now and then."""
+        """The state of the selected queues, which are searched for again at intervals."""
         began = self._now()
         if self._looked_at is None or began - self._looked_at >= _LOOK_SHARE * self._look_seconds:
             self._queues = self._found_queues()
@@ -200,7 +202,7 @@ class StreamPlanner:
         return self._states
 
     def _found_queues(self) -> list[MessageQueue]:
-        """A topic that was there, and that no broker knows any more, is kept: asking for its state waits for it."""
+        """The selected queues. A topic that no broker knows any more is kept: asking for its state waits for it."""
         try:
             found = self._place.queues()
         except OptionError:
@@ -212,22 +214,22 @@ class StreamPlanner:
         return found
 
     def _states_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        """Those of the look before, as a batch is planned right behind it; after a restart there was none."""
+        """The states that were read last, because a batch is planned right afterwards; new ones after a restart."""
         if not self._states:
             self._look()
         return {queue: self._states[queue] for queue in queues if queue in self._states}
 
     def _settled(self, offset: StreamOffset) -> dict[MessageQueue, QueueState]:
-        """The states, where queues that are away, or end before the offset, had `retryTimeout` to come back.
+        """The states, after queues that are away, or end before the offset, had `retryTimeout` to come back.
 
-        The first plan of a process and those of a query that is to end wait for that; others leave it to the plan after
-        them. Raises OptionError, DataLoss.
+        The first plan of a process, and plans of a query that is to end, wait for them; others leave it to the next
+        plan. Raises OptionError, DataLoss.
         """
         while True:
             try:
                 states = self._look()
             except (OptionError, DataLoss):
-                # A topic that was read is not misspelt: its brokers are away.
+                # The topic was read before, so its name is right, and its brokers are away.
                 if not self._is_to_wait(offset.positions):
                     raise
             else:
@@ -239,27 +241,28 @@ class StreamPlanner:
             self._looked_at = None
 
     def _is_to_wait(self, wrong: Iterable[MessageQueue]) -> bool:
-        # All are asked, since each begins its time with that.
+        # Ask for all of them, because this starts the time of each.
         are_new = [not self._is_lasting(queue) for queue in wrong if self._options.selection.names(queue.topic)]
         return any(are_new) and (not self._is_known or self._target is not None)
 
     def _check_checkpoint(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
-        """That what the offset names is there. Raises DataLoss."""
+        """Raises DataLoss when a queue of the offset is not there."""
         for queue, at in offset.positions.items():
             if queue in states:
                 continue
             if self._is_lasting(queue) and self._options.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(f"{queue_text(queue)} is no longer there, where {at} is to be read next: start its "
                                "broker, give a topic that has fewer queues now its read queues back, or set "
-                               "failOnDataLoss to false to go on without it")
+                               "failOnDataLoss to false to continue without it")
 
     def _is_lasting(self, queue: MessageQueue) -> bool:
-        """Whether what is wrong with a queue cannot come from a broker that restarts, or a replica that is behind."""
+        """Whether a queue's fault lasts longer than the restart of a broker, or the delay of a replica, would."""
         now = self._now()
         return now - self._wrong_since.setdefault(queue, now) >= self._options.retry_timeout_ms / 1000
 
     def _with_new_topics(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> StreamOffset:
-        """The offset, with the beginnings of topics that were made anew. Raises DataLoss when that is to fail."""
+        """The offset, with topics that were created again at their beginnings. Raises DataLoss, if the options say
+        so."""
         entered = StreamOffset(dict(offset.positions), offset.epochs, offset.marks)
         made_anew: set[tuple[str, str]] = set()
         for queue in offset.positions:
@@ -270,43 +273,45 @@ class StreamPlanner:
             if not is_another_topic(offset.epoch(queue), state.topic_epoch):
                 continue
             if self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and made anew (epoch "
-                               f"{offset.epoch(queue)}, now {state.topic_epoch}), or this is the checkpoint of another "
-                               "cluster: what was not read of it is gone; give the query a new checkpointLocation, or "
-                               "set failOnDataLoss to false to read the new topic from its beginning")
+                raise DataLoss(f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and created again "
+                               f"(epoch {offset.epoch(queue)}, now {state.topic_epoch}), or this is the checkpoint of "
+                               "another cluster: what was not read of it is gone; give the query a new "
+                               "checkpointLocation, or set failOnDataLoss to false to read the new topic from its "
+                               "beginning")
             entered.positions[queue] = 0
             entered.marks.pop(queue, None)
             made_anew.add((queue.topic, queue.broker_name))
         for queue in offset.positions.keys() - states.keys():
             if (queue.topic, queue.broker_name) in made_anew:
-                # The new topic has fewer queues. One that it gets later has nothing to do with the one of before.
+                # The new topic has fewer queues. One that it gets later is not related to the former one.
                 del entered.positions[queue]
         return entered
 
     # --- what was read is still there --------------------------------------------------------------------------------
 
     def _go_back_to_cuts(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> set[MessageQueue]:
-        """Queues where another message stands now than the last that was read; their offsets go back to the first that
-        came after it. Raises DataLoss when that is to fail."""
+        """Queues in which another message is now in the place of the last one read. Their offsets go back to the first
+        message stored after that one. Raises DataLoss, if the options say so."""
         found = self._changed_marks(offset, states)
-        # What took the place of messages that were read was stored after them.
+        # Messages that replaced others that were read were stored after those.
         behind = {queue: offset.marks[queue].store_time + 1 for queue in found}
         firsts = self._place.offsets_at(behind) if behind else {}
         for queue, mark in found.items():
             at = offset.positions[queue]
             first = min(at - 1, max(firsts[queue], states[queue].low))
             told = (f"{queue_text(queue)}: message {at - 1} was {offset.marks[queue]} when it was read, and now it is "
-                    f"{mark}: the log lost its end, as after a loss of power, or the topic was made anew, and what was "
-                    f"stored since then from {first} to {at - 1} was not read")
+                    f"{mark}: the log lost its end, as after a loss of power, or the topic was created again, and what "
+                    f"was stored since then from {first} to {at - 1} was not read")
             if self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"{told}; set failOnDataLoss to false, or to report, to go on from {first}")
-            _log.warning("%s; the stream goes on from %d", told, first)
+                raise DataLoss(f"{told}; set failOnDataLoss to false, or to report, to continue from {first}")
+            _log.warning("%s; the stream continues from %d", told, first)
             offset.positions[queue] = first
         return set(found)
 
     def _changed_marks(self, offset: StreamOffset,
                        states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Mark]:
-        """What stands now where another message was read last. A queue that has not moved since is not asked again."""
+        """The present marks of places where another message was read last. A queue that has not grown since the last
+        check is not asked again."""
         asked = {}
         for queue in offset.marks:
             state, at = states.get(queue), offset.positions.get(queue, 0)
@@ -321,7 +326,7 @@ class StreamPlanner:
 
     def _marks_before(self, positions: Mapping[MessageQueue, int],
                       states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Mark]:
-        """Of the messages that stand before these offsets."""
+        """The marks of the messages before these offsets."""
         before = {queue: at - 1 for queue, at in positions.items()
                   if (state := states.get(queue)) is not None and state.low < at <= state.high}
         return self._place.marks(before) if before else {}
@@ -329,7 +334,7 @@ class StreamPlanner:
     # --- what is to be read ------------------------------------------------------------------------------------------
 
     def _enter_new_queues(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
-        """Queues that were found since begin at their first message, with the next batch."""
+        """Add queues that were found since, from their first message on; the next batch reads them."""
         for queue, state in states.items():
             if queue not in offset.positions and (self._target is None or queue in self._target):
                 offset.positions[queue] = state.low
@@ -338,7 +343,7 @@ class StreamPlanner:
     def _waiting(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Waiting]:
         """What each queue has to read now. Raises DataLoss for a queue that ends before the offset.
 
-        Unless that is to fail, its offset goes back to its end.
+        If the options say that the read continues, the offset goes back to the queue's end.
         """
         waiting = {}
         for queue, at in offset.positions.items():
@@ -359,24 +364,24 @@ class StreamPlanner:
         return waiting
 
     def _meet_loss(self, queue: MessageQueue, state: QueueState) -> None:
-        """Raises DataLoss for what is lost behind the queue's end, when that is to fail."""
+        """Raises DataLoss for messages that are lost after the queue's end, if the options say so; else logs them."""
         lost = state.gap(queue)
         if lost is None or self._told_losses.get(queue) == lost:
             return
         if self._options.on_data_loss is OnDataLoss.FAIL:
             raise data_loss(lost)
         self._told_losses[queue] = lost
-        _log.warning("%s; the stream goes on without", lost)
+        _log.warning("%s; the stream continues without", lost)
 
     def _is_due(self, records: int) -> bool:
-        """Whether enough is waiting, or it waited for long enough."""
+        """Whether enough messages are waiting, or they have waited for long enough."""
         options = self._options
         if self._target is not None or records >= options.trigger_records_min:
             return True
         return self._now() - self._batch_at >= options.trigger_delay_max_ms / 1000
 
     def _with_sizes(self, waiting: Mapping[MessageQueue, Waiting]) -> dict[MessageQueue, Waiting]:
-        """With the bytes of a message, from samples."""
+        """Add the bytes of a message, from samples."""
         ranges = [UnitRange(queue.topic, queue.queue_id, each.start, each.end, queue.broker_name)
                   for queue, each in waiting.items() if each.start < each.end]
         for unit, size in zip(ranges, self._place.record_sizes(ranges), strict=True):
@@ -396,6 +401,6 @@ def _queues_behind(offset: StreamOffset, states: Mapping[MessageQueue, QueueStat
 
 
 def _cut(end: int, at: int, last: Mark | None) -> str:
-    """Why messages from `end` on are gone that were read up to `at`."""
+    """The reason for an error: messages from `end` on are gone, though they were read up to `at`."""
     read = "" if last is None else f"; message {at - 1} was {last}"
     return f"the queue ended at {end} for a while, before {at}, which was to be read next{read}"

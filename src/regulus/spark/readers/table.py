@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Part(InputPartition):
-    """One task's share of a table; None for the whole of a small one."""
+    """The share of one task of a table; None for the whole of a small table."""
 
     def __init__(self, part: Any) -> None:
         super().__init__(part)
@@ -24,7 +24,7 @@ class Part(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads the columns of `schema`. Raises OptionError when the table has no such column or it has another type."""
+    """Reads the columns of `schema`. Raises OptionError if the table lacks one of them or it has another type."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if options.origin in (Origin.ARCHIVE, Origin.HISTORY):

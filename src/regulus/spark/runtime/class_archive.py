@@ -1,7 +1,7 @@
-"""Java's archive of Spark's classes (class data sharing), with which Spark starts a third to a half quicker.
+"""Java's archive of Spark's classes (class data sharing), with which Spark starts a third to a half faster.
 
-A JVM that was asked to writes it at its end. It fits one Java and one Spark; where it does not fit, because something
-stands before Spark on the class path, Java goes on without it and says nothing.
+A JVM writes it at its end if its options say so. It fits one Java and one Spark. If it does not fit, because something
+is before Spark on the class path, Java continues without it and without a message.
 """
 
 from hashlib import sha256
@@ -12,16 +12,17 @@ _WITHOUT_WARNINGS = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def archive_of(home: Path, cache: Path) -> Path:
-    """Where the archive of this Java and the present Spark is, if it was written. Raises OSError for no Java."""
+    """The path of the archive of this Java and the present Spark, written or not. Raises OSError if there is no
+    Java."""
     java = f"{home}\n{(home / 'bin' / 'java').stat().st_mtime_ns}"
     return cache / f"spark-{version('pyspark')}-{sha256(java.encode()).hexdigest()[:16]}.jsa"
 
 
 def used(archive: Path) -> str:
-    """Options of a JVM that takes its classes from there."""
+    """Options of a JVM that loads its classes from the archive."""
     return f'"-XX:SharedArchiveFile={archive}" {_WITHOUT_WARNINGS}'
 
 
 def written(archive: Path) -> str:
-    """Options of a JVM that writes it."""
+    """Options of a JVM that writes the archive."""
     return f'"-XX:ArchiveClassesAtExit={archive}" {_WITHOUT_WARNINGS}'

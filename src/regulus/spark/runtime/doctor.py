@@ -1,4 +1,4 @@
-"""Says what the Spark table needs and which of that is there: on this machine, and on the executors of a session."""
+"""Checks what the Spark table needs, and whether it is there: on this machine, and on the executors of a session."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _PACKAGES = ("pyspark", "pyarrow", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`mend` is empty when all is well."""
+    """The result of one check. `mend` is the remedy; empty when all is well."""
 
     what: str
     found: str
@@ -62,14 +62,13 @@ def _decoder() -> Finding:
 # --- executors -------------------------------------------------------------------------------------------------------
 
 _PROBE_SCHEMA = "host string, python string, regulus string, build string, pyarrow string, store string"
-PROBE_TASKS_MAX = 64        # tasks that ask; a cluster with more executors is asked in part
+PROBE_TASKS_MAX = 64        # tasks that check; a cluster with more executors is checked in part
 
 
 def examine_executors(spark: "SparkSession", store_path: str = "") -> list[Finding]:
-    """What the Python workers of a session have, as far as its first tasks reach; one finding for each thing and
-    machine.
+    """Check the Python workers that the first tasks of a session reach; one finding for each thing and machine.
 
-    With `store_path` also whether the workers see that directory, which a table over `storePath` needs.
+    With `store_path`, also check whether the workers see that directory, which a table over `storePath` needs.
     """
     from pyspark.errors import PySparkException
 
@@ -99,7 +98,7 @@ def _executor_findings(row: Any, store_path: str) -> Iterator[Finding]:
 
 
 def _probe(store_path: str) -> Any:
-    """The task. Local to a function, so that it travels by value and runs where this package is missing."""
+    """The task. It is local to a function, so that it is pickled by value and runs where this package is missing."""
     def probe(batches: Any) -> Any:
         import platform
         import socket

@@ -1,4 +1,4 @@
-"""What went wrong, in one sentence, out of what Spark wraps around it."""
+"""Extracts the reason of an error, in one sentence, from the text that Spark wraps around it."""
 
 import re
 
@@ -18,14 +18,14 @@ _JAVA_SAYS = re.compile(r"^(?:: |Caused by: )?(?!org\.apache\.spark)[\w.$]+(?:Ex
 
 
 def java_reason(text: str) -> str | None:
-    """What another than Spark says in the text of a Java error, such as a database or its driver."""
+    """The message in the text of a Java error that is not from Spark but, for example, from a database driver."""
     says = _JAVA_SAYS.search(text)
     return says[1].strip() if says else None
 
 
 def reason(text: str) -> str:
-    """The sentence of our own error in the text of Spark's; a known trouble with its remedy; what a task of Python's
-    ended with; else Spark's first line."""
+    """The reason in the text of Spark's error. The first of these that is found: the sentence of our own error, a known
+    fault with its remedy, the last error of a Python task, and Spark's first line."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1][1])
@@ -46,12 +46,12 @@ def reason(text: str) -> str:
 
 
 def error_of(text: str) -> RegulusError:
-    """Our own error in the text of Spark's, so that it is handled as if no Spark had been between; else SparkFailed."""
+    """Our own error from the text of Spark's, so that callers handle it as if raised directly; else SparkFailed."""
     ours = _OURS.findall(text)
     kind = getattr(errors, ours[-1][0], None) if ours else None
     if kind is None:
         return SparkFailed(reason(text))
-    # Not by its __init__, which makes the sentence that is there already.
+    # Without its __init__, which would make the sentence that the text already is.
     error: RegulusError = kind.__new__(kind, ours[-1][1])
     answered = _ANSWERED.search(ours[-1][1])
     if isinstance(error, BrokerRefused) and answered:
@@ -60,7 +60,7 @@ def error_of(text: str) -> RegulusError:
 
 
 def _of_python(line: str) -> str:
-    """What the system refused needs no name of a class."""
+    """The text of a Python error; an error of the system loses its class and number."""
     says = _FROM_SYSTEM.match(line)
     if says is None:
         return line

@@ -1,6 +1,6 @@
-"""The optional parts of the installation: which packages each brings, and the one sentence that says one is missing.
+"""The optional parts of the installation: the modules that each extra of pyproject.toml brings.
 
-The extras of pyproject.toml, by the modules that are imported.
+The error for a missing one names the command that installs it.
 """
 
 from importlib.util import find_spec
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from regulus.errors import MissingExtra
 
 DISTRIBUTION = "regulus-mq"
-"""What the package is called where packages are installed from; it is imported as `regulus`."""
+"""The name of the package in package indexes; it is imported as `regulus`."""
 
 EXTRAS = {
     "spark": ("pyspark", "pyarrow", "pandas", "numpy", "yaml"),
@@ -20,12 +20,12 @@ EXTRAS = {
 
 
 def install_line(extra: str) -> str:
-    """What to type."""
+    """The command that installs an extra."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Raises MissingExtra when a package of the extra is not installed: `what` needs it."""
+    """Raises MissingExtra when a package of the extra is not installed. `what` is the feature that needs it."""
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
         raise MissingExtra(f"{what} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "

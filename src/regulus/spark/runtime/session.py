@@ -1,4 +1,4 @@
-"""Spark sessions of our own: Java found, settings that the table profits from, no noise."""
+"""Opens Spark sessions: finds Java, sets what makes the table faster, and silences progress bars and warnings."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -18,27 +18,27 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What we set in our own sessions, and advise for others: the first line moves rows to the JVM faster."""
+"""Settings of our own sessions, also recommended for others: the first line moves rows to the JVM faster."""
 
 _COLLECTOR = "-XX:+UseParallelGC"
-"""What we start a JVM with: a collector whose stores cost less than G1's, which saves time for each row. Arrow's checks
-of each access stay on: what crosses from Python to the JVM is told by them where it is wrong, and read as it is not."""
+"""The collector of JVMs that we start: its stores cost less than G1's, which saves time for each row. Arrow's checks of
+each access stay on, because without them wrong data from Python would be read as if they were right."""
 
 _USERS_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 REMOTE_PREFIX = "sc://"
-_RUNTIME_PREFIX = "spark.sql."          # settings that a session which runs already, or a server, lets us change
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"     # spark-submit gives it to the Python program that it starts
+_RUNTIME_PREFIX = "spark.sql."          # settings that can be changed in a running session or at a server
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"     # spark-submit sets it for the Python program that it starts
 
 
 def open_session(find_java: Callable[[], Java], environment: MutableMapping[str, str], master: str,
                  settings: Mapping[str, str]) -> "SparkSession":
-    """The session that the surroundings ask for.
+    """Open the session that fits the environment.
 
-    Under spark-submit that of the submission, whose own settings win; at a Spark Connect server where `master` or
-    SPARK_REMOTE is an address sc://host:port; else a new one at `master`, such as local[2] or spark://host:7077.
-    Raises MissingJava, also for one that does not start; Java is looked for only where a JVM must be started, and then
-    it and Python are set in `environment`, the process's, where Spark looks for them.
+    Under spark-submit it is that of the submission, whose own settings have precedence. If `master` or SPARK_REMOTE is
+    an address sc://host:port, it is one at that Spark Connect server; else a new one at `master`, such as local[2] or
+    spark://host:7077. Java is looked for only if a JVM must be started. Then Java and Python are set in `environment`,
+    that of the process, where Spark looks for them. Raises MissingJava, also for a Java that does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -84,14 +84,14 @@ def _configured(builder: "SparkSession.Builder", settings: Mapping[str, str]) ->
 
 def jvm_settings(environment: Mapping[str, str], settings: Mapping[str, str],
                  driver_options: str = "") -> dict[str, str]:
-    """The options of the JVMs of a session. A collector that the user chooses is the only one: Java refuses two."""
+    """The options of a session's JVMs. Ours names no collector if the user chooses one, because Java refuses two."""
     defaults = Path(environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME', '')}/conf",
                     "spark-defaults.conf")
     texts = [environment.get(name, "") for name in _USERS_JAVA_OPTIONS]
     texts += [value for key, value in settings.items() if key.endswith("JavaOptions")]
     texts += [defaults.read_text(encoding="utf-8", errors="replace")] if defaults.is_file() else []
     collector = "" if any("-XX:+Use" in text for text in texts) else _COLLECTOR
-    # Spark's "default" options stand before the "extra" ones, which stay the user's.
+    # Spark puts the "default" options before the "extra" ones, which are left to the user.
     options = {"spark.driver.defaultJavaOptions": f"{collector} {driver_options}".strip(),
                "spark.executor.defaultJavaOptions": collector}
     return {key: value for key, value in options.items() if value}
@@ -100,5 +100,5 @@ def jvm_settings(environment: Mapping[str, str], settings: Mapping[str, str],
 def _prepare(java: Java, environment: MutableMapping[str, str], master: str) -> None:
     environment["JAVA_HOME"] = str(java.home)
     name_python(environment, master)
-    # Spark guesses an address from the host's name; a session on one machine needs none but this.
+    # Spark guesses an address from the host's name, which may be wrong; a session on one machine needs only this one.
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

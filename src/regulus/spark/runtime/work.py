@@ -1,19 +1,19 @@
-"""What Spark has at work."""
+"""The work that Spark is doing."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 
 class Work(NamedTuple):
-    """The stages that run now, together. `rows` and `size` are of the tasks that are done; 0 where nobody counts."""
+    """The stages that run now, together. `rows` and `size` are of finished tasks; 0 where they are not counted."""
 
     tasks_done: int
     tasks: int
     rows: int
     size: int
     seconds: float
-    """Since the first of these stages began."""
+    """Time since the first of these stages began."""
 
 
 Look: TypeAlias = Callable[[], Work | None]
-"""None when Spark has no stage at work: it plans, or waits for us."""
+"""Gives the present work; None when no stage is running, because Spark is planning or waiting."""

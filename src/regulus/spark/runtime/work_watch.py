@@ -1,9 +1,8 @@
-"""How far Spark is with what it runs now, by its own books: stages, tasks, rows and bytes.
+"""Watches the progress of what Spark runs, by its own figures: stages, tasks, rows and bytes.
 
-Spark counts a task's rows when the task is done, so the figures grow task by task. Bytes it knows of files that it
-reads itself: of what comes from Python its metric ("data returned from Python workers") adds up a worker's tasks again
-and again, and tells several times what there is. In a session of Spark Connect the server tells its client, which hears
-of tasks and bytes alone.
+Spark counts a task's rows when the task is done, so the figures grow task by task. It knows the bytes only of files
+that it reads itself: its metric for Python ("data returned from Python workers") counts a worker's tasks repeatedly,
+and is several times too large. In a session of Spark Connect the server reports to its client, only tasks and bytes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,7 @@ from regulus.spark.runtime.work import Look, Work
 
 @contextmanager
 def watched(spark: SparkSession) -> Iterator[Look]:
-    """Looks into a session, from any thread, as long as the `with` lasts."""
+    """A function that looks into a session, from any thread, within the `with` block."""
     try:
         context: Any = spark.sparkContext
     except PySparkException:
@@ -48,7 +47,7 @@ def _seen_in_java(context: Any) -> Work | None:
 
 
 def _listed(sequence: Any) -> Iterator[Any]:
-    """What a sequence of Scala holds."""
+    """The items of a Scala sequence."""
     each = sequence.iterator()
     while each.hasNext():
         yield each.next()
@@ -56,7 +55,8 @@ def _listed(sequence: Any) -> Iterator[Any]:
 
 @contextmanager
 def _told_by_server(spark: Any) -> Iterator[Look]:
-    """By a handler, which hears of each query while its client waits for it."""
+    """A function that gives the last report of the server, which a handler receives while the client waits for a
+    query."""
     news = ServerNews(monotonic)
     spark.registerProgressHandler(news)
     try:
@@ -66,7 +66,7 @@ def _told_by_server(spark: Any) -> Iterator[Look]:
 
 
 class ServerNews:
-    """What a Spark Connect server said last of the query that runs."""
+    """The last report of a Spark Connect server about the running query."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.work: Work | None = None

@@ -1,10 +1,10 @@
-"""Spark's daemon of Python workers, which imports what they work with before they are forked.
+"""Replaces Spark's daemon of Python workers by one that imports their modules before it forks them.
 
     python -m regulus.spark.runtime.worker_daemon MODULE      for `python -m pyspark.daemon MODULE`
 
-Each worker of Spark is a fork of a daemon, and imports what it works with by itself: most of what a short task takes.
-Spark imports behind the fork because numpy and pyarrow start threads, which a fork does not take along. They start none
-when they are told not to; where one runs all the same, or cannot be seen, Spark's own daemon takes this one's place.
+Each worker of Spark is a fork of a daemon and imports its modules by itself, which is most of the time of a short task.
+Spark imports after the fork because numpy and pyarrow start threads, which a fork does not copy. Settings keep them
+from starting threads. If one runs all the same, or threads cannot be counted, Spark's own daemon is used instead.
 """
 
 import gc
@@ -23,10 +23,11 @@ _ALWAYS = ("regulus.spark.source",)
 _BY_MODULE = {
     _TASKS: ("regulus.spark.store.scan",), "pyspark.sql.worker.write_into_data_source": _SINK,
     "pyspark.sql.worker.commit_data_source_write": _SINK, "pyspark.sql.worker.python_streaming_sink_runner": _SINK}
-"""What a worker of Spark's module imports at its first task. Spark has a daemon for each of the modules."""
+"""The modules that a worker imports at its first task, by Spark's module. Spark has a daemon for each of these."""
 _BY_SOME_TASKS = ("pandas", "pyarrow.compute", "regulus.spark.live.scan")
 FEW = 2
-"""Forks that wait for no more than each needs: one read of a session has few, and most sessions of many reads more."""
+"""First forks for which only the modules of their own task are imported. A session with a single read has few forks,
+and should not wait for more imports; one with many reads has more."""
 _THREADS = Path("/proc/self/task")
 
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     def prepare_fork() -> None:
         if worker == _TASKS and next(forks) >= FEW:
             _import(*_BY_SOME_TASKS)
-        # A worker collects garbage after each task: none of it is in here.
+        # A worker collects garbage after each task; it need not search objects that are frozen.
         gc.freeze()
 
     os.register_at_fork(before=prepare_fork)
@@ -52,8 +53,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _quiet(work: Callable[[Any, bool], int]) -> Callable[[Any, bool], int]:
-    """Where a query ends early, as behind LIMIT, the JVM closes the pipe while a worker still writes. Spark prints that
-    as an error; the worker ends all the same, once the JVM is done with it."""
+    """Make a worker that does not report a closed pipe. If a query ends early, as with LIMIT, the JVM closes the pipe
+    while a worker is still writing. Spark prints that as an error, although the worker has done its work."""
     def quietly(sock: Any, authenticated: bool) -> int:
         try:
             return work(sock, authenticated)
@@ -63,20 +64,21 @@ def _quiet(work: Callable[[Any, bool], int]) -> Callable[[Any, bool], int]:
 
 
 def _import(*names: str) -> bool:
-    """Whether all is there, and a fork may take it along."""
+    """Import the modules. False if one is missing, or there is more than one thread, so that forking is not safe."""
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-    # Where Spark or the user says how many threads numpy has, numpy goes by that.
+    # If Spark or the user sets numpy's number of threads, that number is used.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     try:
         for name in names:
             import_module(name)
     except ImportError:
-        return False    # the worker that needs it tells Spark
+        return False    # the worker that needs it reports the error to Spark
     return len(list(_THREADS.iterdir())) == 1
 
 
 def _seed_numpy() -> None:
-    """Otherwise all workers would draw the same numbers. Python's own generator sees to this by itself."""
+    """Seed numpy after the fork, because all workers would draw the same numbers. Python's own generator is seeded
+    again by itself."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
 

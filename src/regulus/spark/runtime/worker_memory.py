@@ -1,4 +1,4 @@
-"""What a Python worker of Spark keeps in memory from task to task, and what it says when it may not have more."""
+"""The memory of a Python worker of Spark: what it keeps from task to task, and its errors when there is no more."""
 
 import gc
 import resource
@@ -14,20 +14,21 @@ T = TypeVar("T")
 
 @cache
 def keep_imports() -> None:
-    """Once per process: what is there now is not looked at when garbage is collected.
+    """Exclude the present objects from garbage collection, once per process.
 
-    Spark's workers collect behind each task; with all that is imported, that is most of what an empty task takes.
+    Spark's workers collect garbage after each task; with all imported modules, that is most of the time of an empty
+    task.
     """
     gc.freeze()
 
 
 def not_mapped(path: Path, size: int) -> TaskOutOfMemory:
-    """The error for a part of a file that the system does not map for want of room."""
+    """The error for a part of a file that the system does not map because memory is short."""
     return TaskOutOfMemory(f"{size >> 20} MiB of {path} cannot be mapped, because {_limit()}")
 
 
 def told_of_memory(items: Iterator[T]) -> Iterator[T]:
-    """The items. Raises TaskOutOfMemory where there is no memory for one."""
+    """The items of an iterator. Raises TaskOutOfMemory when there is no memory for one."""
     try:
         yield from items
     except MemoryError as error:
@@ -37,7 +38,7 @@ def told_of_memory(items: Iterator[T]) -> Iterator[T]:
 
 
 def _limit() -> str:
-    """What bounds the memory of this process, with the remedy."""
+    """The limit of this process's memory, with the remedy, as the end of a sentence."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return "the machine has no more: run fewer tasks at a time"

@@ -1,9 +1,9 @@
-"""The Python that Spark starts its workers with.
+"""Chooses the Python with which Spark starts its workers.
 
-Spark puts zips of its own Python modules, and a jar, before everything else on its workers' path. Of what comes from a
-zip Python keeps no compiled form, so each worker compiles Spark's modules anew, and a first read waits for some six
-workers one after another. Where pip brought Spark, the same modules also lie there as files: on this machine the
-workers start with a script that leaves out the zips, and takes worker_daemon.py for Spark's daemon.
+Spark puts zips of its own Python modules, and a jar, before everything else on its workers' path. Python does not keep
+compiled modules of a zip, so each worker compiles Spark's modules again, and a first read waits for some six workers
+one after another. If pip installed Spark, the same modules are also there as files. Therefore the workers of this
+machine start with a script that leaves out the zips and uses worker_daemon.py as Spark's daemon.
 """
 
 import os
@@ -18,11 +18,11 @@ _INTERPRETER = "REGULUS_WORKER_PYTHON"  # the script reads it
 
 
 def name_python(environment: MutableMapping[str, str], master: str) -> None:
-    """Set PYSPARK_PYTHON in `environment`, that of a session at `master`, unless the user did.
+    """Set PYSPARK_PYTHON in `environment`, that of a session at `master`, unless the user has set it.
 
-    It is this Python alone where executors are processes of their own, where pip did not bring Spark, and where this
-    package lies without a program's rights, or where a space in its path would hide it: Spark looks for data sources
-    with a Python that it starts by a line split at spaces, and finds none. Raises OptionError where all have one.
+    It is the script, or this Python itself if executors are separate processes, if pip did not install Spark, or if the
+    script is not executable or has a space in its path: Spark splits the command with which it looks for data sources
+    at spaces, and would not find any. Raises OptionError when this Python's path has a space, too.
     """
     if environment.get("PYSPARK_PYTHON", "") not in ("", str(SCRIPT)):
         return

@@ -1,6 +1,6 @@
 """The commit topic of transactional sinks: which attempts of which batches count.
 
-The rows of a batch wait at the brokers as half messages. What decides over all of them at once is one record:
+The rows of a batch wait at the brokers as half messages. One record decides over all of them at once, `commit`:
 
     tag     body (JSON)
     halves  {"sink","batch","halves":[[topic, broker, queue offset, physical offset, unique key, offset id], ...]}
@@ -8,9 +8,9 @@ The rows of a batch wait at the brokers as half messages. What decides over all 
              "rows":{"<topic>":[how many, their sum]}}
     done    {"sink","batch"}
 
-`commit` is the decision; the first one of a batch holds. `halves` before it say what is to be ended, for the driver
-that comes after one that died in between; `done` says that this has been done. The topic has one queue, so that the
-records of a sink stand in their order.
+`commit` is the decision; the first one of a batch counts. The `halves` before it list the half messages to end, for a
+driver that takes over from one that died in between; `done` says that all of them are ended. The topic has one queue,
+which keeps the records of a sink in order.
 """
 
 import json
@@ -33,16 +33,16 @@ from regulus.model.topics import TopicConfig
 
 HALVES_PER_RECORD = 5_000
 READ_BACK_MAX = 100_000
-"""Records looked through, from the newest back, for those of a batch."""
+"""Records that are searched, from the newest back, for those of a batch."""
 READ_SIZE = 32
 _SUM_MASK = (1 << 64) - 1
 STUCK_MS = 300_000
-"""A commit that is not done after this long has no driver any more, so brokers are told what it decided."""
+"""ms after which a commit that is not done is taken to have no driver any more, so brokers get its decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which attempt of which task of which batch sent a message; a property of the message, as text."""
+    """Identifies the attempt, task and batch that sent a message. As text it is a property of the message."""
 
     sink_id: str
     batch: int
@@ -62,8 +62,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class RowSum:
-    """What tells some rows from others, in whatever order and among whatever tasks they come: how many they are, and 64
-    bits over bodies, flags and properties, without the unique keys."""
+    """A checksum of rows that does not depend on their order or their division among tasks.
+
+    It has the number of rows, and 64 bits over bodies, flags and properties, without the unique keys.
+    """
 
     count: int = 0
     sum: int = 0
@@ -83,8 +85,8 @@ class RowSum:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What the commit topic says of a batch. `latest` is the newest batch of the sink that was committed, -1 for none;
-    `attempts` is None when this batch was not. `rows` are the batch's, by topic; None in records of earlier versions,
-    which do not say it."""
+    `attempts` is None when this batch was not committed. `rows` are the sums of the batch's rows by topic; None in
+    records of earlier versions, which do not have them."""
 
     latest: int
     attempts: Mapping[str, str] | None = None
@@ -95,10 +97,10 @@ class Decision:
 
 
 def verdict(attempt: Attempt, decision: Decision, time_ms: int) -> TransactionState:
-    """What a broker is told when it asks for a half message of this attempt.
+    """The answer to a broker that asks about a half message of this attempt.
 
-    While a driver is at work on the commit it ends the halves itself, and a second end from here would make RocketMQ
-    deliver a message twice; so a commit is told only when it has been stuck.
+    A driver that is working on the commit ends the halves itself, and a second end from here would make RocketMQ
+    deliver a message twice. Therefore the answer is a commit only after the commit has been stuck for STUCK_MS.
     """
     if decision.attempts is None:
         return TransactionState.ROLLBACK if attempt.batch < decision.latest else TransactionState.UNKNOWN
@@ -118,7 +120,7 @@ class CommitTopic:
         self._queue: MessageQueue | None = None
 
     async def create(self) -> None:
-        """With one queue on one broker, when it is not there."""
+        """Create the topic, with one queue on one broker, unless it exists."""
         try:
             await self._admin.topic_route(self._topic)
         except NoRoute:
@@ -127,7 +129,7 @@ class CommitTopic:
                                            broker_address=address)
 
     async def decision(self, batch: int) -> Decision:
-        """What is decided of a batch; nothing, when the topic is not there."""
+        """The decision about a batch; one without attempts when the topic does not exist."""
         try:
             queue = await self._only_queue()
         except NoRoute:
@@ -137,7 +139,7 @@ class CommitTopic:
             number = int(record["batch"])
             if message.tags == "commit":
                 latest = max(latest, number)
-                if number == batch:     # an earlier one, which holds, may still come
+                if number == batch:     # an earlier decision, which is the one that counts, may still follow
                     attempts, halves_at = dict(record["attempts"]), tuple(record["halves"])
                     committed_ms, rows = message.store_timestamp, _row_sums(record)
                 elif number < batch:
@@ -160,7 +162,7 @@ class CommitTopic:
         await self._append(producer, "done", batch, {})
 
     async def halves(self, decision: Decision, group: str) -> list[HalfMessage]:
-        """What a committed batch consists of."""
+        """The half messages of a committed batch. Raises SinkRefused when their records are gone."""
         queue = await self._only_queue()
         found: list[HalfMessage] = []
         for place in decision.halves_at:
@@ -209,7 +211,7 @@ class CommitTopic:
 
 
 def _record(message: MessageExt) -> dict[str, Any] | None:
-    """None for what somebody else has sent there."""
+    """The record in a message; None for a message that no sink has sent."""
     try:
         record = json.loads(message.body)
     except ValueError:
@@ -234,7 +236,7 @@ def _unpacked(text: str, group: str) -> Iterator[HalfMessage]:
 
 
 class Verdicts:
-    """Answers brokers out of the commit topic, which is read again for a batch at most each second."""
+    """Answers brokers from the commit topic, which is read again for a batch at most once a second."""
 
     CACHE_MS = 1_000
     BATCHES_MAX = 64

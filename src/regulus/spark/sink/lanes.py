@@ -1,9 +1,9 @@
-"""Which queue a row goes to, and what number it has there: both follow from the row alone, so that a task that is tried
-again sends the same rows to the same places under the same numbers.
+"""Decides which queue a row goes to, and which number it has there.
 
-A lane is what one task sends to one queue. Its rows are numbered from 0 without gaps, whatever the size of the Arrow
-batches that they came in. Without a wish of the row's own, runs of ROWS_PER_TURN rows go to one queue after another;
-tasks and batches start at different queues.
+Both depend on the row alone, so that a task that is tried again sends the same rows to the same places under the same
+numbers. A lane is what one task sends to one queue. Its rows are numbered from 0 without gaps, whatever the size of the
+Arrow batches that they came in. Rows that do not name a queue or key go to the queues in turn, in runs of
+ROWS_PER_TURN; tasks and batches start at different queues.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,9 @@ QueuesOf = Callable[[str], Sequence[MessageQueue]]
 
 @dataclass(slots=True)
 class Lane:
-    """`next_row` numbers the next row that is sent, and `digest` is that of the rows before it.
+    """What one task sends to one queue. `next_row` numbers the next row, and `digest` is that of the rows before it.
 
-    `rows_stored` is how many of its rows the broker has, of all attempts, as its answers tell.
+    `rows_stored` is the number of rows that the broker has from all attempts, according to its answers.
     """
 
     queue: MessageQueue
@@ -38,7 +38,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows `start` to `end` of some Rows, neighbours that go to one lane in one way."""
+    """Rows `start` to `end` of some Rows: neighbours that go to one lane with one delay level."""
 
     lane: Lane
     start: int
@@ -47,7 +47,7 @@ class Run:
 
 
 class Lanes:
-    """Of one task. `queues_of` gives a topic's queues, always the same."""
+    """The lanes of one task. `queues_of` gives a topic's queues, always the same ones."""
 
     def __init__(self, *, partition: int, batch: int, topic: str | None, queues_of: QueuesOf) -> None:
         self._partition = partition
@@ -58,9 +58,9 @@ class Lanes:
         self._first_of_topic: dict[str, int] = {}
 
     def runs(self, rows: Rows) -> tuple[Rows, Iterator[Run]]:
-        """The rows, in another order where that makes longer runs, and the runs in the order to send them in.
+        """The rows, reordered where that makes longer runs, and the runs in the order in which to send them.
 
-        Raises RowRefused for a row that names a queue that is not there, and what `queues_of` raises.
+        Raises RowRefused for a row that names a queue that does not exist, and the errors of `queues_of`.
         """
         numbers = self._lane_numbers(rows)
         if rows.topics is not None or rows.sharding_keys is not None or rows.queue_ids is not None:
@@ -69,7 +69,7 @@ class Lanes:
         return rows, self._cut(numbers, rows.delay_levels)
 
     def used(self) -> list[Lane]:
-        """Those that have rows."""
+        """The lanes that have rows."""
         return [lane for lane in self._lanes if lane.next_row > 0]
 
     def _cut(self, numbers: Any, delay_levels: Any | None) -> Iterator[Run]:
@@ -91,7 +91,7 @@ class Lanes:
         return numbers
 
     def _of_topic(self, topic: str, rows: Rows, chosen: Any) -> Any:
-        """Lane numbers of those rows, whose positions are `chosen`, that go to one topic."""
+        """Lane numbers of the rows at the positions `chosen`, which all go to one topic."""
         queues = self._queues_of(topic)
         first = self._first_of_topic.get(topic)
         if first is None:
@@ -119,13 +119,13 @@ class Lanes:
 
 
 def _by_key(places: Any, keys: Any, count: int) -> Any:
-    """The queue of a sharding key is the one that Java's SelectMessageQueueByHash chooses."""
+    """Set the queue of each sharding key: the one that Java's SelectMessageQueueByHash chooses."""
     codes, texts = _uniques(keys)
     chosen = np.array([abs(java_hash(text)) % count for text in texts] + [0], dtype=np.int64)[codes]
     return np.where(codes < 0, places, chosen)
 
 
 def _uniques(texts: Any) -> tuple[Any, list[str]]:
-    """For each text the number of its like, -1 for null; and the texts by number."""
+    """For each text the number of its distinct value, -1 for null; and the distinct texts by number."""
     encoded = texts.dictionary_encode()
     return np.asarray(pc.fill_null(encoded.indices, -1)), encoded.dictionary.to_pylist()

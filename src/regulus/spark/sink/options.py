@@ -1,6 +1,7 @@
-"""The options and columns of the Spark sink: typed, checked when the query is planned, refused with the nearest name.
+"""The options and columns of the Spark sink: typed, and checked when the query is planned.
 
-Spark hands options over as texts and forgets their case; of a DataFrame it tells the names and types of the columns.
+An unknown one is refused with the nearest name. Spark passes options as texts and loses their case; of a DataFrame it
+passes the names and types of the columns.
 """
 
 import re
@@ -19,9 +20,9 @@ class DeliveryGuarantee(StrEnum):
     AT_LEAST_ONCE = "atLeastOnce"
     """Each row is stored; a task that is tried again stores its rows again."""
     EXACTLY_ONCE = "exactlyOnce"
-    """The broker keeps how far each task came and takes no row twice. Only Regulus brokers do."""
+    """The broker records how far each task has come and stores no row twice. Only Regulus brokers do this."""
     TRANSACTIONAL = "transactional"
-    """The rows of a batch become visible together, after it is committed. Any RocketMQ broker can."""
+    """The rows of a batch become visible together, after it is committed. Any RocketMQ broker can do this."""
 
 
 KNOWN_SINK_OPTIONS = (
@@ -48,9 +49,9 @@ _OWNED_OPTIONS: Mapping[str, str] = {
     "kafka.": "there is no Kafka client here",
     "includeHeaders": "give a column 'properties', a map<string,string>",
 }
-"""What users of Kafka may bring along, and what to do instead; a name that ends with a dot is a prefix."""
+"""Options of Kafka's sink, and what to do instead of each; a name that ends with a dot is a prefix."""
 _SPARKS_OWN = frozenset(("checkpointlocation", "queryname"))
-"""Spark hands these to the sink of a stream too."""
+"""Options of Spark itself that it also passes to the sink of a stream."""
 
 DEFAULT_PRODUCER_GROUP = "regulus-spark-sink"
 SEND_TIMEOUT_MS = 3_000
@@ -75,14 +76,14 @@ SINK_COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """The columns that can be written, and the types that each may have."""
 _OTHER_NAMES = {"partition": "queue_id", "headers": "properties"}
-"""As Kafka's sink calls columns."""
+"""Columns by their names in Kafka's sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What a write was asked for. `sink_id` None is the id of the streaming query, `topic` None the column.
+    """The options of a write. `sink_id` None means the id of the streaming query, `topic` None the column.
 
-    `is_for_once`: the sink's id was made for this one run of a job that has none, and never comes again.
+    `is_for_once`: the sink's id was made for a single run of a job that names none, and is never used again.
     """
 
     name_server: str
@@ -98,7 +99,7 @@ class SinkOptions:
     in_flight_max: int = IN_FLIGHT_MAX          # messages sent and not yet answered, of one task
     rate_limit: int | None = None               # messages a second, of one task
     commit_topic: str | None = None
-    credentials: str | None = None              # where they are, not what they are
+    credentials: str | None = None              # the place of the credentials, not their values
 
     @property
     def is_exactly_once(self) -> bool:
@@ -110,14 +111,14 @@ class SinkOptions:
 
 
 def for_this_run(options: SinkOptions) -> SinkOptions:
-    """A batch write that names no sink is one by itself, in each run another, told apart by chance."""
+    """Give a batch write that names no sink a random id, which differs in each run."""
     if options.sink_id is not None or options.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
         return options
     return replace(options, sink_id=f"run-{uuid.uuid4().hex}", is_for_once=True)
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
-    """Raises OptionError that names the option, its value and what is allowed."""
+    """Raises OptionError that names the option, its value and the allowed values."""
     values = _known_values(options)
     guarantee = _guarantee(values)
     parsed = SinkOptions(
@@ -140,7 +141,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
 
 
 def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
-    """Raises OptionError when the DataFrame, whose columns have these types in Spark's spelling, cannot be sent."""
+    """Raises OptionError when a DataFrame with these columns cannot be sent. The types have Spark's spelling."""
     for name, spark_type in columns.items():
         allowed = SINK_COLUMNS.get(name) or (_KEYS if name in options.dedup_key else None)
         if allowed is None:
@@ -170,7 +171,7 @@ def _hint(name: str) -> str:
 
 
 def _known_values(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own spelling, without Spark's own."""
+    """The options under their documented spelling, without those of Spark itself."""
     given = {key: value for key, value in options.items() if key.lower() not in _SPARKS_OWN}
     known = option_values.known_values(given, KNOWN_SINK_OPTIONS, _OWNED_OPTIONS)
     return {name: value.strip() for name, value in known.items()}
@@ -217,7 +218,7 @@ def _dedup_key(values: dict[str, str]) -> tuple[str, ...]:
 def _credentials(values: dict[str, str]) -> str | None:
     text = values.get("credentials")
     if text is not None and not re.match(r"(env|file):.", text):
-        # The text itself is not shown: somebody may have put the secret there.
+        # The message does not show the text, because it may be the secret itself.
         raise OptionError("option 'credentials' says where they are, not what they are: write env:NAME or file:/path")
     return text
 

@@ -1,7 +1,7 @@
 """Puts the rows of a task into an order that does not depend on the order in which they came.
 
-After a shuffle a task gets the same rows again, but as the network brings them. An exactly-once sink numbers its rows,
-so it sorts them by the columns of `dedupKey`, which tell any two rows apart.
+After a shuffle a task that is tried again gets the same rows, but in the order in which the network brings them. An
+exactly-once sink numbers its rows, so it sorts them by the columns of `dedupKey`, which differ between any two rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,15 +16,15 @@ from regulus.spark.sink.options import SINK_COLUMNS
 from regulus.spark.sink.rows import DEDUP_COLUMN
 
 SORTED_SIZE_MAX = 1 << 30
-"""Bytes of the rows of one task that are sorted in memory."""
+"""Bytes of the rows of one task that can be sorted, in memory; a task with more is refused."""
 KEY_SEPARATOR = "|"
 _ESCAPE = "\\"
 
 
 def in_key_order(batches: Iterable[Any], keys: Sequence[str], batch_rows: int, where: str) -> Iterator[Any]:
-    """All rows of some pa.RecordBatches, sorted by `keys`, with the key as a column of its own.
+    """All rows of some pa.RecordBatches, sorted by `keys`, with the key as an additional column.
 
-    Raises RowRefused when two rows have the same key, one has none, or they are too many to sort.
+    Raises RowRefused when two rows have the same key, a row has none, or there are too many to sort.
     """
     held, size = [], 0
     for batch in batches:
@@ -44,7 +44,7 @@ def in_key_order(batches: Iterable[Any], keys: Sequence[str], batch_rows: int, w
 
 
 def with_key(batch: Any, keys: Sequence[str], where: str) -> Any:
-    """The columns that are sent, and the key as one more. Raises RowRefused for a row without a key."""
+    """The columns that are sent, with the key as an additional one. Raises RowRefused for a row without a key."""
     texts = [_text(batch.column(key)) for key in keys]
     joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*map(_escaped, texts), KEY_SEPARATOR)
     missing = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(pc.binary_length(joined), 0), True)))
@@ -62,7 +62,7 @@ def _check_apart(texts: Any, where: str) -> None:
 
 
 def _escaped(texts: Any) -> Any:
-    """With a separator between them two rows are the same only where all their columns are."""
+    """Escape texts for joining: with a separator between columns, two keys are equal only if all columns are."""
     doubled = pc.replace_substring(texts, _ESCAPE, _ESCAPE * 2)
     return pc.replace_substring(doubled, KEY_SEPARATOR, _ESCAPE + KEY_SEPARATOR)
 

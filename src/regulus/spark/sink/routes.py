@@ -1,14 +1,14 @@
-"""To which queues a sink sends, fixed before it sends and kept at the name servers.
+"""Fixes the queues that a sink sends to before it sends, and keeps them at the name servers.
 
 An exactly-once sink must send a row that comes again to the same broker, because only that one remembers it. A topic's
-route changes meanwhile: a broker that is down drops out of it, a new one comes in. So the first task of a sink writes
-down the queues of the topic, and all later ones go by that. After a batch is done for all its tasks, and only then, the
-next batch may use another set: the queues that the topic has got meanwhile.
+route may change meanwhile: a broker that is down is dropped from it, and a new one is added. Therefore the first task
+of a sink records the queues of the topic, and all later tasks use them. Only after all tasks of a batch are done may
+the next batch use another set: the queues that the topic has got meanwhile.
 
     namespace REGULUS_SINK_ROUTE, key <sinkId>@<topic>
     [{"from":0,"queues":{"broker-a":[0,1]}},{"from":18,"queues":{"broker-a":[0,1],"broker-b":[0,1]}}]
 
-Each entry holds from its batch on; the last two are kept, for the batch that may come again and the one after it.
+Each entry is valid from its batch on; the last two are kept, for the batch that may come again and the one after it.
 """
 
 import json
@@ -45,22 +45,22 @@ class SinkRoutes:
     def queues(self, topic: str, batch: int, current: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
         """The queues that this batch is sent to; those of the `current` route when the sink is new to the topic.
 
-        Raises SinkRefused when what is kept is not ours, BrokerRefused, ClientError.
+        Raises SinkRefused when the entry at the name server is not one of a sink, BrokerRefused, ClientError.
         """
         entries = self._entries(topic)
         if not entries:
             self._put(topic, [_entry(0, current)])
-            # Another task may have been as quick; all go by what is there now.
+            # Another task may have written at the same time; all use what is there now.
             entries = self._entries(topic)
         return _queues_at(entries, topic, batch)
 
     def kept(self, topic: str, batch: int) -> tuple[MessageQueue, ...]:
-        """The queues that this batch was sent to, if any was; none for a sink that is new to the topic."""
+        """The recorded queues of this batch; none for a sink that is new to the topic."""
         entries = self._entries(topic)
         return _queues_at(entries, topic, batch) if entries else ()
 
     def forget(self) -> None:
-        """The sink never comes again."""
+        """Delete the entries of a sink that never comes again."""
         try:
             keys = list(self._key_values.kv_namespace(NAMESPACE))
         except BrokerRefused as error:
@@ -72,7 +72,7 @@ class SinkRoutes:
                 self._key_values.delete_kv(NAMESPACE, key)
 
     def renew(self, topic: str, next_batch: int, current: Sequence[MessageQueue]) -> None:
-        """From `next_batch` on send to the queues of the `current` route. All before it must be stored."""
+        """From `next_batch` on, send to the queues of the `current` route. All earlier batches must be stored."""
         entries = [entry for entry in self._entries(topic) if _from(entry) < next_batch]
         self._put(topic, [*entries, _entry(next_batch, current)][-ENTRIES_KEPT:])
 
@@ -98,7 +98,7 @@ class SinkRoutes:
 
 
 def grew(used: Sequence[MessageQueue], current: Sequence[MessageQueue]) -> bool:
-    """Whether the topic has got queues and lost none."""
+    """Whether the topic has gained queues and lost none."""
     return set(used) < set(current)
 
 

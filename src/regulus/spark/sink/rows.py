@@ -1,7 +1,7 @@
-"""Arrow columns -> the messages of batch requests, without a Python object per row.
+"""Makes the messages of batch requests from Arrow columns, without a Python object per row.
 
-Property strings are joined by Arrow, row by row; of a map column, the entries of a row lie side by side already. Then
-both parts of a message lie in columns, out of which `wire.message_batch` makes the body of a request.
+Arrow joins the property strings, row by row; in a map column the entries of a row are already next to each other. Then
+both parts of a message are columns, from which `wire.message_batch` makes the body of a request.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ _PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
 _EMPTY = pa.scalar(b"", pa.binary())
 _UNIQUE_KEY_SIZE = len(names.UNIQUE_KEY) + len(_NAME_END) + 32 + len(_PROPERTY_END)
 DEDUP_COLUMN = "dedup key"
-"""A column of this name, which no DataFrame can send, becomes the property DEDUP_KEY."""
+"""The column that becomes the property DEDUP_KEY. No DataFrame can send a column of this name."""
 DEDUP_KEY = "DEDUP_KEY"
 _TEXT_COLUMNS = {"keys": names.KEYS, "key": names.KEYS, "tags": names.TAGS, "sharding_key": names.SHARDING_KEY,
                  DEDUP_COLUMN: DEDUP_KEY}
 TRANSACTION_OF_SINK = "SINK_TRANSACTION"
-"""Property of a transactional sink's message: which attempt of which task of which batch sent it."""
+"""Property of a transactional sink's message that names the attempt, task and batch that sent it."""
 
 NOT_FROM_MAP = frozenset((
     names.UNIQUE_KEY, names.WAIT_STORE_MSG_OK, names.DELAY_TIME_LEVEL, names.REAL_TOPIC, names.REAL_QUEUE_ID,
@@ -38,13 +38,13 @@ NOT_FROM_MAP = frozenset((
     names.TIMER_DELIVER_MS, names.TIMER_OUT_MS, names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES,
     names.TIMER_DEL_UNIQUE_KEY, names.POP_CK, names.CRC32, names.INNER_NUM, names.INNER_BASE,
     names.EXTEND_UNIQUE_INFO, names.SINK, names.SEQUENCE, names.SINK_DIGEST, DEDUP_KEY, TRANSACTION_OF_SINK))
-"""Entries of the column `properties` that are left out: client and brokers write these themselves, so a copied message
-must not bring those of its first life. A delay is asked for by the column `delay_level`."""
+"""Entries of the column `properties` that are left out. Client and brokers write these themselves, so a copied message
+must not bring those of its original. The column `delay_level` requests a delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows in the form that is sent. All arrays have one entry a row; absent columns are None."""
+    """Rows in the form in which they are sent. All arrays have one entry per row; absent columns are None."""
 
     first_row: int                  # number of the first row in its task
     bodies: Any                     # pa.BinaryArray
@@ -68,9 +68,10 @@ class Rows:
 
 
 def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> Rows:
-    """The rows of a pa.RecordBatch, at most 65536. Their unique keys are these 28 digits and four of the row's number.
+    """The rows of a pa.RecordBatch, at most 65536.
 
-    `where` names the task in errors. Raises RowRefused when a row cannot be a message.
+    A row's unique key is `unique_key_prefix`, which has 28 digits, and four digits of the row's number. `where` names
+    the task in errors. Raises RowRefused when a row cannot be a message.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     count = batch.num_rows
@@ -90,7 +91,7 @@ def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> R
 
 
 class Records:
-    """The messages of some rows as batch requests have them. Their properties begin with the unique key."""
+    """The messages of some rows in the form of batch requests. Their properties begin with the unique key."""
 
     def __init__(self, rows: Rows) -> None:
         bodies, properties = rows.bodies, rows.properties
@@ -100,20 +101,20 @@ class Records:
         self._ends = body_ends.astype(np.int64) + property_ends + RECORD_SIZE_MIN * np.arange(len(body_ends))
 
     def fitting(self, start: int, end: int, size_max: int) -> int:
-        """The row behind the last one that a request from `start` to `end` at most can hold; one always fits."""
+        """The row after the last one that fits into a request from `start` to `end` at most; one always fits."""
         behind = int(self._ends.searchsorted(self._ends[start] + size_max, side="right")) - 1
         return max(start + 1, min(end, behind))
 
     def size(self, start: int, end: int) -> int:
-        """Bytes of the request's body with these rows."""
+        """Bytes of the body of a request with these rows."""
         return int(self._ends[end] - self._ends[start])
 
     def request(self, start: int, end: int) -> memoryview:
-        """The body of the request with these rows."""
+        """The body of a request with these rows."""
         return memoryview(self._batch.encode(start, end))
 
     def digest(self, start: int, end: int, digest: int) -> int:
-        """Go on over these rows, as the broker does when it stores them."""
+        """Continue a digest over these rows, as the broker does when it stores them."""
         return self._batch.digest(start, end, digest)
 
 
@@ -121,7 +122,7 @@ class Records:
 
 
 def _properties(columns: Mapping[str, Any], unique_key_prefix: str, counters: Any, refuse: "_Refusal") -> Any:
-    """Property strings: the unique key, keys, tags, sharding key, the map's."""
+    """Property strings with the unique key, keys, tags, sharding key, and the entries of the map, in this order."""
     parts = [pa.scalar(names.UNIQUE_KEY.encode() + _NAME_END + unique_key_prefix.encode(), pa.binary()),
              _HEX4.take(pa.array(counters)), pa.scalar(_PROPERTY_END, pa.binary())]
     promoted = set()
@@ -155,7 +156,7 @@ def _map_text(maps: Any, left_out: frozenset[str], refuse: "_Refusal") -> Any:
     keys, values = _binary(maps.keys.slice(start, count)), _binary(maps.items.slice(start, count))
     kept = _kept_entries(keys, values, left_out)
     if maps.null_count:
-        # The place of a null map among the entries need not be empty.
+        # A null map may still have entries in the array below it.
         kept &= np.repeat(np.asarray(maps.is_valid()), np.diff(offsets))
     for side in (keys, values):
         bad = _has_separator(side)
@@ -187,7 +188,7 @@ def _check_separators(values: Any, refuse: "_Refusal", text: str) -> None:
 
 
 def _has_separator(values: Any) -> Any | None:
-    """Which values hold 0x01 or 0x02; None when none does, which a look at all bytes at once says."""
+    """Which values contain 0x01 or 0x02; None when none does, which is found by a search of all bytes at once."""
     data = values.buffers()[2]
     if data is None or not len(values):
         return None
@@ -203,7 +204,7 @@ def _has_separator(values: Any) -> Any | None:
 
 
 class _Refusal:
-    """Raises for the first row that cannot be sent, and says which it is."""
+    """Raises RowRefused for the first row that cannot be sent, with its number."""
 
     def __init__(self, first_row: int, where: str) -> None:
         self._first_row = first_row
@@ -218,7 +219,7 @@ class _Refusal:
 
 
 def _binary(array: Any) -> Any:
-    """The same values with the type `binary`, whose offsets have 4 bytes."""
+    """Cast to the type `binary`, whose offsets have 4 bytes."""
     if array.type == pa.binary():
         return array
     if array.type == pa.string():
@@ -233,12 +234,12 @@ def _as_string(array: Any | None) -> Any | None:
 
 
 def _empty(values: Any) -> Any:
-    """Which are null or have no bytes."""
+    """Which values are null or have no bytes."""
     return pc.fill_null(pc.equal(pc.binary_length(values), 0), True)
 
 
 def _ends(values: Any) -> Any:
-    """Where each value ends in its data buffer, as np.ndarray; entry 0 is where the first begins."""
+    """The end of each value in the data buffer, as np.ndarray; entry 0 is the start of the first."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)
     return offsets[values.offset:values.offset + len(values) + 1]
 

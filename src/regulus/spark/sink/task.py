@@ -1,4 +1,4 @@
-"""One task of a sink: rows in, requests out, and back only when every row is stored."""
+"""Runs one task of a sink: sends its rows, and returns only when every row is stored."""
 
 import time
 import uuid
@@ -39,7 +39,7 @@ REQUEST_SIZE_MAX = 1 << 20
 """Bytes of a request's body, unless one message alone has more."""
 GROUP_ROWS = 1024
 GROUP_SIZE = 1 << 20
-"""Requests are handed to the event loop's thread in groups of this many rows or bytes: a hand-over costs more than a
+"""Rows or bytes of a group of requests that is handed to the event loop's thread, because a hand-over costs more than a
 message."""
 _DEFAULT_LEVELS = len(parse_ladder(DEFAULT_LADDER))
 RATE_STEPS = 10
@@ -48,7 +48,7 @@ RATE_STEPS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlace:
-    """Which task this is. The same rows come back under the same `sink_id`, `batch` and `partition`."""
+    """Identifies a task. When it is tried again, its rows have the same `sink_id`, `batch` and `partition`."""
 
     sink_id: str
     batch: int
@@ -61,10 +61,10 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """`stored` counts messages, `duplicates` those of them that the broker had from an earlier attempt.
+    """What a task reports. `stored` counts messages, `duplicates` those that the broker had from an earlier attempt.
 
     `grown_topics` have got queues that the sink does not use yet. `queues` are those that the task had rows for,
-    `brokers` all that its topics lie on, each with one of them.
+    `brokers` all brokers of its topics, each with one of the topics.
     """
 
     stored: int
@@ -73,7 +73,7 @@ class TaskReport:
     partition: int = 0
     queues: tuple[MessageQueue, ...] = ()
     brokers: tuple[tuple[str, str], ...] = ()
-    attempt: str = ""                           # of a transactional sink, with what waits for the commit
+    attempt: str = ""                           # of a transactional sink; its `halves` wait for the commit
     halves: tuple[HalfMessage, ...] = ()
     rows: tuple[tuple[str, RowSum], ...] = ()
 
@@ -108,7 +108,7 @@ def run_task(batches: Iterable[Any], options: SinkOptions, place: TaskPlace,
 
 def commit(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, batch: int,
            environment: Mapping[str, str]) -> None:
-    """All tasks of the batch are done: make its messages visible, if they wait for that.
+    """Commit a batch whose tasks are all done: make its messages visible, if the sink is transactional.
 
     It may be called again for the same batch. Raises ClientError, SinkRefused, OptionError.
     """
@@ -135,9 +135,10 @@ def commit(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, ba
 
 def abort(reports: Sequence[TaskReport | None], options: SinkOptions, sink_id: str,
           environment: Mapping[str, str]) -> None:
-    """Not all tasks were done: give up what waits for a commit.
+    """Roll back the half messages of a batch of which not all tasks were done.
 
-    When all were, it is the commit that failed, and what it has decided holds: the next commit of the batch goes on.
+    When all tasks were done, the commit itself failed. What it has decided remains valid: the next commit of the batch
+    continues it.
     """
     done = [report for report in reports if report is not None]
     if options.is_transactional and len(done) < len(reports):
@@ -150,7 +151,7 @@ def abort(reports: Sequence[TaskReport | None], options: SinkOptions, sink_id: s
 
 def _brokers(reports: Sequence[TaskReport], options: SinkOptions, batch: int,
              routes: SinkRoutes) -> list[tuple[str, str]]:
-    """Those that may have rows of the batch, each with a topic that it serves."""
+    """The brokers that may have rows of the batch, each with a topic that it serves."""
     brokers = {broker: topic for report in reports for broker, topic in report.brokers}
     if not brokers and options.topic is not None:
         brokers = {queue.broker_name: queue.topic for queue in routes.kept(options.topic, batch)}
@@ -159,7 +160,7 @@ def _brokers(reports: Sequence[TaskReport], options: SinkOptions, batch: int,
 
 def _check_batch(reports: Sequence[TaskReport], sink_id: str, batch: int, brokers: Sequence[tuple[str, str]],
                  sender: "_Blocking") -> None:
-    """Raises SinkRefused when the batch was begun otherwise than its tasks came now."""
+    """Raises SinkRefused when the tasks of the batch were divided differently the first time."""
     used = {(queue.broker_name, lane_name(sink_id, queue, report.partition))
             for report in reports for queue in report.queues}
     check_batch(sender.ask, sink_id, batch, brokers, used, len(reports))
@@ -181,7 +182,7 @@ def _ordered(batches: Iterable[Any], options: SinkOptions, place: TaskPlace) -> 
 
 
 class _Halves:
-    """The half messages of one attempt of a transactional task. They are given up when it ends without a report."""
+    """The half messages of one attempt of a transactional task. They are rolled back if it ends without a report."""
 
     def __init__(self, options: SinkOptions, place: TaskPlace, client: ClientConfig) -> None:
         self._options = options
@@ -262,7 +263,8 @@ class _Blocking:
 
 
 class _Task:
-    """`routes` is given when a row must come back to its broker, `halves` when messages wait for a commit."""
+    """Sends the rows of a task. `routes` is given if a row that comes again must go to the same broker, `halves` if
+    messages wait for a commit."""
 
     def __init__(self, sender: _Blocking, options: SinkOptions, place: TaskPlace, routes: SinkRoutes | None,
                  halves: _Halves | None) -> None:
@@ -323,7 +325,7 @@ class _Task:
             while start < run.end:
                 end = records.fitting(start, min(run.end, start + self._request_rows_max), REQUEST_SIZE_MAX)
                 if records.size(start, end) > REQUEST_SIZE_MAX:
-                    # Of a batch the broker counts the lengths and properties as well, of a message its body alone.
+                    # The broker's size limit counts lengths and properties in a batch, but only the body of a message.
                     yield self._single(rows, records, run, start)
                     start = end
                     continue
@@ -338,7 +340,7 @@ class _Task:
         return send
 
     def _single(self, rows: Rows, records: Records, run: Run, row: int) -> BulkSend:
-        """Of a delayed message, which cannot be in a batch, and of a large one."""
+        """The request for a delayed message, which cannot be in a batch, or for a large one."""
         properties = names.parse(rows.properties[row].as_py().decode())
         if run.delay_level:
             properties[names.DELAY_TIME_LEVEL] = str(run.delay_level)
@@ -351,7 +353,7 @@ class _Task:
         return send
 
     def _check_delay(self, run: Run) -> None:
-        """Raises RowRefused for a level that the broker does not have, which it would take for its last one."""
+        """Raises RowRefused for a delay level that the broker lacks and would replace by its last one."""
         queue = run.lane.queue
         if run.delay_level <= _DEFAULT_LEVELS:
             return
@@ -363,7 +365,7 @@ class _Task:
                              f"{queue.broker_name} has levels 1 to {levels}: see its setting messageDelayLevel")
 
     def _go_on(self, lane: Lane, records: Records, start: int, end: int) -> None:
-        """These rows are no longer before the lane's next one, but of those behind which it comes."""
+        """Advance the lane past these rows: its next row and its digest."""
         if self._routes is not None:
             lane.digest = records.digest(start, end, lane.digest)
 
@@ -373,7 +375,7 @@ class _Task:
             yield halves.send(run.lane.queue, rows.bodies[row].as_py(), int(rows.flags[row]), properties)
 
     def _marks(self, lane: Lane) -> dict[str, str]:
-        """The name of what this task sends to the lane's queue, and the number that comes next there."""
+        """The properties that name the lane and the number of its next row."""
         if self._routes is None:
             return {}
         place, queue = self._place, lane.queue
@@ -404,7 +406,7 @@ class _Task:
 
 
 def _levels_of(sender: _Blocking, queue: MessageQueue) -> int:
-    """How many delay levels a broker has; RocketMQ's own number where it does not tell whoever sends."""
+    """The number of a broker's delay levels; RocketMQ's default if the sender may not read the broker's settings."""
     answer = sender.ask(queue.broker_name, queue.topic, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
     if answer.code != ResponseCode.SUCCESS:
         return _DEFAULT_LEVELS
@@ -414,7 +416,7 @@ def _levels_of(sender: _Blocking, queue: MessageQueue) -> int:
 
 
 class _Pace:
-    """Holds a task to its messages a second."""
+    """Limits the messages that a task sends in a second."""
 
     def __init__(self, rate: int | None) -> None:
         self._rate = rate

@@ -1,17 +1,17 @@
-"""Transactional sinks: tasks send half messages, the driver's commit makes those of a batch visible.
+"""Implements transactional sinks: tasks send half messages, and the driver's commit makes those of a batch visible.
 
     write     each row becomes a half message, which says which attempt of which task sent it
     commit    1. what was sent, and which attempt of each task counts, goes to the commit topic: the decision
               2. each half is committed         3. a last record says that this is done
-    again     a batch whose decision is there already is not decided anew: the halves of this time are rolled back,
-              and those of the first time that are not visible yet are committed. Then the batch must have for each
-              topic the rows that it had: as many, and under a sinkId of the user's, which may also name other data by
-              mistake, the same. A query's own id is that of its checkpoint, from which the same input comes, though
-              what is made of it may differ each time (by the clock, by chance)
+    again     a batch that is decided already is not decided a second time: the halves of this time are rolled back,
+              and those of the first time that are not visible yet are committed. For each topic the batch must have
+              as many rows as the first time. Under a sinkId of the user, which may name other data by mistake, the
+              rows must also be equal. A query's own id is that of its checkpoint, which gives the same input, though
+              the rows made from it may differ each time (by the clock, by chance)
     ask       brokers that ask for a half are answered from the commit topic, by the workers that send for the sink
 
-RocketMQ delivers a message twice that is committed twice. So a half is committed by one side only: while a driver is at
-work, by it; and whoever takes over looks first whether the message is there.
+RocketMQ delivers a message twice that is committed twice. So a half is committed by one side only: by the driver, while
+one is working; and a driver that takes over first checks whether the message is there.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from regulus.spark.sink.rows import TRANSACTION_OF_SINK
 ENDS_AT_ONCE = 64
 RETRY_PAUSE_S = 0.2
 ANSWERING_MAX = 64
-"""Groups and topics for which one worker process answers brokers."""
+"""Pairs of group and topic for which one worker process answers brokers, at most."""
 
 _lock = threading.Lock()
 _answering: dict[object, TransactionProducer] = {}
@@ -75,7 +75,7 @@ class Transactions:
 
     async def commit(self, batch: int, attempts: Mapping[str, str], halves: Sequence[HalfMessage],
                      rows: Mapping[str, RowSum]) -> None:
-        """Make a batch visible, however often this is called for it. Raises ClientError, SinkRefused; call it again."""
+        """Make a batch visible. It may be called again, and must be after an error. Raises ClientError, SinkRefused."""
         decision = await self._topic.decision(batch)
         if decision.latest > batch:
             raise SinkRefused(f"sink {self._sink_id} has committed batch {decision.latest}, and this is batch {batch}: "
@@ -98,7 +98,7 @@ class Transactions:
             await self._check_rows(batch, decision, rows)
 
     async def _check_rows(self, batch: int, decision: Decision, rows: Mapping[str, RowSum]) -> None:
-        """Raises SinkRefused when the rows of a decided batch, which were given up, are other than the first."""
+        """Raises SinkRefused when a decided batch comes again, and its rows differ from those of the first time."""
         before = decision.rows
         only_counts = before is None or self._options.sink_id is None
         if before is None:
@@ -113,12 +113,12 @@ class Transactions:
                     "higher jobId")
 
     async def roll_back(self, halves: Sequence[HalfMessage]) -> None:
-        """What cannot be rolled back now the brokers ask for later."""
+        """Roll back half messages; brokers ask later about those for which it fails."""
         with suppress(ClientError):
             await self._end_all(halves, TransactionState.ROLLBACK)
 
     async def _end_all(self, halves: Sequence[HalfMessage], state: TransactionState, looks_first: bool = False) -> None:
-        """Raises the first ClientError, after what could be ended was."""
+        """End as many half messages as possible, and then raise the first ClientError."""
         left = iter(halves)
 
         async def end_some() -> None:
@@ -133,7 +133,7 @@ class Transactions:
                 raise outcome
 
     async def _end(self, half: HalfMessage, state: TransactionState) -> None:
-        """Raises ClientError when the budget is spent."""
+        """End one half message. Raises ClientError when the retry budget is spent."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._options.retry_budget_ms / 1000
         while True:
@@ -173,7 +173,7 @@ def commit_batch(options: SinkOptions, sink_id: str, batch: int, attempts: Mappi
 
 
 def roll_back(options: SinkOptions, sink_id: str, halves: Sequence[HalfMessage], client: ClientConfig) -> None:
-    """Give up half messages that no commit names."""
+    """Roll back half messages that no commit names."""
     async def run() -> None:
         async with Transactions(options, sink_id, client) as transactions:
             await transactions.roll_back(halves)
@@ -182,7 +182,7 @@ def roll_back(options: SinkOptions, sink_id: str, halves: Sequence[HalfMessage],
 
 
 def answer_brokers(options: SinkOptions, client: ClientConfig, topics: Iterable[str]) -> None:
-    """As long as this process lives, answer the brokers of these topics when they ask for halves of the group."""
+    """Answer the brokers of these topics when they ask about halves of the group, until this process ends."""
     for topic in topics:
         key = (options.name_server, options.producer_group, client, topic)
         with _lock:

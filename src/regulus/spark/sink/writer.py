@@ -1,4 +1,4 @@
-"""The writers that Spark calls: each task sends its own rows, the driver hears of it afterwards."""
+"""The writers that Spark calls: each task sends its own rows, and then reports to the driver."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What one task tells the driver."""
+    """The report of one task to the driver."""
 
     sink_id: str
     report: TaskReport
@@ -33,14 +33,14 @@ def _write(iterator: "Iterator[pa.RecordBatch]", options: SinkOptions, place: Ta
 
 
 def _commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, batch: int) -> None:
-    """All tasks of a batch are done."""
+    """Commit a batch whose tasks are all done."""
     sent = _sent(messages)
     if sent:
         commit([message.report for message in sent], options, sent[0].sink_id, batch, os.environ)
 
 
 def _abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """A batch failed. What was sent without a transaction stays; the batch comes again."""
+    """Clean up after a failed batch. What was sent without a transaction stays; the batch comes again."""
     sent = _sent(messages)
     sink_id = sent[0].sink_id if sent else options.sink_id
     if sink_id is not None:
@@ -53,11 +53,11 @@ def _sent(messages: Sequence[WriterCommitMessage | None]) -> list[Sent]:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`. Raises OptionError when the columns cannot be sent."""
+    """The writer of `df.write`. Raises OptionError when the columns cannot be sent."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         check(options, schema, overwrite)
-        # The driver makes the writer once, and its tasks, however often they are tried, get copies of it.
+        # Here, because the driver makes the writer once, and all attempts of its tasks get copies with the same id.
         self._options = for_this_run(options)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
@@ -71,7 +71,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`. Raises OptionError when the columns cannot be sent."""
+    """The writer of `df.writeStream`. Raises OptionError when the columns cannot be sent."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         check(options, schema, overwrite)
@@ -88,22 +88,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def check(options: SinkOptions, schema: StructType, overwrite: bool) -> None:
-    """Raises OptionError when the write cannot be done as asked."""
+    """Raises OptionError when the columns cannot be sent, or the write is to overwrite."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode('append'), or outputMode('append') or 'update'")
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, options)
 
 
 def batch_place(options: SinkOptions) -> TaskPlace:
-    """Which task runs here, of a batch that is the job's own: within foreachBatch, too, where Spark tells that of the
-    stream, which the commit does not hear."""
+    """The task that runs here, in a batch write. Its batch is the job's id, even within foreachBatch, where Spark also
+    gives a batch number of the stream, because the commit does not get that number."""
     context = _context()
     return TaskPlace(sink_id=options.sink_id or "", batch=options.job_id, partition=context.partitionId(),
                      attempt=context.attemptNumber())
 
 
 def stream_place(options: SinkOptions) -> TaskPlace:
-    """Which task of which batch of a stream runs here, as Spark says."""
+    """The task and the batch of a stream that runs here, as Spark says."""
     context = _context()
     batch = context.getLocalProperty(_BATCH_ID)
     return TaskPlace(

@@ -1,33 +1,32 @@
-"""What the files of a store say of each other's ends and beginnings: which messages some of them know of and the table
-cannot read.
+"""Compares the files of a store to find messages that some of them know of and the table cannot read.
 
-Three files know of messages that a queue should have behind its last one that can be read:
+Three files know of messages that a queue should have after its last one that can be read:
 
     its own units     whose records are not in the log, which was cut short or lost its last bytes
     `regulusQueues`   the table of a Regulus broker, which says where each queue ended when it was saved
     the log           whose last records are of queues that have no units of them, or are gone altogether
 
-and `checkpoint` says up to which store time messages were on disk. Of the log only its last LOOK_BYTES are walked.
+and `checkpoint` says up to which store time messages were on disk. Only the last LOOK_BYTES of the log are walked.
 
-A queue begins with its first message that the log has, since retention removes the log's files from the oldest on and
-those of queues after them. So a queue lacks messages before its first one where
+A queue begins with its first message that the log has, because retention removes the log's oldest files first, and
+those of queues after them. So a queue lacks messages before its first one in two cases:
 
-    the log           has one of the queue before that of the first unit, among its first LOOK_BYTES
-    a log of 0 on     has all that there ever was, and the queue begins later, and not with fillers
+    in the log        a record of the queue is before that of the first unit, among the log's first LOOK_BYTES
+    the log is whole  it begins at 0 and so has all messages ever stored, but the queue begins later, without fillers
 
-The log may begin with a file that retention took out of use, and could not delete because somebody read it. The table
-of a Regulus broker says where the log begins; without it, nothing in the first of several files counts.
+The log may begin with a file that retention took out of use but could not delete, because a process was reading it. The
+table of a Regulus broker says where the log begins; without it, nothing in the first of several files counts.
 
-What that means depends on how the broker left the store. A broker that stops cleanly flushes the log, gives each record
+What a difference means depends on how the broker left the store. A stopping broker flushes the log, gives each record
 its unit, and removes the file `abort`; so in a store with `checkpoint` and without `abort` all of this must agree, and
 what does not is lost. While `abort` is there the broker runs, was killed, or was copied as it ran: then the log and the
-queues may each be ahead of the other, as far as a start would mend, and what disagrees is told and no loss. The same
-holds for a copy without `checkpoint`, which may lack `abort` because its root was not copied. Where a broker has the
-store locked nothing is compared, as all of it moves.
+queues may each be ahead of the other, as far as a start would repair, and a difference is logged but is not a loss. The
+same holds for a copy without `checkpoint`, which may lack `abort` because its root was not copied. While a broker has
+the store locked nothing is compared, because all files are changing.
 
-What does not count: a unit in whose place the log has another good record is a leftover of a queue that a start cut,
-for RocketMQ does not clear those. A record in the log of a topic that was deleted has no unit; where the topic was made
-anew since, that it was is known by the topic's epoch, or by a unit from before the record that says it was not.
+Two differences do not count. A unit whose place in the log has another good record is a leftover of a queue that a
+start of the broker cut, because RocketMQ does not clear those. A record of a deleted topic has no unit. If the topic
+was created again since, its epoch shows that; a unit from before the record shows that it was not.
 
 Source: DefaultMessageStore.shutdown, isTempFileExist, ConsumeQueue.truncateDirtyLogicFiles, StoreCheckpoint.
 """
@@ -49,12 +48,12 @@ from regulus.spark.store.files import CommitLogFiles, ConsumeQueueFiles, StoreFi
 from regulus.spark.store.log_walk import filled_end, next_record
 
 LOOK_BYTES = 16 << 20
-"""So much of the log's end is walked; a queue whose last record lies before it is compared with the table alone."""
+"""Bytes of the log's end that are walked. A queue whose last record is before them is compared with the table alone."""
 BAD_STRETCHES_MAX = 1000
-"""Of the walked part. Behind so many the rest counts as damaged."""
+"""Bad stretches in the walked part, after which its rest counts as damaged."""
 _WALK_ROWS = 16_384
 _HASHES = 32_768
-"""Room that a walk asks for, whether or not it hashes keys: half of the bytes that properties may have, and more."""
+"""Room for hashes that a walk needs even if it hashes no keys: more than half of the bytes that properties may have."""
 _WITH_UNIT = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 
 
@@ -67,7 +66,7 @@ class Left(Enum):
 
 
 class EdgeRecord(NamedTuple):
-    """The last of a queue's in the log, or the first."""
+    """The last record of a queue in the log, or the first."""
 
     queue_offset: int
     physical_offset: int
@@ -75,20 +74,20 @@ class EdgeRecord(NamedTuple):
 
 
 class LogPart:
-    """Records of a log, from `start` on: the last one of each queue, or else the first. `end`: where they end."""
+    """A part of a log, from `start` on: the last record of each queue, or else the first. `end`: where records end."""
 
     def __init__(self, log: CommitLogFiles, start: int, limit: int, *, has_last: bool) -> None:
         self.of_queue: dict[tuple[str, int], EdgeRecord] = {}
         self.last_timestamp = 0
         self.bad: list[tuple[int, int]] = []
-        """From where to where there are no records between others."""
+        """Start and end of each stretch that holds no records, with records after it."""
         self._doubtful = -1
-        """From there on no record was found yet."""
+        """Start of the present stretch without records; -1 when there is none."""
         self._log = log
         self._limit = limit
         self._has_last = has_last
         self._walk = LogWalk((), False, False, False)
-        # No numpy: planning does without.
+        # An array instead of numpy, because planning must not need numpy.
         self._table = array("q", bytes(8 * len(FIELDS) * _WALK_ROWS))
         self._hashes = array("q", bytes(8 * _HASHES))
         self._zeros_from = filled_end(log)
@@ -96,7 +95,7 @@ class LogPart:
         self._read()
 
     def has_record_over(self, physical_offset: int) -> bool:
-        """Whether a good record covers that place, as far as the walk went."""
+        """Whether a good record covers that place in the walked part."""
         return physical_offset < self.end and not any(low <= physical_offset < high for low, high in self.bad)
 
     def _read(self) -> None:
@@ -105,7 +104,7 @@ class LogPart:
             position = self._read_window(position)
 
     def _read_window(self, position: int) -> int:
-        """Where to go on; the end of the log when there is nothing more."""
+        """Read a window and return where the next one begins; the end of the log when there is no more."""
         try:
             piece = self._log.piece_at(position)
         except DataLoss:
@@ -161,7 +160,7 @@ class LogTail(LogPart):
 
 
 class StoreEnds:
-    """A store's files compared, as they are now. Raises StoreDamaged."""
+    """Compares the files of a store in their present state. Raises StoreDamaged."""
 
     def __init__(self, store: StoreFiles) -> None:
         self._store = store
@@ -177,13 +176,13 @@ class StoreEnds:
             self._table = self._read_table(self._tail)
 
     def queue_ids(self, topic: str) -> set[int]:
-        """The queues of which there is more to say than their own files do."""
+        """The topic's queues that the table or the log knows, with or without files of their own."""
         tabled = set(self._table.queues.get(topic, ())) if self._table is not None else set()
         logged = self._tail.of_queue if self._tail is not None and topic in self._configured else {}
         return tabled | {queue_id for name, queue_id in logged if name == topic}
 
     def missing(self, queue: ConsumeQueueFiles) -> Missing | None:
-        """What is known of the queue behind its last message that can be read."""
+        """Messages that are missing after the queue's last one that can be read; None when none is known."""
         if self._tail is None:
             return None
         low, end = queue.bounds(self._store.log)
@@ -195,7 +194,7 @@ class StoreEnds:
         return Missing(end, behind, cause, is_loss and bool(sure)) if behind > end else None
 
     def missing_before(self, queue: ConsumeQueueFiles) -> Missing | None:
-        """What is known of the queue before its first message that can be read."""
+        """Messages that are missing before the queue's first one that can be read; None when none is known."""
         low, end = queue.bounds(self._store.log)
         if self._tail is None or low == 0 or queue.topic not in self._configured:
             return None
@@ -203,8 +202,8 @@ class StoreEnds:
         return Missing(first, low, cause, self.left is Left.CLOSED) if first < low else None
 
     def doubt(self) -> str:
-        """What the log's end may have lost, though no queue knows of it; empty for nothing. It is no proof: where the
-        clock was set back, the last record is not the one with the latest time."""
+        """The sign that the log has lost its end, though no queue knows of it; empty for none. It is not a proof: if
+        the clock was set back, the last record is not the one with the latest time."""
         if self._tail is None or self.left is not Left.CLOSED or not self._tail.last_timestamp:
             return ""
         synced = self._checkpoint_time()
@@ -217,13 +216,16 @@ class StoreEnds:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _first_before(self, queue: ConsumeQueueFiles, low: int, place: int) -> tuple[int, str]:
-        """The first message before `low`, whose record lies at `place`; `low` where nothing is known of any."""
+        """The first missing message before `low`, and the cause. The record of `low` is at `place`.
+
+        The result is `low` when no missing message is known.
+        """
         begin = self._log_begin()
         if self._head is None:
             self._head = LogPart(self._store.log, begin, min(begin + LOOK_BYTES, self._store.log.end), has_last=False)
         record = self._head.of_queue.get((queue.topic, queue.queue_id))
         if record is not None and record.physical_offset < place:
-            # A topic that was made anew since began with 0 behind it.
+            # A topic that was created again since began with 0, after this record.
             first = record.queue_offset if self._is_of_this_topic(queue, record) else 0
             if first < low:
                 return first, (f"the log has them from byte {record.physical_offset} on, and the consume queue has no "
@@ -237,7 +239,7 @@ class StoreEnds:
         return record.physical_offset >= born and record.store_timestamp >= self._epochs.get(queue.topic, 0)
 
     def _log_begin(self) -> int:
-        """From where on the log surely has what retention left of it."""
+        """The position from which on the log surely has everything that retention has left."""
         pieces = self._store.log.pieces
         if self._table is not None and self._table.log_start != queue_table.UNKNOWN_START:
             return max(pieces[0].start, self._table.log_start)
@@ -254,7 +256,8 @@ class StoreEnds:
     def _is_lost(self, tail: LogTail, place: int, size: int) -> bool:
         if place >= tail.start:
             return not tail.has_record_over(place)
-        # Not walked. A record that is rotten leaves its place between others, unlike what came over a leftover.
+        # The place was not walked. After a damaged record the next record begins where it should; a leftover's place
+        # was overwritten by others.
         return not self._is_record(place) and self._is_record(place + size)
 
     def _is_record(self, physical_offset: int) -> bool:
@@ -290,7 +293,7 @@ class StoreEnds:
         return first is not None and first < record.physical_offset
 
     def _first_place(self, topic: str) -> int | None:
-        """Where the first record lies that the topic's queues have."""
+        """The physical offset of the first record in the topic's queues."""
         places = []
         for queue in self._store.queues(topic):
             low, end = queue.bounds(self._store.log)
@@ -299,7 +302,7 @@ class StoreEnds:
         return min(places, default=None)
 
     def _read_table(self, tail: LogTail) -> QueueTable | None:
-        """The table of a Regulus broker, unless another broker has used the store since: then the log goes beyond."""
+        """The table of a Regulus broker; None when the log is longer, so that another broker has used the store."""
         try:
             table = queue_table.decode((self._store.path / queue_table.FILE_NAME).read_bytes())
         except (FileNotFoundError, CorruptRecord):
@@ -318,7 +321,7 @@ def _text(timestamp_ms: int) -> str:
 
 
 def left(store: StoreFiles) -> Left:
-    """How the broker left the store, as far as its files tell."""
+    """How the broker left the store, judged by its files."""
     if is_in_use(str(store.path)):
         return Left.IN_USE
     is_closed = (store.path / "checkpoint").exists() and not (store.path / "abort").exists()
@@ -326,7 +329,7 @@ def left(store: StoreFiles) -> Left:
 
 
 def _first_record(log: CommitLogFiles, about: int) -> int:
-    """Where the first record at that place or behind it begins in its file; the file's end where none does."""
+    """The start of the first record at or after that place in its file; the file's end when there is none."""
     if not log.pieces or about >= log.end or any(piece.start == about for piece in log.pieces):
         return about
     piece = log.piece_at(about)

@@ -3,9 +3,9 @@
     <store>/commitlog/<20 digits>                       the name is the physical offset of the file's first byte
     <store>/consumequeue/<topic>/<queue>/<20 digits>    the name is the position of its first byte in the queue
 
-Nothing is locked and nothing repaired. What counts as the end of a queue is the last unit whose record lies in the log:
-behind it a file holds zeros, or what a broker truncated without clearing it. A file may be missing between others: what
-lay in it is gone, and the rest can be read.
+Nothing is locked and nothing repaired. A queue ends with the last unit whose record is in the log: after it a file
+holds zeros, or units that a broker truncated without clearing them. A file may be missing between others: its content
+is lost, and the rest can be read.
 
 Source: DefaultMessageStore, ConsumeQueue.
 """
@@ -30,8 +30,8 @@ from regulus.wire import fastjson
 
 NAME_DIGITS = 20
 WINDOW_BYTES = 32 << 20
-"""How much of a file is mapped at a time, for the memory of Spark's workers may be limited. A larger record has a
-window of its own size."""
+"""Bytes of a file that are mapped at a time, because the memory of Spark's workers may be limited. A larger record has
+a window of its own size."""
 _HEAD = Struct(">ii")
 _MAGICS = (layout.MAGIC_V1, layout.MAGIC_V2)
 
@@ -61,13 +61,13 @@ class MappedFiles:
     """A sequence of files that together are one long string of bytes, of which small windows are mapped."""
 
     def __init__(self, directory: Path, *, with_holes: bool = False) -> None:
-        """Raises StoreDamaged for files that overlap, and unless it is read `with_holes` for one that is missing."""
+        """Raises StoreDamaged for files that overlap, and for a missing one unless they are read `with_holes`."""
         self.directory = directory
         self.pieces = _pieces(directory, with_holes=with_holes)
         self._starts = [piece.start for piece in self.pieces]
         self._maps: dict[int, mmap.mmap] = {}
         self._window: Window | None = None
-        """The last one."""
+        """The last window that was mapped."""
 
     @property
     def start(self) -> int:
@@ -75,7 +75,7 @@ class MappedFiles:
 
     @property
     def end(self) -> int:
-        """Behind the last byte of the last file, used or not."""
+        """The position after the last byte of the last file, used or not."""
         return self.pieces[-1].start + self.pieces[-1].size if self.pieces else 0
 
     def piece_at(self, position: int) -> FilePiece:
@@ -86,13 +86,13 @@ class MappedFiles:
         return self.pieces[index]
 
     def _around(self, index: int) -> str:
-        """What there is instead of what lies behind the file of that number, and before the next one."""
+        """The text for an error that says which bytes are missing after the file of that number."""
         if not 0 <= index < len(self.pieces) - 1:
             return f", only from {self.start} to {self.end}"
         return f": none from {self.pieces[index].start + self.pieces[index].size} to {self._starts[index + 1]}"
 
     def next_start(self, position: int) -> int:
-        """Where the file begins that is next behind `position`; the end where none is."""
+        """The start of the next file after `position`; the end of the sequence when there is none."""
         index = bisect_left(self._starts, position + 1)
         return self._starts[index] if index < len(self._starts) else self.end
 
@@ -108,8 +108,8 @@ class MappedFiles:
         return found
 
     def window(self, position: int, size: int = 1) -> Window:
-        """A window with `size` bytes from `position` on, or as many as the file has. Raises DataLoss when no file has
-        that position, TaskOutOfMemory."""
+        """A window with `size` bytes from `position` on, or fewer at the end of the file. Raises DataLoss when no file
+        has that position, and TaskOutOfMemory."""
         window = self._window
         if window is not None and window.start <= position and position + size <= window.end:
             return window
@@ -119,21 +119,20 @@ class MappedFiles:
         if within + size > start + WINDOW_BYTES:
             start = within - within % mmap.ALLOCATIONGRANULARITY
         end = min(piece.size, max(start + WINDOW_BYTES, within + size))
-        # The old one first, so that there is room for the new.
+        # Unmap the old window first, so that there is room for the new one.
         self._window = window = None
         self._window = Window(piece.start + start, _mapped(piece, start, end - start))
         return self._window
 
     def map(self, piece: FilePiece) -> mmap.mmap:
-        """All of a file. Raises DataLoss when it is gone, because the broker's retention removed it, and
-        TaskOutOfMemory."""
+        """Map a whole file. Raises DataLoss when the broker's retention has removed it, and TaskOutOfMemory."""
         mapped = self._maps.get(piece.start)
         if mapped is None:
             mapped = self._maps[piece.start] = _mapped(piece, 0, piece.size)
         return mapped
 
     def release_before(self, start: int) -> None:
-        """Unmap the files before the one that starts there; whoever still holds a view of one keeps it mapped."""
+        """Drop the files before the one that starts there; a file stays mapped while a view of it is in use."""
         for key in [key for key in self._maps if key < start]:
             del self._maps[key]
 
@@ -170,7 +169,7 @@ class ConsumeQueueFiles:
     def bounds(self, log: "CommitLogFiles") -> tuple[int, int]:
         """Queue offsets [first, end) of the messages that the log holds and a consumer can see.
 
-        Raises OptionError where there is no log, since its queues are not empty for that.
+        Raises OptionError when there is no log, because queues with units are then not empty, but unreadable.
         """
         low = self._files.start // UNIT_SIZE
         high = self._files.end // UNIT_SIZE
@@ -186,7 +185,7 @@ class ConsumeQueueFiles:
         return self._next_real(start, end)[0], end
 
     def units_behind(self, end: int) -> Iterator[tuple[int, ConsumeQueueUnit]]:
-        """The units at `end` and behind, the last one first: of records that the log does not have, or leftovers."""
+        """The units from `end` on, the last one first. Their records are not in the log, or they are leftovers."""
         high = self._files.end // UNIT_SIZE
         for low, behind in reversed(self.spans(end, self._bisect(end, high, lambda at: self._is_blank(at, high)))):
             for offset in range(behind - 1, low - 1, -1):
@@ -194,22 +193,22 @@ class ConsumeQueueFiles:
                     yield offset, unit
 
     def begins_with_filler(self) -> bool:
-        """Whether its broker began it with a message that had others before it, which were gone."""
+        """Whether the broker began the queue with a message that had others before it, which were already gone."""
         return bool(self._files.pieces) and self.unit(self._files.start // UNIT_SIZE) == FILLER
 
     def count_behind(self, physical_offset: int) -> int:
-        """How many units are of records that start there or behind."""
+        """The number of units whose records start at or after that offset."""
         low, high = self._files.start // UNIT_SIZE, self._files.end // UNIT_SIZE
         end = self._bisect(low, high, lambda at: self._is_blank(at, high))
         return end - self._first(low, end, lambda unit: unit.physical_offset >= physical_offset)
 
     def first_at_or_behind(self, physical_offset: int, low: int, high: int) -> int:
-        """The first of [low, high) whose record starts at or behind `physical_offset`."""
+        """The first unit of [low, high) whose record starts at or after `physical_offset`."""
         return self._first(low, high, lambda unit: unit.physical_offset >= physical_offset)
 
     def first_stored_at_or_after(self, timestamp: int, low: int, high: int, log: "CommitLogFiles") -> int:
-        """The first of [low, high) with store time >= `timestamp`; `high` when there is none. Messages that cannot be
-        read count as stored with the next one that can."""
+        """The first message of [low, high) with store time >= `timestamp`; `high` when there is none. A message that
+        cannot be read counts as stored with the next one that can."""
         while low < high:
             middle = (low + high) // 2
             probe, stored = self._next_stored(middle, high, log)
@@ -220,7 +219,8 @@ class ConsumeQueueFiles:
         return low
 
     def _next_stored(self, queue_offset: int, high: int, log: "CommitLogFiles") -> tuple[int, int | None]:
-        """The first message at or behind `queue_offset` whose store time can be read, and that; None up to `high`."""
+        """The first message from `queue_offset` on whose store time can be read, and that time; `high` and None when
+        there is none."""
         while queue_offset < high:
             spans = self.spans(queue_offset, high)
             if not spans:
@@ -236,8 +236,8 @@ class ConsumeQueueFiles:
         return high, None
 
     def _first(self, low: int, high: int, holds: UnitTest) -> int:
-        """The first unit of [low, high) for which `holds`, which then holds for all later ones. Those that no file has
-        are passed over. A unit that says nothing of a place counts as the next one that does."""
+        """The first unit of [low, high) for which `holds` is true; it must be true for all later ones, too. Units that
+        no file has are skipped. A unit without a place in the log counts as the next one that has a place."""
         def holds_at(place: int) -> bool:
             unit = self._next_real(place, high)[1]
             return unit is None or holds(unit)
@@ -258,8 +258,8 @@ class ConsumeQueueFiles:
         return low
 
     def _next_real(self, low: int, high: int) -> tuple[int, ConsumeQueueUnit | None]:
-        """The first unit of [low, high) that says where a record lies, and is neither a filler nor damaged; `high` and
-        None where none does."""
+        """The first unit of [low, high) that has a place in the log and is neither a filler nor damaged; `high` and
+        None when there is none."""
         for start, end in self.spans(low, high):
             for place in range(start, end):
                 unit = self.unit(place)
@@ -268,7 +268,7 @@ class ConsumeQueueFiles:
         return high, None
 
     def _is_blank(self, place: int, high: int) -> bool:
-        """Whether the queue ends there. A single unit that is blank before one that is not is damaged."""
+        """Whether the queue ends there. A single blank unit before one that is not blank is damaged."""
         return all(self.unit(each).size <= 0 for start, end in self.spans(place, min(high, place + 2))
                    for each in range(start, end))
 
@@ -289,7 +289,7 @@ class CommitLogFiles(MappedFiles):
         return self._request(physical_offset).store_timestamp
 
     def mark(self, physical_offset: int) -> Mark | None:
-        """Of the record that starts there; None where none does."""
+        """The mark of the record that starts there; None when no record does."""
         try:
             window = self.record_window(physical_offset)
             return mark_of(message_record.decode(window.data, physical_offset - window.start, False))
@@ -297,7 +297,8 @@ class CommitLogFiles(MappedFiles):
             return None
 
     def holds(self, unit: ConsumeQueueUnit, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Whether the unit's record is there. A removed one counts as there: it was, and its unit is not a leftover."""
+        """Whether the unit's record is in the log. A removed record counts: it was there, so its unit is not a
+        leftover."""
         if unit.physical_offset < self.start:
             return True
         try:
@@ -308,7 +309,7 @@ class CommitLogFiles(MappedFiles):
             topic, queue_id, queue_offset, unit.size)
 
     def tells_its_place(self, physical_offset: int) -> bool:
-        """Whether the record that starts there is none of another place's. Raises RecordError, DataLoss."""
+        """Whether the record that starts there names this place as its own. Raises RecordError, DataLoss."""
         return self._request(physical_offset).physical_offset == physical_offset
 
     def _request(self, physical_offset: int) -> DispatchRequest:
@@ -316,7 +317,7 @@ class CommitLogFiles(MappedFiles):
         return request_at(window.data, physical_offset - window.start, len(window.data), False)
 
     def record_window(self, physical_offset: int) -> Window:
-        """One that has all of the record that starts there, if one does."""
+        """A window that has the whole record that starts there, if one does."""
         window = self.window(physical_offset, layout.BODY_CRC)
         within = physical_offset - window.start
         size, magic = _HEAD.unpack(window.data[within:within + layout.BODY_CRC].ljust(layout.BODY_CRC, b"\0"))
@@ -347,12 +348,12 @@ class StoreFiles:
         """The topics that have queues, and those that the broker knows but that never had a message."""
         with_queues = {path.name for folder in (self._queues, self._batch_queues) if folder.is_dir()
                        for path in folder.iterdir()
-                       # A running broker builds queues anew in a folder whose name is no topic's.
+                       # A running broker rebuilds queues in a folder whose name begins with a dot, which no topic has.
                        if not path.name.startswith(".") and path.is_dir() and any(path.iterdir())}
         return with_queues | self.configured_topics()
 
     def configured_topics(self) -> set[str]:
-        """Those that the broker knows. Raises StoreDamaged."""
+        """The topics that the broker knows. Raises StoreDamaged."""
         try:
             text = (self.path / "config" / "topics.json").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -360,11 +361,11 @@ class StoreFiles:
         try:
             return set(fastjson.loads(text).get("topicConfigTable") or ())
         except (ValueError, HeaderError, AttributeError) as error:
-            raise StoreDamaged(f"{self.path}/config/topics.json is no JSON: {error}") from error
+            raise StoreDamaged(f"{self.path}/config/topics.json is not JSON: {error}") from error
 
     def queues(self, topic: str) -> list[ConsumeQueueFiles]:
-        """The queues of a topic, by number. Raises OptionError for one of `queue.type=BatchCQ`, whose queues are not
-        read here."""
+        """The queues of a topic, by number. Raises OptionError for a topic of `queue.type=BatchCQ`, whose queues are
+        not read here."""
         if (self._batch_queues / topic).is_dir():
             raise OptionError(f"topic {topic} has queue.type=BatchCQ, and such topics are not read as tables: have a "
                               "consumer send their messages on to a topic without queue.type")
@@ -378,14 +379,14 @@ class StoreFiles:
         return ConsumeQueueFiles(topic, queue_id, self._queues / topic / str(queue_id), with_holes=True)
 
     def topic_epochs(self) -> dict[str, int]:
-        """As a Regulus broker keeps them; none for another. Raises StoreDamaged."""
+        """The epochs that a Regulus broker keeps; empty for other brokers. Raises StoreDamaged."""
         path = self.path / "config" / "regulusTopicEpochs.json"
         try:
             epochs = fastjson.loads(path.read_text(encoding="utf-8")).get("topicEpochs")
         except FileNotFoundError:
             return {}
         except (ValueError, HeaderError, AttributeError) as error:
-            raise StoreDamaged(f"{path} is no JSON: {error}") from error
+            raise StoreDamaged(f"{path} is not JSON: {error}") from error
         return {topic: epoch for topic, epoch in (epochs or {}).items() if type(epoch) is int}
 
 
@@ -404,7 +405,7 @@ def _mapped(piece: FilePiece, start: int, size: int) -> mmap.mmap:
 
 
 def _pieces(directory: Path, *, with_holes: bool) -> list[FilePiece]:
-    """The files of a sequence in order. Raises StoreDamaged when they do not join up."""
+    """The files of a sequence, in order. Raises StoreDamaged when one does not begin where the one before it ends."""
     if not directory.is_dir():
         return []
     pieces = sorted(FilePiece(int(path.name), path.stat().st_size, path) for path in directory.iterdir()

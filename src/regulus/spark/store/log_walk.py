@@ -1,4 +1,4 @@
-"""Where records of a commit log begin, and about where they end."""
+"""Finds the beginnings of records in a commit log, and estimates where the last one ends."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from regulus.record.layout import MAGIC_V1, PHYSICAL_OFFSET
 from regulus.spark.store.files import CommitLogFiles
 
 PROBE_SIZE = 1 << 16
-"""Where this many zeros lie the log is taken to end, if that is only an estimate."""
+"""An estimate takes this many zero bytes for the end of the log."""
 
 MAGIC_START = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
 
 
 def next_record(data: Any, start: int, limit: int, base: int) -> int:
-    """Where the first record at `start` or behind begins; `limit` when there is none.
+    """The position of the first record from `start` on; `limit` when there is none.
 
-    A record tells its own place in the log, and so cannot be mistaken for bytes within a body, which do not.
+    A record holds its own place in the log, so bytes within a body are not mistaken for one.
     """
     while (found := data.find(MAGIC_START, start + 4, limit)) >= 0:
         position = int(found) - 4
@@ -29,7 +29,7 @@ def next_record(data: Any, start: int, limit: int, base: int) -> int:
 
 
 def whole_record_size(data: Any, position: int, limit: int, *, check_crc: bool) -> int:
-    """0 when there is no record, or not all of it before `limit`."""
+    """The size of the record; 0 when there is no record, or not all of it before `limit`."""
     try:
         return int(request_at(data, position, limit, check_crc).size)
     except RecordError:
@@ -37,7 +37,7 @@ def whole_record_size(data: Any, position: int, limit: int, *, check_crc: bool) 
 
 
 def filled_end(log: CommitLogFiles) -> int:
-    """About where the records end, good enough to divide work by: found without a walk, by what is not zeros."""
+    """An estimate of where the records end, good enough to divide work by. It looks for zeros instead of walking."""
     for piece in reversed(log.pieces):
         low, high = -PROBE_SIZE, piece.size
         while high - low > PROBE_SIZE:

@@ -1,7 +1,7 @@
-"""The files of a store as a place of queues, and how a read of them is divided among tasks.
+"""The files of a store as a place of queues, and the division of a read among tasks.
 
-A read is planned once and fixes the end of every queue, so that a store that is being written gives each query one
-answer.
+A read is planned once, which fixes the end of every queue, so that each query has one answer although a broker may be
+writing to the store.
 """
 
 import logging
@@ -50,7 +50,7 @@ class StorePlace:
         self._told: set[str] = set()
 
     def close(self) -> None:
-        """Nothing is held that the garbage collector does not let go."""
+        """Nothing to do: the garbage collector unmaps the files."""
 
     def queues(self) -> list[MessageQueue]:
         selection, name = self._options.selection, self._options.broker_name
@@ -59,14 +59,14 @@ class StorePlace:
                                    for queue_id in self._queue_ids(topic))
 
     def _queue_ids(self, topic: str) -> set[int]:
-        """Also those whose files are gone, if others say that they were there."""
+        """The topic's queues, including those whose files are gone but which other files of the store know."""
         there = {queue.queue_id for queue in self._store.queues(topic)}
         ends = self._compared()
         return there | {queue_id for queue_id in ends.queue_ids(topic) - there
                         if (lost := ends.missing(self._store.queue(topic, queue_id))) is not None and lost.is_loss}
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        # A store that is being written has more and other files than it had.
+        # Look at the directory again, because a running broker adds and removes files.
         self._store = StoreFiles(self._options.store_path)
         epochs = self._store.topic_epochs()
         ends = self._compared()
@@ -81,24 +81,24 @@ class StorePlace:
         return states
 
     def _lost(self, queue: MessageQueue, ends: StoreEnds, missing: Missing | None) -> Missing | None:
-        """What is missing, if that is a loss; or else it is told in the log."""
+        """What is missing, if it is a loss; anything else missing is only logged as a warning."""
         if missing is None or missing.is_loss:
             return missing
         may_be = ("they may be of a former topic of that name" if ends.left is Left.CLOSED else
-                  "the store was not closed by its broker, whose start may mend that")
+                  "the store was not closed by its broker, whose start may repair that")
         self._tell(f"{queue_text(queue)}: messages {missing.first} to {missing.next - 1} cannot be read, "
                    f"because {missing.cause}; {may_be}")
         return None
 
     def _compared(self) -> StoreEnds:
-        """The store's files, compared again when they are others."""
+        """The comparison of the store's files, made again when they have changed."""
         found = _signature(self._store)
         if self._ends is None or self._ends_of != found:
             self._ends, self._ends_of = StoreEnds(self._store), found
         return self._ends
 
     def _tell(self, text: str) -> None:
-        """Once, in the log of the driver."""
+        """Log the text as a warning of the driver, once."""
         if text not in self._told:
             self._told.add(text)
             _log.warning("%s", text)
@@ -111,7 +111,7 @@ class StorePlace:
         return found
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Files are read without a group, so the options name none."""
+        """None for each queue: files are read without a group."""
         return dict.fromkeys(queues)
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
@@ -131,7 +131,7 @@ class StorePlace:
 
     def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
                    sizes: Sizes | None = None) -> list[ReadRange]:
-        """Places in the log divide it, which do not change, so that `sizes` are not looked at."""
+        """The division goes by places in the log, which do not change, so `sizes` are not needed."""
         options = self._options
         files = [self._files(unit.queue) for unit in ranges]
         samples = [sample for of_range in self._samples(ranges) for sample in of_range]
@@ -151,7 +151,7 @@ class StorePlace:
         return self._store.queue(queue.topic, queue.queue_id)
 
     def _samples(self, ranges: Sequence[UnitRange]) -> list[list[Sample]]:
-        """For each range, units taken here and there; each stands for the records up to the next one."""
+        """For each range, units at intervals; each represents the records up to the next one."""
         per_queue = max(8, _SAMPLES_MAX // max(1, len(ranges)))
         samples = []
         for unit_range in ranges:
@@ -159,7 +159,7 @@ class StorePlace:
         return samples
 
     def _samples_of(self, unit_range: UnitRange, count: int) -> list[Sample]:
-        """None where no file has the range's units."""
+        """Samples of one range; empty when no file has its units."""
         file = self._files(unit_range.queue)
         held = file.spans(unit_range.start, unit_range.end)
         chosen = [offset for offset in sample_offsets(unit_range.start, unit_range.end, count)
@@ -175,7 +175,7 @@ class StorePlace:
 
 
 def _signature(store: StoreFiles) -> tuple[object, ...]:
-    """Changes when what `StoreEnds` looks at may have changed; what a broker at work writes does not count."""
+    """A value that changes when the files that `StoreEnds` compares may have changed, except by a running broker."""
     how = left(store)
     last = store.log.pieces[-1] if store.log.pieces else None
     if how is not Left.CLOSED or last is None:

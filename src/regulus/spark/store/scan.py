@@ -1,4 +1,4 @@
-"""One task of a read: the records of its range of the log, batch after batch."""
+"""Runs one task of a read: gives the records of its range of the log, batch after batch."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ from regulus.spark.read_plan import Gap, ReadRange
 from regulus.spark.store.files import StoreFiles
 
 BATCH_BYTES_MAX = 16 << 20
-"""A batch ends here even when it has fewer rows than asked for; a single larger record makes a batch of its own."""
+"""Bytes at which a batch ends, even with fewer rows than requested; a larger record makes a batch of its own."""
 
 _UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 
@@ -41,12 +41,12 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Ite
             yield from losses.gone(piece)
         else:
             yield from good_batches(piece, column_options, losses)
-        del piece       # it keeps its window mapped, and the next one may be another
+        del piece       # it keeps its window mapped, and the next piece may be in another window
     losses.tell()
 
 
 def _without_units(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterator[Gap]:
-    """What of a part lies in files of a consume queue that are gone."""
+    """The messages of a part whose files of a consume queue are gone."""
     for unit in part.units:
         at = unit.start
         for start, end in [*store.queue(unit.topic, unit.queue_id).spans(unit.start, unit.end), (unit.end, unit.end)]:
@@ -57,7 +57,7 @@ def _without_units(options: ReadOptions, store: StoreFiles, part: ReadRange) -> 
 
 
 def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterator[Records | Gap]:
-    """The records of a part in the order of the log, at most a batch at a time, each time of one mapped window."""
+    """The records of a part in the order of the log, at most a batch at a time, each batch from one mapped window."""
     units = _unit_table(options, store, part)
     ends = units.positions + units.sizes
     row = 0
@@ -66,14 +66,14 @@ def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterato
         try:
             window = store.log.record_window(position)
         except DataLoss as error:
-            # All that lie there, up to where the log goes on.
+            # Everything in the missing file is one gap, up to where the next file begins.
             behind = store.log.next_start(position)
             end = row + int(np.searchsorted(units.positions[row:], behind)) if behind > position else len(
                 units.positions)
             yield from gaps_of(units.take(slice(row, end)), options.broker_name, f"because {error}")
             row = end
             continue
-        # A record that is not whole in this window begins the next one; one that is whole in no window is damaged.
+        # A record that is cut by this window begins the next one. A record that is whole in no window is damaged.
         begin_there = row + int(np.searchsorted(units.positions[row:], window.end))
         are_cut = np.flatnonzero(ends[row + 1:begin_there] > window.end)
         end = row + 1 + int(are_cut[0]) if len(are_cut) else begin_there
@@ -95,7 +95,7 @@ def _batches(records: Records, batch_rows: int) -> Iterator[Records]:
 
 
 def _unit_table(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Records:
-    """The units of a part in the order of the log, as far as there are; positions are physical offsets."""
+    """The existing units of a part in the order of the log; positions are physical offsets."""
     spans = [(number, start, end) for number, unit in enumerate(part.units)
              for start, end in store.queue(unit.topic, unit.queue_id).spans(unit.start, unit.end)]
     tables = [np.frombuffer(store.queue(part.units[number].topic, part.units[number].queue_id).units(start, end),
@@ -115,7 +115,8 @@ def _unit_table(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Rec
 
 
 def _may_have_tags(units: Records, codes: Int64s, tags: frozenset[str]) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which units' hash is that of one of the tags; in the schedule topic the unit keeps a time instead."""
+    """A mask of the units whose hash is that of one of the tags, or which are of the schedule topic, whose units keep a
+    time instead of a hash."""
     is_scheduled = np.array([topic == SCHEDULE_TOPIC for topic in units.topics])
     wanted = np.array(sorted(tags_code(tag) for tag in tags), dtype=np.int64)
     mask: np.ndarray[Any, np.dtype[np.bool_]] = np.isin(codes, wanted) | is_scheduled[units.queue_numbers]

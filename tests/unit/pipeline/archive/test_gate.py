@@ -105,8 +105,8 @@ def test_a_gate_that_is_on_stays_shut_for_an_archive_that_nobody_named(make_brok
     name = identity(tmp_path / "archive")
     assert str(refused.value) == (
         f"the archiveGate of {state.broker_name} trusts no archive, and this one is {name}: nothing was archived. If "
-        f"this is the right archive, set archiveIdentity={name} on the broker; if it is another one besides, use "
-        "--beside-the-gate")
+        f"this is the right archive, set archiveIdentity={name} on the broker; if it is an additional one, use "
+        "`--beside-the-gate`")
     assert archive_manifest.load(tmp_path / "archive") == []
     with pytest.raises(BrokerRefused, match="archiveIdentity"), sync.Admin(server.name_server_address) as admin:
         admin.update_archived_offset(server.address, 0, name)

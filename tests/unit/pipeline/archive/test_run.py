@@ -277,7 +277,7 @@ def test_a_record_that_the_consume_queue_has_and_the_log_has_not_is_missed(store
 def test_a_directory_of_something_else_is_refused(store, tmp_path):
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "thesis.txt").touch()
-    with pytest.raises(OptionError, match="is not empty and no archive"):
+    with pytest.raises(OptionError, match="is not empty and not an archive"):
         archive_store(store, tmp_path / "archive")
     with pytest.raises(ConfigError, match="a range of the log has 1 bytes"):
         ArchiveConfig(store_path="s", archive_path="a", range_size=1)
@@ -388,7 +388,7 @@ def test_a_flushed_offset_within_a_record_waits_for_the_rest(store, tmp_path):
             raise AssertionError("nothing was archived")
 
     config = ArchiveConfig(store_path=str(store), archive_path=str(tmp_path / "archive"))
-    with pytest.raises(ArchiveFailed, match="a record lies across that place"):
+    with pytest.raises(ArchiveFailed, match="a record crosses that place"):
         run_archive(LocalTasks(), config, "run", Broker(), None, nothing)
     assert files_of(tmp_path / "archive") == {}
 

@@ -36,7 +36,7 @@ def test_the_width_of_a_step(bucket: str, seconds: int) -> None:
     ({"storePath": ""}, "nothing says where the messages are"),
     ({"nameServer": "h:9876"}, "two places say where the messages are"),
     ({"topics": " , "}, "no topic is named"),
-    ({"bucket": "1 fortnight"}, "bucket '1 fortnight' is no length of time"),
+    ({"bucket": "1 fortnight"}, "bucket '1 fortnight' is not a length of time"),
     ({"alertsTopic": "alerts"}, "no broker is known: give --alerts-namesrv"),
     ({"alertsTopic": "orders", "alertsNameServer": "h:9876"}, "cannot go to that topic"),
     ({"trace": "perhaps"}, "'trace'"),

@@ -115,7 +115,7 @@ def test_two_runs_at_a_time_are_one_too_many(tmp_path: Path) -> None:
     (tmp_path / "storage").mkdir()
     with (tmp_path / "storage" / "pipeline.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(PipelineError, match=r"another run of the pipeline in .* is going on"):
+        with pytest.raises(PipelineError, match=r"another run of the pipeline in .* has not ended"):
             run(tmp_path, Java(tmp_path, 17, "a test"))
 
 

@@ -65,7 +65,7 @@ def test_the_directory_of_a_storage_is_known_where_it_is_on_this_machine(tmp_pat
     (("include: more.sql", "include: less.sql"), "names 'less.sql', and there is no file"),
     (("include: more.sql", "include: spark-pipeline.yml"), "tables are defined in .py and .sql files"),
     (("  - glob:\n      include: more.sql\n", "  - more.sql\n"), "'libraries' has 'more.sql'; write - glob:"),
-    (("name: sums", "name: [sums"), "is no YAML"),
+    (("name: sums", "name: [sums"), "is not YAML"),
 ])
 def test_what_is_wrong_is_one_sentence(directory: Path, change: tuple[str, str], sentence: str) -> None:
     path = directory / "spark-pipeline.yml"

@@ -216,7 +216,7 @@ def test_what_lies_at_a_broker_that_is_away_is_not_sent_again(spark, cluster):
     away.stop()
     for job in JOBS:
         for is_real in (False, True):
-            with pytest.raises(PySparkException, match="expected brokers are away: broker-b, and nobody knows"):
+            with pytest.raises(PySparkException, match="expected brokers are away: broker-b, and it is not known"):
                 run_job(job, spark, cluster, BOTH, is_real=is_real)
     with Admin(server.name_server_address) as admin:
         assert all(admin.max_offset(queue) == end for queue, end in ends.items() if queue.broker_name == "broker-a")

@@ -67,7 +67,7 @@ def test_a_zone_that_is_none_is_refused_by_its_name(spark, zone, hint):
     from regulus.pipeline.tables.outside import as_time
 
     frame = small_table(spark, [("2026-01-01 00:00:00",)], "at string")
-    with pytest.raises(JobRefused, match=rf"^{re.escape(repr(zone))} is no time zone: {hint}"):
+    with pytest.raises(JobRefused, match=rf"^{re.escape(repr(zone))} is not a time zone: {hint}"):
         as_time(frame, "at", zone)
     for known in ("UTC", "+01:00", "Europe/Berlin"):
         as_time(frame, "at", known)
@@ -106,7 +106,7 @@ def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("board.sqlite", "is no table: write sqlite:/path#table"),
+    ("board.sqlite", "is not a table: write sqlite:/path#table"),
     ("sqlite:/nowhere.sqlite#t", "there is no SQLite file /nowhere.sqlite"),
     ("postgresql://u:secret@h/d#t", "a password or other secret in a table's address would be logged"),
     ("postgresql://h/d?user=u&password=secret#t", "set PGPASSWORD"),
@@ -121,7 +121,7 @@ def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
     ("jdbc:sqlserver://h;trustStorePassword = secret#t", "would be logged"),
     ("postgrsql://u:secret@h/d#t", "would be logged"),
     ("mariadb://u:secret@h/d#t", "set MYSQL_PWD"),
-    ("mysql://u@h/d#t?lowerBound=1", "lowerBound is no option of a table"),
+    ("mysql://u@h/d#t?lowerBound=1", "lowerBound is not an option of a table"),
     ("jdbc:nowhere:/x#t", r"^Spark has no driver for jdbc:nowhere:/x#t: give it the jar, as spark.jars in .*conf$"),
     ("postgresql://u@127.0.0.1:1/d#t", r"d#t cannot be read: Connection to 127.0.0.1:1 refused"),
 ])

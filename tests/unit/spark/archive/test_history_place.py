@@ -252,7 +252,7 @@ def made_anew(history, *, sent):
 
 def test_a_topic_made_anew_that_has_outgrown_the_archive_is_refused(history):
     made_anew(history, sent=30)
-    with pytest.raises(DataLoss, match=r"orders/broker-a/0: .* up to 19, all stored before the topic was made anew"):
+    with pytest.raises(DataLoss, match=r"orders/broker-a/0: .* up to 19, all stored before the topic was created"):
         history.parts()
 
 

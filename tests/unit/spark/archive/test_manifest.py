@@ -58,9 +58,9 @@ def test_names_of_two_topics_and_brokers_never_meet():
 
 
 def test_damage_and_later_versions_are_named():
-    with pytest.raises(StoreDamaged, match="here is no manifest"):
+    with pytest.raises(StoreDamaged, match="here is not a manifest"):
         decode(b'{"v":1}', "here")
-    with pytest.raises(StoreDamaged, match="here is no manifest"):
+    with pytest.raises(StoreDamaged, match="here is not a manifest"):
         decode(b"\0\0", "here")
     with pytest.raises(StoreNewer, match="version 2"):
         decode(b'{"v":2}', "here")

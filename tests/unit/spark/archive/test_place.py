@@ -222,7 +222,7 @@ def test_a_topic_made_anew_is_its_last_one_for_a_stream_and_all_for_a_batch(make
     stream = Stream(archive)
     assert len(stream.rest()) == 12
     write(archive, later)
-    with pytest.raises(DataLoss, match="was deleted and made anew"):
+    with pytest.raises(DataLoss, match="was deleted and created again"):
         stream.rest()
     assert Stream(archive).rest() == [(queue_id, offset) for queue_id in range(2) for offset in range(4)]
     assert len(offsets(archive, topic="orders")) == 20
@@ -231,6 +231,6 @@ def test_a_topic_made_anew_is_its_last_one_for_a_stream_and_all_for_a_batch(make
 def test_topics_of_one_name_in_one_range_are_refused_as_a_stream(make_store, tmp_path):
     archive, both = made_anew(make_store, tmp_path, within=True)
     write(archive, both)
-    with pytest.raises(DataLoss, match="made anew within one archived range"):
+    with pytest.raises(DataLoss, match="created again within one archived range"):
         Stream(archive).rest()
     assert len(offsets(archive, topic="orders")) == 20

@@ -119,7 +119,7 @@ def test_a_topic_made_anew_stops_the_query_with_its_own_sentence(spark, run, reg
     with Admin(regulus_server.name_server_address) as admin:
         admin.delete_topic("orders")
     send_orders(regulus_server, range(100, 120))
-    with pytest.raises(Exception, match="was deleted and made anew"):
+    with pytest.raises(Exception, match="was deleted and created again"):
         run(**live(regulus_server))
     run(**live(regulus_server, failOnDataLoss="false"))
     bodies = sorted(body for _, _, body in found(spark, tmp_path))
@@ -159,7 +159,7 @@ def test_a_query_waits_for_a_broker_that_restarts(spark, run, make_broker_proces
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"endingOffsets": "latest"}, "a stream has no end"), ({"table": "queues"}, "which is no stream"),
+    ({"endingOffsets": "latest"}, "a stream has no end"), ({"table": "queues"}, "which is not a stream"),
     ({"pushFilters": "true"}, "'pushFilters' is one of batch reads"),
 ])
 def test_what_is_no_stream_is_refused(run, regulus_server, options, text):

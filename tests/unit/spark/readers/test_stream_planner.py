@@ -254,7 +254,7 @@ def test_a_topic_made_anew_is_data_loss_of_its_own_kind():
         start = rig.planner.initial()
         rig.place.table = {Q0: QueueState(0, 30, 9), Q1: QueueState(0, 2, 9)}
         if gaps is None:
-            with pytest.raises(DataLoss, match=r"was deleted and made anew .epoch 7, now 9."):
+            with pytest.raises(DataLoss, match=r"was deleted and created again .epoch 7, now 9."):
                 rig.latest(start)
             continue
         end = rig.latest(start)
@@ -343,7 +343,7 @@ def test_a_query_goes_on_from_its_checkpoint():
 
 
 @pytest.mark.parametrize(("checkpoint", "fault"), [
-    ({"orders": {"0": 3}}, "is none of this source"),
+    ({"orders": {"0": 3}}, "is not one of this source"),
     ({"v": 1, "topics": {"payments": {"queues": {"b": {"0": 3}}}}}, "is of topic 'payments', which this query"),
     ({"v": 1, "topics": {"orders": {"queues": {"other": {"0": 3}}}}}, "the checkpoint of another cluster"),
     ({"v": 1, "topics": {"orders": {"queues": {"b": {"0": "3"}}}}}, "checkpoint's offset"),
@@ -376,7 +376,7 @@ def test_a_log_that_was_cut_and_grew_again_is_data_loss_that_names_both_messages
     for planner in (rig, Rig(rig.place)):
         with pytest.raises(DataLoss, match=(
                 r"orders/b/0: message 9 was 0-9, stored at 1970-01-01T00:00:05.000\+00:00 when it was read, and now "
-                r"it is new-9, stored at 1970-01-01T00:00:09.*from 7 to 9 was not read; .* to go on from 7")):
+                r"it is new-9, stored at 1970-01-01T00:00:09.*from 7 to 9 was not read; .* to continue from 7")):
             planner.latest(start)
 
 
@@ -389,7 +389,7 @@ def test_without_failing_a_log_that_was_cut_is_read_on_from_the_cut(option, gaps
     back = rig.latest(start)
     assert (rig.ranges(start, back), rig.gaps(start, back)) == ([(1, 20, 22)], gaps)
     assert "orders/b/0: message 9 was 0-9" in caplog.text
-    assert "goes on from 7" in caplog.text
+    assert "continues from 7" in caplog.text
     then = rig.latest(back)
     assert (rig.ranges(back, then), rig.gaps(back, then)) == ([(0, 7, 30)], [])
     assert rig.latest(then) == then
@@ -464,7 +464,7 @@ def test_the_checkpoint_of_an_archive_goes_on_at_the_brokers(epoch):
     end = rig.latest(start)
     assert rig.ranges(start, end) == [(0, 10, 12)]
     rig.place.table[Q0] = QueueState(0, 12, 9)
-    with pytest.raises(DataLoss, match=r"was deleted and made anew .epoch 7, now 9."):
+    with pytest.raises(DataLoss, match=r"was deleted and created again .epoch 7, now 9."):
         rig.latest(end)
 
 
@@ -474,7 +474,7 @@ def test_marks_tell_a_topic_made_anew_where_epochs_do_not():
     start = Rig(archive).planner.initial()
     rig = Rig()
     rig.place.write_anew(Q0, 0, 12)
-    with pytest.raises(DataLoss, match="or the topic was made anew, and what was stored since then from 0 to 9"):
+    with pytest.raises(DataLoss, match="or the topic was created again, and what was stored since then from 0 to 9"):
         rig.latest(start)
 
 

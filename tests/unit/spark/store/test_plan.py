@@ -65,7 +65,7 @@ def test_the_epochs_that_the_broker_saved(make_store):
     path.write_text(encoded_table.text(epochs.document()), encoding="utf-8")
     assert {state.topic_epoch for state in place_of(root).states([Q0, Q1]).values()} == {17}
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(StoreDamaged, match="is no JSON"):
+    with pytest.raises(StoreDamaged, match="is not JSON"):
         place_of(root).states([Q0])
 
 

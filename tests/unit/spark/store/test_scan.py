@@ -299,7 +299,7 @@ def test_a_record_of_another_topic_is_not_read_as_this_ones(make_store, topic, o
     units = [next((store / "consumequeue" / each / "0").iterdir()) for each in (topic, other)]
     mine, others = (path.read_bytes() for path in units)
     units[0].write_bytes(mine[:20] + others[20:40] + mine[40:])
-    with pytest.raises(DataLoss, match=f"{topic}.* message 1: another record lies where its consume queue points"):
+    with pytest.raises(DataLoss, match=f"{topic}.* message 1: another record is where its consume queue points"):
         table(store, subscribe=topic)
     assert [row["queue_offset"] for row in table(store, subscribe=topic, failOnDataLoss="false")] == [0, 2]
 

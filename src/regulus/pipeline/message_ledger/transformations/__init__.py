@@ -1,1 +1,1 @@
-"""What defines the tables; Spark imports each file by itself."""
+"""The files that define the tables; Spark imports each by itself."""

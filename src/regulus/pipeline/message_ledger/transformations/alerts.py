@@ -1,4 +1,4 @@
-"""What somebody should hear of, as messages of a topic: each new dead letter and each rejected message, once."""
+"""Sends alerts as messages of a topic: one for each new dead letter and each rejected message."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession

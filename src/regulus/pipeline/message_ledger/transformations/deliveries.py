@@ -1,4 +1,4 @@
-"""What became of the messages: retries, dead letters, the ledger. Without a group there is nothing to say."""
+"""Tables about the fate of messages: retries, dead letters, the ledger. Without a group there are none."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession

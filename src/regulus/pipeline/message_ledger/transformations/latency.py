@@ -1,4 +1,4 @@
-"""How long messages took."""
+"""Tables about how long messages took."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""The log as a table that grows, and what in it is not as it should be."""
+"""The log as a growing table, and tables of its faults."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,7 @@ parameters = parameters_of(spark)
 
 @dp.table(comment="All messages of the topics and of the group's retry and dead-letter topics; each run adds the new.")
 def messages() -> DataFrame:
-    # With failOnDataLoss=report the source has a row for missing messages, which would fill the hole that it tells of.
+    # With failOnDataLoss=report the source has a row for missing messages, which would fill the hole that it reports.
     return parameters.messages(spark).where(F.col("message_type") != GAP)
 
 

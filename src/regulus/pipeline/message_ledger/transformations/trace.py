@@ -1,4 +1,4 @@
-"""The clients' own trace, where they keep one."""
+"""Tables about the clients' own trace, if they keep one."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
