@@ -14,7 +14,7 @@ cdef class Reply:
 
 
 @cython.locals(reply=Reply)
-cpdef Reply reply_frame(bytes frame, long long durable_at)
+cpdef Reply plain_reply(object answer, long long durable_at)
 
 
 cdef class Hold:

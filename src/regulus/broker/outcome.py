@@ -48,10 +48,10 @@ class Reply:
         return [self.answer] if isinstance(self.answer, bytes) else self.answer.encode_parts()
 
 
-def reply_frame(frame: bytes, durable_at: int) -> Reply:
-    """Reply(frame, durable_at), past the constructor, whose call costs more than the object."""
+def plain_reply(answer: RemotingCommand | bytes, durable_at: int) -> Reply:
+    """Reply(answer, durable_at), past the constructor, whose call costs more than the object."""
     reply = Reply.__new__(Reply)
-    reply.answer = frame
+    reply.answer = answer
     reply.durable_at = durable_at
     reply.change = 0
     reply.is_firm = False

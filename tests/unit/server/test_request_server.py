@@ -14,8 +14,8 @@ from regulus.broker.outcome import (
     Outcome,
     Relay,
     Reply,
+    plain_reply,
     refuse,
-    reply_frame,
     when_saved,
 )
 from regulus.errors import StoreDamaged
@@ -70,9 +70,9 @@ class Desk:
                              timeout_ms=int(request.ext.get("timeout", "5000")), answer=lambda answer: request.response(
                                  207 if answer is None else 0, body=b"" if answer is None else answer.body))
             case 7:
-                return reply_frame(request.response(0, "encoded").encode(), 0)
+                return plain_reply(request.response(0, "encoded").encode(), 0)
             case 8:
-                return reply_frame(request.response(0, "encoded").encode(), 66)
+                return plain_reply(request.response(0, "encoded").encode(), 66)
             case 9:
                 return Reply(request.response(0, "saved", body=b"all"), change=5)
             case 10:
