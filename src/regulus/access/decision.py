@@ -1,7 +1,7 @@
 """What a door knows of a request, and what it says.
 
-A door stands before every handler of a server. A table of the room (`broker/request_table`, `nameserver/access`) says what
-each request needs; the rules of this house (`plain_rules`, or users and policies) say whether its sender has it.
+A door stands before every handler of a server. A table of the room (`broker/request_table`, `nameserver/access`) says
+what each request needs; the rules of this house (`plain_rules`, or users and policies) say whether its sender has it.
 
     facts of the request -> Rules.decide -> Allowed(rule) | Denied(rule, code, remark)
 
