@@ -6,8 +6,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from regulus.pipeline import archive_task
-from regulus.pipeline.archive_compact import CompactConfig, compact
+from regulus.pipeline.archive import task as archive_task
+from regulus.pipeline.archive.compact import CompactConfig, compact
 from regulus.pipeline.range_tasks import LocalTasks
 from tests.archives import archive_store, archived_rows, manifests_of, nothing
 from tests.foreign_archive import ROWS, TOPICS, make_archive
