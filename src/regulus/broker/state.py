@@ -33,7 +33,7 @@ from regulus.broker.homes import Homes
 from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
-from regulus.broker.outcome import Notice
+from regulus.broker.outcome import Notice, Reply
 from regulus.broker.pop.empty_pops import VainPops
 from regulus.broker.pop.flights import PopFlights
 from regulus.broker.pop.orders import PopOrders
@@ -343,16 +343,15 @@ class BrokerState:
             # One after the other: when an answer fails, the others are still ready.
             for held in held_requests.take_ready(1):
                 if self.guard is not None and (refusal := self.held_access.refusal(held, self.guard)) is not None:
-                    self.notices.append(Notice(held.channel, refusal))
+                    self.notices.append(Notice(held.channel, Reply(refusal)))
                     continue
                 log_end, unsent = self.store.commit_log_max_offset(), held.unsent
                 answer = held.answer(now_ms)
                 if answer is not None:
                     # Of a pop, which is in the log before it is handed out.
                     has_written = self.store.commit_log_max_offset() > log_end
-                    self.notices.append(Notice(held.channel, answer,
-                                               durable_at=self.storing.durable_at() if has_written else 0,
-                                               unsent=unsent))
+                    durable_at = self.storing.durable_at() if has_written else 0
+                    self.notices.append(Notice(held.channel, Reply(answer, durable_at, is_firm=True, unsent=unsent)))
             if not held_requests.has_ready or held_requests.looked >= HELD_LOOKED_MAX:
                 break
 

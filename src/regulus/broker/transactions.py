@@ -43,7 +43,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.groups.clients import Client, Clients
 from regulus.broker.groups.consumer_offsets import ConsumerOffsets
 from regulus.broker.message_store import MessageStore
-from regulus.broker.outcome import Notice
+from regulus.broker.outcome import Notice, Reply
 from regulus.broker.storing import Storing
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
@@ -391,7 +391,7 @@ class Transactions:
         copy.queue_id = max(0, placement.real_queue_id(copy.properties))
         request = RemotingCommand.request(int(RequestCode.CHECK_TRANSACTION_STATE), ext, message_record.encode(copy),
                                           oneway=True)
-        self._notices.append(Notice(producer.channel, request))
+        self._notices.append(Notice(producer.channel, Reply(request)))
 
     # --- what outlives the broker ------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class World:
         self.denied = set(denied)
 
     def told(self) -> list[tuple[int, int, str | None]]:
-        told = [(notice.channel, notice.command.code, notice.command.remark) for notice in self.notices]
+        told = [(notice.channel, notice.reply.answer.code, notice.reply.answer.remark) for notice in self.notices]
         self.notices.clear()
         return told
 

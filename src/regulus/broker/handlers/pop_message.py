@@ -14,7 +14,7 @@ from regulus.broker.attributes import is_popped_by_priority, keeps_batches, prio
 from regulus.broker.filters.message_filter import PoppedRetries, expression_filter, not_served
 from regulus.broker.groups.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
+from regulus.broker.outcome import HOLD, Outcome, Reply, plain_reply, refuse
 from regulus.broker.pop.empty_pops import Wanted
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
@@ -65,8 +65,9 @@ def handle_pop_message(request: RemotingCommand, peer: Peer, broker: BrokerState
 def _answered(response: RemotingCommand, pop: "_Pop", broker: BrokerState) -> Outcome:
     """One that waits for anything may outlive its asker."""
     durable_at = broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0
-    reply = Reply(response, durable_at)
-    return FirmReply(reply, pop.give_back) if durable_at or broker.settings.awaited else reply
+    if durable_at or broker.settings.awaited:
+        return Reply(response, durable_at, is_firm=True, unsent=pop.give_back)
+    return plain_reply(response, 0)
 
 
 def _born_now(header: PopMessageRequest, now_ms: int) -> PopMessageRequest:

@@ -10,7 +10,7 @@ Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 from regulus.broker.config import BrokerConfig
 from regulus.broker.filters.message_filter import expression_filter, not_served, subscription_filter
 from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.outcome import HOLD, Outcome, Reply
+from regulus.broker.outcome import HOLD, Outcome, Reply, plain_reply
 from regulus.broker.read_place import MASTER_ID, next_broker
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError, StoreDamaged, StoreNotWritable
@@ -74,7 +74,7 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
         _commit(header, broker, now_ms)
     response = _read(request, header, checked, broker)
     if response.code != _NOT_FOUND or not header.sys_flag & _SUSPEND:
-        return Reply(response)
+        return plain_reply(response, 0)
     if broker.held_requests.is_full:
         return Reply(request.response(ResponseCode.SYSTEM_BUSY,
                                       "[REJECTREQUEST]too many pulls are held, start flow control for a while"))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regulus.broker import request_table
-from regulus.broker.outcome import FirmReply
+from regulus.broker.outcome import Reply
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.store_rules import FlushDiskType
@@ -21,10 +21,10 @@ from tests.unit.broker.pop_rig import NOW, PEER, Rig, bodies
 def durable_at(rig: Rig, code: Code, ext: dict[str, str], body: bytes = b"") -> int:
     """Of a yes, which is firm where it waits."""
     outcome = request_table.handle(RemotingCommand.request(int(code), ext, body), PEER, rig.broker, rig.now_ms)
-    reply = outcome.reply if isinstance(outcome, FirmReply) else outcome
-    assert reply.answer.code == 0
-    assert (reply.durable_at > 0) == isinstance(outcome, FirmReply)
-    return reply.durable_at
+    assert isinstance(outcome, Reply)
+    assert outcome.answer.code == 0
+    assert outcome.is_firm or not outcome.durable_at
+    return outcome.durable_at
 
 
 def ack_of(handle: ReceiptHandle) -> dict[str, str]:
