@@ -9,8 +9,8 @@ import pytest
 
 from tests.fuzz.build import changed_project
 
-MODULE = "regulus.record.java_hash"
-SOURCE = "src/regulus/record/java_hash.py"
+MODULE = "regulus.model.java_hash"
+SOURCE = "src/regulus/model/java_hash.py"
 
 
 def _build(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:

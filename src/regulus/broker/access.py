@@ -30,7 +30,8 @@ from regulus.access.needs import (
 )
 from regulus.broker.handlers.named_body import decode_named, named_body
 from regulus.errors import HeaderError
-from regulus.wire import bodies, headers, receipt_handle
+from regulus.model import receipt_handle
+from regulus.wire import bodies, headers
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.remoting_command import RemotingCommand
 

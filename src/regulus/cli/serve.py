@@ -54,19 +54,32 @@ class Server(Protocol):
 
 config_option = click.option("-c", "--config", "config_path", type=LocalPath(dir_okay=False),
                              help="RocketMQ .conf (key=value) or TOML file.")
-store_option = click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")
-flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
-                            help="sync: a send is answered when it is on disk; async: at once [async].")
-cut_option = click.option("--cut-damaged-log", metavar="POSITION", help="Go on without what lies behind this damage of "
-                          "the log, which a start refused and named; it is kept aside.")
-take_option = click.option("--take-what-is-readable", is_flag=True, help="Open a store that RocketMQ 5.5 kept partly "
-                           "in RocksDB without those parts; the log counts what is left out.")
-log_level_option = click.option("--log-level", default="info", show_default=True,
-                                type=click.Choice([level.lower() for level in logging_setup.LEVELS]))
+def store_options(command: Command) -> Command:
+    """Give a command the options of a broker's store; `store_values` takes them."""
+    for option in (
+            click.option("--take-what-is-readable", is_flag=True, help="Open a store that RocketMQ 5.5 kept partly in "
+                         "RocksDB without those parts; the log counts what is left out."),
+            click.option("--cut-damaged-log", metavar="POSITION", help="Go on without what lies behind this damage of "
+                         "the log, which a start refused and named; it is kept aside."),
+            click.option("--flush", type=click.Choice(["sync", "async"]),
+                         help="sync: a send is answered when it is on disk; async: at once [async]."),
+            click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")):
+        command = option(command)
+    return command
 
-log_format_option = click.option("--log-format", default="text", show_default=True,
-                                 type=click.Choice(logging_setup.FORMATS),
-                                 help="How each line of the log is written; json: one object a line.")
+
+def store_values(*, store_path: str | None, flush: str | None, cut_damaged_log: str | None,
+                 take_what_is_readable: bool) -> dict[str, str | None]:
+    return {"storePathRootDir": store_path, "flushDiskType": None if flush is None else f"{flush.upper()}_FLUSH",
+            "cutDamagedLog": cut_damaged_log, "takeWhatIsReadable": "true" if take_what_is_readable else None}
+
+
+def log_options(command: Command) -> Command:
+    command = click.option("--log-format", default="text", show_default=True,
+                           type=click.Choice(logging_setup.FORMATS),
+                           help="How each line of the log is written; json: one object a line.")(command)
+    return click.option("--log-level", default="info", show_default=True,
+                        type=click.Choice([level.lower() for level in logging_setup.LEVELS]))(command)
 
 
 def listen_option(default: str) -> Callable[[Command], Command]:
@@ -92,10 +105,6 @@ def load_configs(config_path: Path | None, options: dict[str, str | None], *defa
         if command := idle.get(field_name(key)):
             elsewhere.setdefault(command, []).append(key)
     return replace(loaded, elsewhere=elsewhere)
-
-
-def flush_values(flush: str | None) -> str | None:
-    return None if flush is None else f"{flush.upper()}_FLUSH"
 
 
 def is_loopback(host: str) -> bool:

@@ -144,10 +144,7 @@ def sweep(archive: Path) -> list[str]:
     removed = [str(path.relative_to(archive)) for path in sorted(staging.glob("*"))]
     shutil.rmtree(staging, ignore_errors=True)
     named = _named(archive)
-    # Also where versions before put them.
-    present = [*archive.glob("messages/*/*.parquet"), *archive.glob("data/*/*/*.parquet"),
-               *archive.glob("_rejects/*.jsonl")]
-    for path in sorted(present):
+    for path in sorted([*archive.glob("messages/*/*.parquet"), *archive.glob("_rejects/*.jsonl")]):
         name = str(path.relative_to(archive))
         if name not in named:
             path.unlink()

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from regulus.errors import JobRefused
+from regulus.model.java_numbers import LONG_MAX
 from regulus.pipeline import sqlite_tables
 from regulus.pipeline.jdbc_tables import MARIADB, mysql_authority
 from regulus.spark.extras import require_extra
@@ -238,7 +239,7 @@ def _as_sqlite_keeps_it(text: str) -> Any:
     if str(found) != text:
         return None
     # There a whole number of 64 bits is one, however it was written, and no other whole number is.
-    is_other = is_whole != (found == int(found) and -2**63 <= found < 2**63)
+    is_other = is_whole != (found == int(found) and -LONG_MAX - 1 <= found <= LONG_MAX)
     return None if is_other else found
 
 

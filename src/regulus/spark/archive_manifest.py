@@ -9,8 +9,6 @@
 A range is [from, to) in bytes of the broker's commit log, written with 20 digits; topic and broker are percent-encoded,
 and where that is long, cut short behind a digest. Other programs read the folder `messages`: its one key, `dt`, is no
 column of the files, and a file's name begins with a digit, for they pass over those that begin with a dot or a line.
-Versions before had `data/topic=<T>/dt=<YYYY-MM-DD>/<broker>-<from>-<to>.parquet`, and such files count as well: what a
-manifest says of a path holds wherever that is.
 
 The same range gives the same names and the same bytes. A file counts when a manifest names it, and only then: a
 manifest is written last, whole and only where there is none. A manifest whose range lies within that of another one of

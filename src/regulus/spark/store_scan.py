@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from regulus.errors import DataLoss
+from regulus.model.java_hash import tags_code
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SCHEDULE_TOPIC
-from regulus.record.java_hash import tags_code
 from regulus.spark.columns import ColumnOptions, Records, gap_batch
 from regulus.spark.losses import Losses, gaps_of, good_batches
 from regulus.spark.numpy_columns import Int64s

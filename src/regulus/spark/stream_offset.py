@@ -24,9 +24,9 @@ CHECKPOINT = "the checkpoint's offset"
 class StreamOffset:
     """Where each queue is read next, which topic of its name each broker had then, and what was read of it last.
 
-    `marks` has no entry for a queue that nothing was read of, nor in a checkpoint of a version that kept none.
+    `marks` has no entry for a queue that nothing was read of.
     `sizes`: of the queues that the batch which ends here reads, the bytes of a message, on average. They say how the
-    batch is divided among tasks. A version that kept none divided it by what the place had at the time.
+    batch is divided among tasks.
     `is_initial`: where the query starts. `began`: of the first batch's end, where that batch begins.
     """
 

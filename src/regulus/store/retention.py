@@ -22,8 +22,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.retention_rules import ArchiveGate, ArchiveGatePolicy, RetentionRules
-from regulus.wire.ext_fields import LONG_MAX
 
 UNKNOWN_RATIO = -1.0
 """The disk does not tell; then expired files go, to be on the safe side."""
