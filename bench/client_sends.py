@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
 from regulus.testing.running_server import ServerProcess
 from regulus.transport import event_loop

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from java_broker import Broker, make_brokers
 
-from regulus.client.admin import Admin
-from regulus.client.producer import Producer
+from regulus.client.administration.admin import Admin
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
 from regulus.model.sys_flag import PULL_SUBSCRIPTION
 from regulus.model.topics import TopicConfig

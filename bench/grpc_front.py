@@ -36,7 +36,7 @@ from regulus_server import RegulusServer
 from remoting_probe import await_broker, await_port
 from toolchain import our_environment
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.model.topics import TopicConfig
 
 _HERE = Path(__file__).resolve().parent

@@ -18,8 +18,8 @@ from pathlib import Path
 from filtered_pulls import _processor_s as processor_s
 from java_broker import Broker, make_brokers
 
-from regulus.client.admin import Admin
-from regulus.client.producer import Producer
+from regulus.client.administration.admin import Admin
+from regulus.client.sending.producer import Producer
 from regulus.errors import RegulusError
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue

@@ -24,9 +24,9 @@ from tests.unit.pipeline import postgresql
 from regulus.cli.spark_session import command_session
 from regulus.model import message_properties as names
 from regulus.model.message import Message, MessageExt
-from regulus.pipeline.log_source import LogSource
-from regulus.pipeline.outbox_database import OutboxDatabase
-from regulus.pipeline.outbox_reconcile import OutboxRequest, reconcile_outbox
+from regulus.pipeline.jobs.log_source import LogSource
+from regulus.pipeline.jobs.outbox_reconcile import OutboxRequest, reconcile_outbox
+from regulus.pipeline.tables.outbox_database import OutboxDatabase
 from regulus.reliability import tables
 from regulus.reliability.outbox import stub_values
 from regulus.store.config import MessageStoreConfig

@@ -25,8 +25,8 @@ from typing import NamedTuple
 from java_broker import Broker, make_brokers
 from load_generator import cpu_seconds, frame, scan
 
-from regulus.client.admin import Admin
-from regulus.client.producer import Producer
+from regulus.client.administration.admin import Admin
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
 from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.topics import TopicConfig

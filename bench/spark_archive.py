@@ -25,14 +25,14 @@ import pyarrow as pa
 from spark_bench import TOPIC, chosen, fill, headline, parser_of, report, timed
 
 from regulus.cli.spark_session import command_session
-from regulus.pipeline.archive import run_archive
-from regulus.pipeline.archive_config import ArchiveConfig
-from regulus.pipeline.archive_parquet import ROW_GROUP_ROWS, write_row_groups
-from regulus.pipeline.index_rebuild import RebuildConfig, rebuild_index
+from regulus.pipeline.archive.config import ArchiveConfig
+from regulus.pipeline.archive.parquet import ROW_GROUP_ROWS, write_row_groups
+from regulus.pipeline.archive.run import run_archive
+from regulus.pipeline.index.rebuild import RebuildConfig, rebuild_index
 from regulus.pipeline.range_tasks import SparkTasks
 from regulus.spark.options import parse_options
-from regulus.spark.store_plan import plan
-from regulus.spark.store_scan import scan
+from regulus.spark.store.plan import plan
+from regulus.spark.store.scan import scan
 from regulus.spark.table_schema import COLUMNS
 
 

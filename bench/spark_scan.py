@@ -27,10 +27,10 @@ from pyspark.sql.types import StructType
 from spark_bench import TOPIC, fill, headline, parser_of, report, timed
 
 from regulus.cli.spark_session import command_session
-from regulus.spark.columns import arrow_schema
+from regulus.spark.columns.records import arrow_schema
 from regulus.spark.options import parse_options
-from regulus.spark.store_plan import plan
-from regulus.spark.store_scan import scan
+from regulus.spark.store.plan import plan
+from regulus.spark.store.scan import scan
 from regulus.spark.table_schema import COLUMNS, ddl
 
 PARQUET_COLUMNS = ("topic", "queue_id", "queue_offset", "store_time", "tags", "keys", "body")

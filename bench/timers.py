@@ -26,7 +26,7 @@ from pathlib import Path
 
 from java_broker import Broker, make_brokers
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.model.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
 from regulus.model.topics import TopicConfig
 from regulus.record import message_record

@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from regulus.pipeline.archive import ArchiveReport, run_archive
-from regulus.pipeline.archive_config import ArchiveConfig
+from regulus.pipeline.archive.config import ArchiveConfig
+from regulus.pipeline.archive.run import ArchiveReport, run_archive
 from regulus.pipeline.range_tasks import LocalTasks
-from regulus.spark.archive_place import plan
-from regulus.spark.archive_scan import scan
+from regulus.spark.archive.place import plan
+from regulus.spark.archive.scan import scan
 from regulus.spark.options import parse_options
 from regulus.spark.table_schema import COLUMNS
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 import regulus.client
-from regulus.client.admin import Admin
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
-from regulus.client.simple_consumer import SimpleConsumer
-from regulus.client.transaction_producer import TransactionProducer
+from regulus.client.administration.admin import Admin
+from regulus.client.consuming.push_consumer import PushConsumer
+from regulus.client.consuming.simple_consumer import SimpleConsumer
+from regulus.client.sending.producer import Producer
+from regulus.client.sending.transaction_producer import TransactionProducer
 
 FACES = (Producer, TransactionProducer, PushConsumer, SimpleConsumer, Admin)
 TARGET = Path(regulus.client.__file__).with_name("sync.py")

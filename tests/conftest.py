@@ -98,7 +98,7 @@ def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
 
 @pytest.fixture(scope="session")
 def _spark_session(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    from regulus.spark.session import open_session
+    from regulus.spark.runtime.session import open_session
     from tests.java import java_of_tests
 
     session = open_session(lambda: java_of_tests(tmp_path_factory.mktemp("java")), os.environ, "local[2]", {

@@ -17,7 +17,7 @@ from regulus.errors import JobRefused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from regulus.pipeline.outside_tables import OutsideTable
+    from regulus.pipeline.tables.outside import OutsideTable
 
 BORN_MS = 1_767_225_600_000
 BORN = datetime.fromtimestamp(BORN_MS / 1000, UTC)
@@ -54,13 +54,13 @@ class Database:
             connection.commit()
 
     def table(self, name: str) -> "OutsideTable":
-        from regulus.pipeline.outside_tables import parse_outside_table
+        from regulus.pipeline.tables.outside import parse_outside_table
 
         return parse_outside_table(f"{self.address}#{name}")
 
 
 def a_table_is_read_with_its_types(spark: "SparkSession", database: Database) -> None:
-    from regulus.pipeline.outside_tables import as_time, lacks_zone
+    from regulus.pipeline.tables.outside import as_time, lacks_zone
 
     wall = "timestamp" if database.quote == '"' else "datetime"
     database.fill("outbox", f"id bigint PRIMARY KEY, made {database.moment}, wall {wall}, body {database.binary}, "

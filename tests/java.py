@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from regulus.pipeline.spark_conf import settings, write_conf
-from regulus.spark.java import Java, JavaPlaces, find_java
+from regulus.pipeline.graph.spark_conf import settings, write_conf
+from regulus.spark.runtime.java import Java, JavaPlaces, find_java
 
 GOLDEN_STORE = Path(__file__).parent / "golden" / "store-4.9.8"
 # With one compiler Java would keep 48 MB for code, which a run of all tests may fill; the size is that of two.

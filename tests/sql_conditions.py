@@ -3,8 +3,8 @@
 import random
 from collections.abc import Mapping
 
-from regulus.broker.sql_expression import compile_condition
-from regulus.broker.sql_parts import Condition
+from regulus.broker.filters.sql_parser import compile_condition
+from regulus.broker.filters.sql_parts import Condition
 from regulus.errors import HeaderError
 
 MESSAGES: list[dict[str, str]] = [

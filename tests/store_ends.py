@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regulus.record import store_checkpoint
-from regulus.spark.store_files import StoreFiles
+from regulus.spark.store.files import StoreFiles
 
 TOPIC = "orders"
 DAMAGES = ("cut log", "zeroed tail", "queue folder gone", "half unit", "last unit gone", "rotten last record")

@@ -8,7 +8,7 @@ TYPE_CHECKING = False       # as type checkers take it; to import `typing` takes
 if TYPE_CHECKING:
     from typing import Any
 
-    from regulus.client.admin import Admin
+    from regulus.client.administration.admin import Admin
     from regulus.client.config import (
         ClientConfig,
         ConsumeFromWhere,
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
         PushConsumerConfig,
         SimpleConsumerConfig,
     )
-    from regulus.client.kept_sends import KeptSends
+    from regulus.client.consuming.push_consumer import PushConsumer
+    from regulus.client.consuming.simple_consumer import SimpleConsumer
     from regulus.client.listener import ConsumeContext, ConsumeStatus
-    from regulus.client.producer import Producer
-    from regulus.client.push_consumer import PushConsumer
     from regulus.client.received_message import PoppedState, ReceivedMessage
     from regulus.client.send_result import SendResult, SendStatus
-    from regulus.client.simple_consumer import SimpleConsumer
-    from regulus.client.transaction_producer import (
+    from regulus.client.sending.kept_sends import KeptSends
+    from regulus.client.sending.producer import Producer
+    from regulus.client.sending.transaction_producer import (
         HalfMessage,
         TransactionProducer,
         TransactionProducerConfig,
@@ -72,13 +72,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "regulus.client.admin",
+    "Admin": "regulus.client.administration.admin",
     "ClientConfig": "regulus.client.config",
     "ConsumeContext": "regulus.client.listener",
     "ConsumeFromWhere": "regulus.client.config",
     "ConsumeStatus": "regulus.client.listener",
-    "HalfMessage": "regulus.client.transaction_producer",
-    "KeptSends": "regulus.client.kept_sends",
+    "HalfMessage": "regulus.client.sending.transaction_producer",
+    "KeptSends": "regulus.client.sending.kept_sends",
     "KeptSendsConfig": "regulus.client.config",
     "Message": "regulus.model.message",
     "MessageExt": "regulus.model.message",
@@ -86,20 +86,20 @@ _HOMES = {
     "MessageQueue": "regulus.model.message_queue",
     "MessageRequestMode": "regulus.client.config",
     "PoppedState": "regulus.client.received_message",
-    "Producer": "regulus.client.producer",
+    "Producer": "regulus.client.sending.producer",
     "ProducerConfig": "regulus.client.config",
-    "PushConsumer": "regulus.client.push_consumer",
+    "PushConsumer": "regulus.client.consuming.push_consumer",
     "PushConsumerConfig": "regulus.client.config",
     "ReceivedMessage": "regulus.client.received_message",
     "SendResult": "regulus.client.send_result",
     "SendStatus": "regulus.client.send_result",
-    "SimpleConsumer": "regulus.client.simple_consumer",
+    "SimpleConsumer": "regulus.client.consuming.simple_consumer",
     "SimpleConsumerConfig": "regulus.client.config",
     "TlsConfig": "regulus.transport.tls",
-    "TransactionProducer": "regulus.client.transaction_producer",
-    "TransactionProducerConfig": "regulus.client.transaction_producer",
-    "TransactionSendResult": "regulus.client.transaction_producer",
-    "TransactionState": "regulus.client.transaction_producer",
+    "TransactionProducer": "regulus.client.sending.transaction_producer",
+    "TransactionProducerConfig": "regulus.client.sending.transaction_producer",
+    "TransactionSendResult": "regulus.client.sending.transaction_producer",
+    "TransactionState": "regulus.client.sending.transaction_producer",
 }
 
 

@@ -18,9 +18,9 @@ from tests.stores import small_config
 from tests.unit.broker.pop_rig import NOW, PRECISION, Rig
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_offsets import ConsumerOffsets
-from regulus.broker.pop_flights import PopFlights
-from regulus.broker.pop_revival import PopRevival
+from regulus.broker.groups.consumer_offsets import ConsumerOffsets
+from regulus.broker.pop.flights import PopFlights
+from regulus.broker.pop.revival import PopRevival
 from regulus.broker.state import CONSUMER_OFFSET_DOCUMENT, POP_PLACES_DOCUMENT
 from regulus.model.message import MessageExt
 from regulus.model.receipt_handle import ReceiptHandle

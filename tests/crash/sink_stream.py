@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.java import java_of_tests
 
-from regulus.spark.session import open_session
+from regulus.spark.runtime.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,9 +11,9 @@ import pytest
 from tests.archives import archive_store, archived_rows, files_of
 from tests.stores import fill, open_store
 
-from regulus.pipeline.archive import run_archive
-from regulus.pipeline.archive_compact import CompactConfig, compact
-from regulus.pipeline.archive_config import ArchiveConfig
+from regulus.pipeline.archive.compact import CompactConfig, compact
+from regulus.pipeline.archive.config import ArchiveConfig
+from regulus.pipeline.archive.run import run_archive
 from regulus.pipeline.range_tasks import LocalTasks
 
 pytestmark = pytest.mark.once
@@ -22,9 +22,9 @@ RANGE_SIZE = 3000
 LATER = 4_000_000_000_000
 PRELUDE = """
 import os, signal, sys
-from regulus.pipeline.archive import run_archive
-from regulus.pipeline.archive_compact import CompactConfig, compact
-from regulus.pipeline.archive_config import ArchiveConfig
+from regulus.pipeline.archive.run import run_archive
+from regulus.pipeline.archive.compact import CompactConfig, compact
+from regulus.pipeline.archive.config import ArchiveConfig
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
 
 store, archive, fatal = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -53,7 +53,7 @@ compact(Torn(), config, "run", {LATER}, None, step)
 """
 WITH_SPARK = PRELUDE + f"""
 from pathlib import Path
-from regulus.spark.session import open_session
+from regulus.spark.runtime.session import open_session
 from tests.java import java_of_tests
 spark = open_session(lambda: java_of_tests(Path(sys.argv[4])), os.environ, "local[2]",
                      {{"spark.driver.memory": "1g", "spark.log.level": "ERROR"}})

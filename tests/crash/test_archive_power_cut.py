@@ -6,12 +6,13 @@ import pytest
 from tests.archives import archive_store, files_of
 from tests.stores import fill, open_store
 
-from regulus.pipeline import archive_files, archive_parquet
-from regulus.pipeline.archive import run_archive
-from regulus.pipeline.archive_compact import CompactConfig, compact
-from regulus.pipeline.archive_config import ArchiveConfig
+from regulus.pipeline.archive import files as archive_files
+from regulus.pipeline.archive import parquet as archive_parquet
+from regulus.pipeline.archive.compact import CompactConfig, compact
+from regulus.pipeline.archive.config import ArchiveConfig
+from regulus.pipeline.archive.run import run_archive
 from regulus.pipeline.range_tasks import LocalTasks
-from regulus.spark import archive_manifest
+from regulus.spark.archive import manifest as archive_manifest
 from regulus.testing.forgetful_disk import EVERYTHING, SURE_ONLY, ForgetfulDisk
 
 RANGE_SIZE = 4096

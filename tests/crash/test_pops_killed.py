@@ -12,7 +12,7 @@ import pytest
 from tests.crash.pop_run import POINTS, FileRig
 from tests.unit.broker.pop_rig import NOW
 
-from regulus.broker.pop_flights import ACK_FLUSH_MS
+from regulus.broker.pop.flights import ACK_FLUSH_MS
 
 pytestmark = pytest.mark.once
 

@@ -24,7 +24,7 @@ from tests.crash.power_cut_run import (
 )
 
 from regulus.broker.config import BrokerConfig
-from regulus.client.producer import Producer
+from regulus.client.sending.producer import Producer
 from regulus.errors import StoreNotWritable
 from regulus.model.message import Message
 from regulus.model.message_filter import Filter

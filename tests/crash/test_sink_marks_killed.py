@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
+from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue

@@ -7,7 +7,7 @@ from shutil import copytree, rmtree
 import pytest
 from tests.crash.timed_store import NOW, TimedStore
 
-from regulus.broker.timers import DAMAGED
+from regulus.broker.timers.timers import DAMAGED
 from regulus.record.timer_units import RECORD_SIZE
 
 WAITING = [f"K{number}" for number in range(200)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from regulus.client.admin import Admin
-from regulus.client.transaction_producer import TransactionProducer, TransactionProducerConfig, TransactionState
+from regulus.client.administration.admin import Admin
+from regulus.client.sending.transaction_producer import TransactionProducer, TransactionProducerConfig, TransactionState
 from regulus.errors import ClientError
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue

@@ -11,7 +11,7 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.topics import batch_topics_in
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.model.java_hash import java_hash
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import EVERYTHING, Filter

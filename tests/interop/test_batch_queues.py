@@ -29,7 +29,7 @@ from regulus import (
     SimpleConsumer,
     SimpleConsumerConfig,
 )
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.errors import ClientError
 from regulus.model.message_queue import MessageQueue
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
-from tests.unit.pipeline.test_outbox_reconcile import *  # noqa: F403
-from tests.unit.pipeline.test_outbox_reconcile import lost
+from tests.unit.pipeline.jobs.test_outbox_reconcile import *  # noqa: F403
+from tests.unit.pipeline.jobs.test_outbox_reconcile import lost
 from tests.unit.reliability.shop import shop
 
 from regulus.reliability import tables

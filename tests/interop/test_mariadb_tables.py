@@ -10,7 +10,7 @@ from tests.certificates import make_certificate
 from tests.databases import CHECKS, VERDICTS, Check, Database, parts
 
 from regulus.errors import JobRefused
-from regulus.pipeline.outside_tables import parse_outside_table
+from regulus.pipeline.tables.outside import parse_outside_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

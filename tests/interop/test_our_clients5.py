@@ -32,7 +32,7 @@ from regulus import (
 )
 from regulus.client.config import ConsumeFromWhere, MessageRequestMode
 from regulus.client.received_message import PoppedState, ReceivedMessage
-from regulus.client.transaction_producer import TransactionProducerConfig
+from regulus.client.sending.transaction_producer import TransactionProducerConfig
 from regulus.errors import ClientError, ReceiptInvalid
 from regulus.model.message_properties import SHARDING_KEY
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig

@@ -32,7 +32,7 @@ from regulus import (
 )
 from regulus.client.config import ClientConfig
 from regulus.client.received_message import PoppedState
-from regulus.client.transaction_producer import TransactionProducerConfig
+from regulus.client.sending.transaction_producer import TransactionProducerConfig
 from regulus.errors import BrokerRefused
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.transport.tls import TlsConfig

@@ -27,7 +27,7 @@ from tests.unit.reliability.test_stub_purge import *  # noqa: F403
 from regulus.cli.database import connected
 from regulus.cli.exit_codes import ExitCode
 from regulus.cli.main import regulus
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.relay import RelayConfig
 from regulus.reliability.relay_loop import Relay

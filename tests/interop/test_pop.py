@@ -11,7 +11,7 @@ from clients import JAVA, RunningClient
 from conftest import NewRun, Server, make_server
 
 from regulus import SimpleConsumer
-from regulus.client.consumer_start import ENDS_WAIT_MS
+from regulus.client.consuming.consumer_start import ENDS_WAIT_MS
 
 COUNT = 40
 CLIENT = JAVA["5.3.3"]

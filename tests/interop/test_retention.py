@@ -12,7 +12,7 @@ from conftest import NewRun
 from handover import Handover, Reader, bounds_of, messages_of
 from ports import free_broker_port
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 
 COUNT = 45
 SETTINGS = {"mappedFileSizeCommitLog": str(16 << 10)}

@@ -9,7 +9,7 @@ import pytest
 from conftest import Server
 
 from regulus.client import shared_loop
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.errors import ClientError, SinkRefused
 from regulus.model.message import MessageExt
 from regulus.spark.sink import commits, transactions

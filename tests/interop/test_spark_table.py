@@ -11,8 +11,8 @@ from regulus.client.sync import Admin, Producer
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
-from regulus.spark import live_scan
-from regulus.spark.live_brokers import LiveBrokers
+from regulus.spark.live import scan as live_scan
+from regulus.spark.live.brokers import LiveBrokers
 from regulus.spark.options import ReadOptions, parse_options
 from regulus.spark.read_bounds import batch_bounds
 

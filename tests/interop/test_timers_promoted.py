@@ -10,7 +10,7 @@ import pytest
 from conftest import NewRun
 from pairs import TOPIC, Pair
 
-from regulus.client.producer import Producer
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message, MessageExt
 from regulus.model.sys_flag import PULL_SUBSCRIPTION
 from regulus.record import message_record

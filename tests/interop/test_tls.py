@@ -10,8 +10,8 @@ from tests.certificates import Authority, Pair
 from toolchain import JAVA_VERSIONS
 
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
 from regulus.client.send_result import SendStatus
+from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError
 from regulus.model.message import Message
 from regulus.transport.tls import TlsConfig

@@ -2,7 +2,7 @@
 
 from tests.mutants import Mutant
 
-_OFFSETS = "regulus/broker/consumer_offsets.py"
+_OFFSETS = "regulus/broker/groups/consumer_offsets.py"
 _TRANSACTIONS = "regulus/broker/transactions.py"
 _END = "regulus/broker/handlers/end_transaction.py"
 _PLACEMENT = "regulus/broker/placement.py"
@@ -14,7 +14,7 @@ _STATE = "regulus/broker/state.py"
 _STORING = "regulus/broker/storing.py"
 _SEND = "regulus/broker/handlers/send_message.py"
 
-_OFFSET_TESTS = ("tests/unit/broker/test_consumer_offsets.py",)
+_OFFSET_TESTS = ("tests/unit/broker/groups/test_consumer_offsets.py",)
 _TRANSACTION_TESTS = ("tests/unit/broker/test_transactions.py", "tests/unit/broker/handlers/test_end_transaction.py")
 _PLACEMENT_TESTS = ("tests/unit/broker/test_placement.py", "tests/unit/broker/handlers/test_consumer_send_msg_back.py")
 _MARK_TESTS = ("tests/unit/broker/test_sink_marks.py", "tests/unit/broker/handlers/test_sink_sends.py")
@@ -250,7 +250,7 @@ MUTANTS = [
     Mutant(name="an arrival wakes nobody", path=_STATE,
            old="self.held_requests.wake(arrivals)", new="pass",
            tests=("tests/unit/broker/handlers/test_pull_message.py",
-                  "tests/unit/client/test_push_consumer.py::test_messages_that_come_later_are_consumed_at_once")),
+                  "tests/unit/client/consuming/test_push_consumer.py::test_messages_that_come_later_are_consumed_at_once")),
     Mutant(name="a held pull is woken by an arrival before its offset", path=_HELD,
            old="self._make_ready(line, arrival.queue_offset)", new="self._make_ready(line, line.blocks[-1][-1][0])",
            tests=_HELD_TESTS),

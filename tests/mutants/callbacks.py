@@ -8,9 +8,10 @@ _INBOX_TESTS = (("tests/unit/reliability/test_inbox.py::"
                  "test_an_effect_that_is_a_coroutine_function_has_not_happened_and_is_not_told_as_done"),)
 
 MUTANTS = [
-    Mutant(name="what a listener in a thread gives to be awaited is not", path="regulus/client/listener_workers.py",
+    Mutant(name="what a listener in a thread gives to be awaited is not",
+           path="regulus/client/consuming/listener_workers.py",
            old="call_from_thread(self._loop, self._listener,", new="call(self._listener,",
-           tests=(("tests/unit/client/test_listener_workers.py::"
+           tests=(("tests/unit/client/consuming/test_listener_workers.py::"
                    "test_what_a_listener_gives_to_be_awaited_is_awaited_in_the_loop"),)),
     Mutant(name="what a callback in a thread gives to be awaited is not", path=_CALLS,
            old="return await call_in_loop(_awaited, said) if _is_to_be_awaited(said) else (said, error)",

@@ -2,13 +2,13 @@
 
 from tests.mutants import Mutant
 
-_RECEIVING = "regulus/client/grpc/receiving.py"
+_RECEIVING = "regulus/client/consuming/grpc_receiver.py"
 _SESSION = "regulus/client/grpc/session.py"
-_POPPED = "regulus/client/popped_consumption.py"
-_OF_POPPED = ("tests/unit/client/test_popped_consumption.py",)
-_OF_RECEIVING = ("tests/unit/client/grpc/test_receiving.py",)
-_REMOTING = "regulus/client/remoting_receiver.py"
-_OF_SIMPLE = ("tests/unit/client/test_simple_consumer.py",)
+_POPPED = "regulus/client/consuming/popped_consumption.py"
+_OF_POPPED = ("tests/unit/client/consuming/test_popped_consumption.py",)
+_OF_RECEIVING = ("tests/unit/client/consuming/test_grpc_receiver.py",)
+_REMOTING = "regulus/client/consuming/remoting_receiver.py"
+_OF_SIMPLE = ("tests/unit/client/consuming/test_simple_consumer.py",)
 _OF_GIVEN_UP = ("tests/property/test_given_up_receives.py",)
 _OF_SESSION = ("tests/unit/client/grpc/test_session.py",)
 

@@ -4,37 +4,37 @@ from tests.mutants import Mutant
 
 _OWNED = "regulus/client/core/owned_queue.py"
 _ORDERED = "regulus/client/core/ordered_queue.py"
-_CALLS = "regulus/client/calls.py"
-_CONSUMPTION = "regulus/client/consumption.py"
-_OFFSETS = "regulus/client/offset_store.py"
-_WORKERS = "regulus/client/listener_workers.py"
+_CALLS = "regulus/client/consuming/listener_calls.py"
+_CONSUMPTION = "regulus/client/consuming/consumption.py"
+_OFFSETS = "regulus/client/consuming/offset_store.py"
+_WORKERS = "regulus/client/consuming/listener_workers.py"
 _FOREIGN = "regulus/client/foreign_calls.py"
-_PULLER = "regulus/client/queue_puller.py"
-_CONSUMER_START = "regulus/client/consumer_start.py"
-_SIMPLE = "regulus/client/simple_consumer.py"
+_PULLER = "regulus/client/consuming/queue_puller.py"
+_CONSUMER_START = "regulus/client/consuming/consumer_start.py"
+_SIMPLE = "regulus/client/consuming/simple_consumer.py"
 _FLOW = "regulus/client/core/flow_control.py"
-_REBALANCER = "regulus/client/rebalancer.py"
-_PUSH_CONSUMER = "regulus/client/push_consumer.py"
+_REBALANCER = "regulus/client/consuming/rebalancer.py"
+_PUSH_CONSUMER = "regulus/client/consuming/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
-_LOCKS = "regulus/client/queue_locks.py"
+_LOCKS = "regulus/client/consuming/queue_locks.py"
 _RECEIVED = "regulus/client/core/received.py"
-_RECEIVER = "regulus/client/remoting_receiver.py"
-_POPPED = "regulus/client/popped_consumption.py"
+_RECEIVER = "regulus/client/consuming/remoting_receiver.py"
+_POPPED = "regulus/client/consuming/popped_consumption.py"
 
 _OWNED_TESTS = ("tests/unit/client/core/test_owned_queue.py",)
 _ORDERED_TESTS = ("tests/unit/client/core/test_ordered_queue.py",)
 _PROPERTY_TESTS = ("tests/property/test_owned_queues.py",)
-_CALLS_TESTS = ("tests/unit/client/test_calls.py",)
-_CONSUMPTION_TESTS = ("tests/unit/client/test_consumption.py",)
+_CALLS_TESTS = ("tests/unit/client/consuming/test_listener_calls.py",)
+_CONSUMPTION_TESTS = ("tests/unit/client/consuming/test_consumption.py",)
 _LIFE_TESTS = ("tests/unit/client/test_consumer_life.py",)
 _POPPED_START_TESTS = ("tests/unit/client/test_popped_start.py",)
-_OFFSET_TESTS = ("tests/unit/client/test_offset_store.py",)
-_PULLER_TESTS = ("tests/unit/client/test_queue_puller.py",)
+_OFFSET_TESTS = ("tests/unit/client/consuming/test_offset_store.py",)
+_PULLER_TESTS = ("tests/unit/client/consuming/test_queue_puller.py",)
 _TASKS_TESTS = ("tests/unit/client/test_tasks.py",)
 _END_TESTS = ("tests/property/test_consumer_ends.py",)
 _FLOW_TESTS = ("tests/unit/client/core/test_flow_control.py",)
-_REBALANCER_TESTS = ("tests/unit/client/test_rebalancer.py",)
-_WORKERS_TESTS = ("tests/unit/client/test_listener_workers.py",)
+_REBALANCER_TESTS = ("tests/unit/client/consuming/test_rebalancer.py",)
+_WORKERS_TESTS = ("tests/unit/client/consuming/test_listener_workers.py",)
 
 MUTANTS = [
     # --- one taking --------------------------------------------------------------------------------------------------
@@ -109,21 +109,22 @@ MUTANTS = [
            old="self._asks_master = address == route.master(queue.broker_name)", new="self._asks_master = True",
            tests=_PULLER_TESTS),
     # --- dead letters that do not fit --------------------------------------------------------------------------------
-    Mutant(name="what may be taken later loses its body", path="regulus/client/send_back.py",
+    Mutant(name="what may be taken later loses its body", path="regulus/client/consuming/send_back.py",
            old="return str(error) if _is_for_good(error) else \"\"", new="return str(error)",
-           tests=("tests/unit/client/test_send_back.py",)),
-    Mutant(name="what never fits stays at the head of its queue", path="regulus/client/send_back.py",
+           tests=("tests/unit/client/consuming/test_send_back.py",)),
+    Mutant(name="what never fits stays at the head of its queue", path="regulus/client/consuming/send_back.py",
            old="return str(error) if _is_for_good(error) else \"\"", new="return \"\"",
-           tests=("tests/unit/client/test_send_back.py",)),
-    Mutant(name="a queue that is given up waits for a busy broker", path="regulus/client/send_back.py",
+           tests=("tests/unit/client/consuming/test_send_back.py",)),
+    Mutant(name="a queue that is given up waits for a busy broker", path="regulus/client/consuming/send_back.py",
            old="            if not is_ours():\n                return False\n            pause_ms",
-           new="            pause_ms", tests=("tests/unit/client/test_send_back.py",)),
-    Mutant(name="a queue that is given up makes a dead letter that is not whole", path="regulus/client/send_back.py",
+           new="            pause_ms", tests=("tests/unit/client/consuming/test_send_back.py",)),
+    Mutant(name="a queue that is given up makes a dead letter that is not whole",
+           path="regulus/client/consuming/send_back.py",
            old="            if not is_ours():\n                return False\n        for with_body",
-           new="        for with_body", tests=("tests/unit/client/test_send_back.py",)),
-    Mutant(name="a broker that is busy once costs a dead letter its body", path="regulus/client/send_back.py",
+           new="        for with_body", tests=("tests/unit/client/consuming/test_send_back.py",)),
+    Mutant(name="a broker that is busy once costs a dead letter its body", path="regulus/client/consuming/send_back.py",
            old="if _is_for_good(error) or steady_ms() + pause_ms >= until_ms:", new="if True:",
-           tests=("tests/unit/client/test_send_back.py",)),
+           tests=("tests/unit/client/consuming/test_send_back.py",)),
     # --- what becomes of messages ------------------------------------------------------------------------------------
     Mutant(name="a refused send-back counts as done", path=_CALLS,
            old="        self._retry_here_later(owned, _without(failed, taken))\n",
@@ -153,7 +154,7 @@ MUTANTS = [
     Mutant(name="a bad record in a pull is skipped", path=_PULLER,
            old="self._receiver.pulled(self._owned, [bad], {offset: str(error)}, header.next_begin_offset)",
            new="self._owned.pulled((), header.next_begin_offset)",
-           tests=(*_CALLS_TESTS, "tests/unit/client/test_queue_puller.py")),
+           tests=(*_CALLS_TESTS, "tests/unit/client/consuming/test_queue_puller.py")),
     Mutant(name="an ack index below the first takes back the last ones only", path=_WORKERS,
            old="if number > last or number in others]", new="if number > last % 3 or number in others]",
            tests=_CALLS_TESTS),
@@ -162,7 +163,8 @@ MUTANTS = [
     Mutant(name="a call whose listener names messages is done at once", path=_CALLS,
            old="              and not work.context.failed_indexes):", new="              ):", tests=_CALLS_TESTS),
     Mutant(name="what was popped and is named is acknowledged", path=_POPPED,
-           old="if number not in again]", new="if True]", tests=("tests/unit/client/test_popped_consumption.py",)),
+           old="if number not in again]", new="if True]",
+           tests=("tests/unit/client/consuming/test_popped_consumption.py",)),
     Mutant(name="a listener in order is told that its messages are not", path=_WORKERS,
            old="consumer_group, is_ordered=owned.is_ordered)", new="consumer_group)", tests=_CALLS_TESTS),
     Mutant(name="what failed while no broker took it back is tried never again", path=_CALLS,
@@ -218,7 +220,7 @@ MUTANTS = [
            tests=_CONSUMPTION_TESTS),
     Mutant(name="a reset while an offset is stored by a hand-over is lost", path=_CONSUMPTION,
            old="STORES_MAX = 3", new="STORES_MAX = 1", tests=_CONSUMPTION_TESTS),
-    Mutant(name="a reset reaches topics that it does not name", path="regulus/client/push_consumer.py",
+    Mutant(name="a reset reaches topics that it does not name", path="regulus/client/consuming/push_consumer.py",
            old="offsets.items() if queue.topic == header.topic}", new="offsets.items()}", tests=_REBALANCER_TESTS),
     Mutant(name="a queue is begun that is not wanted any more", path=_CONSUMPTION,
            old="if self._is_wanted(queue) and (self._locks", new="if (self._locks", tests=_CONSUMPTION_TESTS),
@@ -232,10 +234,10 @@ MUTANTS = [
            tests=_CONSUMPTION_TESTS),
     Mutant(name="queues are given back before their locks are answered", path=_LOCKS,
            old="            async with self._turns[address]:\n", new="            if True:\n",
-           tests=("tests/unit/client/test_queue_locks.py",)),
+           tests=("tests/unit/client/consuming/test_queue_locks.py",)),
     Mutant(name="a lock that came while its queue was given back is held", path=_LOCKS,
            old="                self._let_go(each)      #", new="                pass      #",
-           tests=("tests/unit/client/test_queue_locks.py",)),
+           tests=("tests/unit/client/consuming/test_queue_locks.py",)),
     Mutant(name="a lock is trusted longer than its broker keeps it", path=_LOCKS,
            old="TRUSTED_MS = 30_000", new="TRUSTED_MS = 70_000", tests=_CONSUMPTION_TESTS),
     Mutant(name="a queue is settled although an older call runs", path=_ORDERED,
@@ -251,7 +253,7 @@ MUTANTS = [
            old=" and (self._locks is None or self._locks.holds(queue)):", new=":", tests=_CONSUMPTION_TESTS),
     Mutant(name="a member that is not listed waits for the next rebalance", path=_REBALANCER,
            old="                if not is_member:\n", new="                if False:\n",
-           tests=("tests/unit/client/test_rebalancer.py",)),
+           tests=("tests/unit/client/consuming/test_rebalancer.py",)),
     # --- starts and ends ---------------------------------------------------------------------------------------------
     Mutant(name="a start that fails leaves a member", path=_PUSH_CONSUMER,
            old="            undo.push_async_callback(client_instance.release, instance, self)\n", new="",
@@ -345,9 +347,9 @@ MUTANTS = [
     Mutant(name="a task that dies stays dead", path=_TASKS,
            old="                self.restarts += 1\n", new="                raise\n",
            tests=("tests/unit/client/test_tasks.py",)),
-    Mutant(name="what has no tokens is begun", path="regulus/client/listener_workers.py",
+    Mutant(name="what has no tokens is begun", path="regulus/client/consuming/listener_workers.py",
            old="            if wait_ms:\n", new="            if False:\n",
-           tests=("tests/unit/client/test_listener_workers.py",)),
+           tests=("tests/unit/client/consuming/test_listener_workers.py",)),
     Mutant(name="tokens are kept without end", path="regulus/client/core/token_bucket.py",
            old="min(self._burst, self._tokens + (now_ms - self._at_ms) * self._rate_ms)",
            new="self._tokens + (now_ms - self._at_ms) * self._rate_ms",
@@ -360,7 +362,7 @@ MUTANTS = [
            old="        owned.settle(until_ms)\n        self._calls.withdraw(owned)\n",
            new="        owned.settle(until_ms)\n", tests=("tests/unit/client/test_consume_rate.py",)),
     Mutant(name="a reset in order waits for tokens", path=_CALLS,
-           old="        self.withdraw(owned)\n", new="", tests=("tests/unit/client/test_consumption.py",)),
+           old="        self.withdraw(owned)\n", new="", tests=("tests/unit/client/consuming/test_consumption.py",)),
     # --- where it begins ---------------------------------------------------------------------------------------------
     Mutant(name="a start returns before it is known which queues are ours", path=_CONSUMER_START,
            old="            await rebalancer.first_look()\n", new="", tests=_LIFE_TESTS),
@@ -425,10 +427,10 @@ MUTANTS = [
            tests=_FLOW_TESTS),
     Mutant(name="shares are those of the queues that were there first", path=_PUSH_CONSUMER,
            old="            self._limits.clear()\n", new="            self._limits.pop(topic, None)\n",
-           tests=("tests/unit/client/test_push_consumer.py",)),
+           tests=("tests/unit/client/consuming/test_push_consumer.py",)),
     Mutant(name="a topic that is left keeps its share", path=_CONSUMPTION,
            old="            self._consumer.set_queue_count(topic, 0)\n", new="",
-           tests=("tests/unit/client/test_push_consumer.py",)),
+           tests=("tests/unit/client/consuming/test_push_consumer.py",)),
     # --- behind a lost lock ------------------------------------------------------------------------------------------
     Mutant(name="behind a lost lock all comes again since the last store", path=_CONSUMPTION,
            old="                self._lost[owned.queue] = owned\n", new="", tests=_CONSUMPTION_TESTS),

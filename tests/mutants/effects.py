@@ -33,8 +33,8 @@ _KILLED_HOLDER = ("tests/unit/reliability/test_kills.py::"
                   "test_w10_with_two_databases_a_claim_of_the_dead_is_neither_done_nor_kept"
                   "[sqlite-a file-during C5]")
 _MARIADB_WITHOUT_TABLE = "tests/interop/test_mariadb_outbox.py::test_a_table_that_is_gone_is_named"
-_OUTBOX_DATABASE = "regulus/pipeline/outbox_database.py"
-_OUTBOX_PARTS = ("tests/unit/pipeline/test_outbox_database.py",)
+_OUTBOX_DATABASE = "regulus/pipeline/tables/outbox_database.py"
+_OUTBOX_PARTS = ("tests/unit/pipeline/tables/test_outbox_database.py",)
 
 MUTANTS = [
     Mutant(name="an effect without a row of the inbox is done", path=_JUDGES,

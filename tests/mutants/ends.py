@@ -2,13 +2,13 @@
 
 from tests.mutants import Mutant
 
-_ACCEPTED = "regulus/client/accepted_sends.py"
+_ACCEPTED = "regulus/client/sending/accepted_sends.py"
 _SHARED_LOOP = "regulus/client/shared_loop.py"
-_PRODUCER_TESTS = "tests/unit/client/test_producer.py::"
+_PRODUCER_TESTS = "tests/unit/client/sending/test_producer.py::"
 _END_TESTS = "tests/unit/client/test_process_end.py::"
 _LOOP_TESTS = ("tests/unit/client/test_other_loop.py",)
 _THREADS_TESTS = ("tests/unit/client/test_real_threads.py",)
-_ACCEPTED_TESTS = "tests/unit/client/test_accepted_sends.py::"
+_ACCEPTED_TESTS = "tests/unit/client/sending/test_accepted_sends.py::"
 _STORES_ALL = (_PRODUCER_TESTS + "test_shutdown_stores_all_that_was_accepted",)
 _CUTS_OFF = (_PRODUCER_TESTS + "test_shutdown_cuts_off_the_thousands_that_are_left_and_tells_their_number",)
 _KEEPS = (_PRODUCER_TESTS + "test_what_shutdown_cuts_off_goes_to_whoever_keeps_failed_sends",)
@@ -18,7 +18,7 @@ MUTANTS = [
     Mutant(name="shutdown cuts off at once what was accepted", path=_ACCEPTED,
            old="        if await self._ends_within(wait_ms):\n", new="        if not self._count:\n",
            tests=_STORES_ALL),
-    Mutant(name="shutdown comes before what the program began before it", path="regulus/client/producer.py",
+    Mutant(name="shutdown comes before what the program began before it", path="regulus/client/sending/producer.py",
            old="            await asyncio.sleep(0)      # of the tasks", new="            # of the tasks",
            tests=_STORES_ALL),
     Mutant(name="a producer that was idle once drops at its end what is under way", path=_ACCEPTED,
@@ -40,15 +40,17 @@ MUTANTS = [
            tests=(_PRODUCER_TESTS + "test_a_send_that_the_program_cancels_while_it_is_cut_off_is_cancelled",)),
     Mutant(name="what is cut off is not kept", path="regulus/client/core/kept_rules.py",
            old=" and not isinstance(error, SendCutOff)", new="", tests=_KEEPS),
-    Mutant(name="a shutdown that is cancelled keeps nothing of what it cuts off", path="regulus/client/producer.py",
+    Mutant(name="a shutdown that is cancelled keeps nothing of what it cuts off",
+           path="regulus/client/sending/producer.py",
            old="                await self._accepted.ended(0)\n", new="                pass\n", tests=_CANCELLED),
-    Mutant(name="a shutdown that is cancelled leaves its keeper at work", path="regulus/client/producer.py",
+    Mutant(name="a shutdown that is cancelled leaves its keeper at work", path="regulus/client/sending/producer.py",
            old="                    await self._on_send_failed.shutdown()\n", new="                    pass\n",
            tests=_CANCELLED),
-    Mutant(name="a shutdown waits twice for what is done with sends that it cut off", path="regulus/client/producer.py",
+    Mutant(name="a shutdown waits twice for what is done with sends that it cut off",
+           path="regulus/client/sending/producer.py",
            old="            if not self._accepted.are_cut_off:", new="            if True:",
            tests=(_PRODUCER_TESTS + "test_a_shutdown_waits_once_for_what_is_done_with_sends_that_it_cut_off",)),
-    Mutant(name="a second shutdown does not wait for one that was cancelled", path="regulus/client/producer.py",
+    Mutant(name="a second shutdown does not wait for one that was cancelled", path="regulus/client/sending/producer.py",
            old="        await self._ending.over()\n        if self._instance is None and",
            new="        if self._instance is None and",
            tests=(_PRODUCER_TESTS + "test_a_second_shutdown_waits_for_one_that_was_cancelled",)),
@@ -79,9 +81,9 @@ MUTANTS = [
            tests=_THREADS_TESTS),
     Mutant(name="a producer is used in another loop", path=_ACCEPTED,
            old="            self._home.check()\n", new="            pass\n", tests=_LOOP_TESTS),
-    Mutant(name="a connection is used in another loop", path="regulus/client/connections.py",
+    Mutant(name="a connection is used in another loop", path="regulus/client/connecting/connections.py",
            old="        if self._loop is not None:\n            raise elsewhere()\n", new="", tests=_LOOP_TESTS),
-    Mutant(name="an instance is given back in another loop", path="regulus/client/client_instance.py",
+    Mutant(name="an instance is given back in another loop", path="regulus/client/connecting/client_instance.py",
            old="    if instance not in instances:\n        raise elsewhere()\n", new="", tests=_LOOP_TESTS),
     Mutant(name="a gRPC session is used in another loop", path="regulus/client/grpc/session.py",
            old="            self._home.check()\n", new="            pass\n", tests=_LOOP_TESTS),
@@ -92,7 +94,7 @@ MUTANTS = [
            old="        self._home = self._task = None", new="        self._task = None",
            tests=("tests/unit/client/test_sync.py", "tests/unit/client/test_other_loop.py")),
     Mutant(name="a start waits for one in a loop that rests, of a consumer that pushes",
-           path="regulus/client/push_consumer.py",
+           path="regulus/client/consuming/push_consumer.py",
            old="        self._ending.check()\n        async with self._changing:\n"
                "            await self._ending.over()\n"
                "            if self._instance is not None or",
@@ -100,12 +102,13 @@ MUTANTS = [
                "            if self._instance is not None or",
            tests=_LOOP_TESTS),
     Mutant(name="a consumer belongs to the loop in which its start failed, one that pushes",
-           path="regulus/client/push_consumer.py", old="self._ending.came_to_nothing()", new="pass",
+           path="regulus/client/consuming/push_consumer.py", old="self._ending.came_to_nothing()", new="pass",
            tests=_LOOP_TESTS),
     Mutant(name="a start that is under way is of no loop, of a consumer that pushes",
-           path="regulus/client/push_consumer.py", old="self._ending.begins()", new="pass", tests=_LOOP_TESTS),
+           path="regulus/client/consuming/push_consumer.py", old="self._ending.begins()", new="pass",
+           tests=_LOOP_TESTS),
     Mutant(name="a start waits for one in a loop that rests, of a consumer that is asked",
-           path="regulus/client/simple_consumer.py",
+           path="regulus/client/consuming/simple_consumer.py",
            old="        self._ending.check()\n        async with self._changing:\n"
                "            await self._ending.over()\n"
                "            if self._receiver is None:",
@@ -113,16 +116,17 @@ MUTANTS = [
                "            if self._receiver is None:",
            tests=_LOOP_TESTS),
     Mutant(name="a consumer belongs to the loop in which its start failed, one that is asked",
-           path="regulus/client/simple_consumer.py", old="self._ending.came_to_nothing()", new="pass",
+           path="regulus/client/consuming/simple_consumer.py", old="self._ending.came_to_nothing()", new="pass",
            tests=_LOOP_TESTS),
     Mutant(name="a start that is under way is of no loop, of a consumer that is asked",
-           path="regulus/client/simple_consumer.py", old="self._ending.begins()", new="pass", tests=_LOOP_TESTS),
+           path="regulus/client/consuming/simple_consumer.py", old="self._ending.begins()", new="pass",
+           tests=_LOOP_TESTS),
     Mutant(name="a shutdown waits for a start in a loop that rests, of a consumer that pushes",
-           path="regulus/client/push_consumer.py",
+           path="regulus/client/consuming/push_consumer.py",
            old="        self._ending.check()\n        if self._joining", new="        if self._joining",
            tests=_LOOP_TESTS),
     Mutant(name="a shutdown waits for a start in a loop that rests, of a consumer that is asked",
-           path="regulus/client/simple_consumer.py",
+           path="regulus/client/consuming/simple_consumer.py",
            old="        self._ending.check()\n        async with self._changing:\n"
                "            await self._ending.over()\n"
                "            receiver, self",

@@ -2,11 +2,11 @@
 
 from tests.mutants import Mutant
 
-_EXPRESSION = "regulus/broker/sql_expression.py"
-_PARTS = "regulus/broker/sql_parts.py"
-_VALUES = "regulus/broker/sql_values.py"
+_EXPRESSION = "regulus/broker/filters/sql_parser.py"
+_PARTS = "regulus/broker/filters/sql_parts.py"
+_VALUES = "regulus/broker/filters/sql_values.py"
 _GOLDEN = ("tests/golden/test_sql_conditions.py",)
-_REFUSED = ("tests/unit/broker/test_sql_expression.py",)
+_REFUSED = ("tests/unit/broker/filters/test_sql_parser.py",)
 _NAMED = ("tests/unit/record/test_named_properties.py",)
 _LOOKED = ("tests/unit/store/test_file_message_store.py",)
 

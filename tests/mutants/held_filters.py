@@ -4,11 +4,11 @@ from tests.mutants import Mutant
 
 _PULL = "regulus/broker/handlers/pull_message.py"
 _STATE = "regulus/broker/state.py"
-_KEPT = "regulus/broker/consumer_filters.py"
+_KEPT = "regulus/broker/filters/consumer_filters.py"
 _BLOOM = "regulus/record/bloom_positions.py"
 _HELD = ("tests/unit/broker/handlers/test_pull_message.py",)
 
-_KEPT_TESTS = ("tests/unit/broker/test_consumer_filters.py",)
+_KEPT_TESTS = ("tests/unit/broker/filters/test_consumer_filters.py",)
 _BLOOM_TESTS = ("tests/unit/record/test_bloom_positions.py",)
 
 MUTANTS = [

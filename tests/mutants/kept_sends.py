@@ -2,21 +2,21 @@
 
 from tests.mutants import Mutant
 
-_FILE = "regulus/client/kept_file.py"
-_KEPT = "regulus/client/kept_sends.py"
-_PRODUCER = "regulus/client/producer.py"
-_FAILED = "regulus/client/failed_sends.py"
+_FILE = "regulus/client/sending/kept_file.py"
+_KEPT = "regulus/client/sending/kept_sends.py"
+_PRODUCER = "regulus/client/sending/producer.py"
+_FAILED = "regulus/client/sending/failed_sends.py"
 _RULES = "regulus/client/core/kept_rules.py"
-_CLAIM = "regulus/client/file_claim.py"
+_CLAIM = "regulus/client/sending/file_claim.py"
 
-_FILE_TESTS = ("tests/unit/client/test_kept_file.py",)
-_FAILED_TESTS = ("tests/unit/client/test_failed_sends.py",)
+_FILE_TESTS = ("tests/unit/client/sending/test_kept_file.py",)
+_FAILED_TESTS = ("tests/unit/client/sending/test_failed_sends.py",)
 _RULES_TESTS = ("tests/unit/client/core/test_kept_rules.py",)
-_CLAIM_TESTS = ("tests/unit/client/test_file_claim.py",)
+_CLAIM_TESTS = ("tests/unit/client/sending/test_file_claim.py",)
 
 
 def _kept(*names: str) -> tuple[str, ...]:
-    return tuple(f"tests/unit/client/test_kept_sends.py::test_{name}" for name in names)
+    return tuple(f"tests/unit/client/sending/test_kept_sends.py::test_{name}" for name in names)
 
 
 _KILLED = _kept("a_kill_loses_nothing_that_was_said_to_be_kept")

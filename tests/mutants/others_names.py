@@ -6,8 +6,8 @@ _TRANSACTIONS = "regulus/broker/transactions.py"
 _OF_TRANSACTIONS = ("tests/unit/broker/test_transactions.py",)
 _END = "regulus/broker/handlers/end_transaction.py"
 _OF_END = ("tests/unit/broker/handlers/test_end_transaction.py",)
-_CLIENTS = "regulus/broker/clients.py"
-_OF_CLIENTS = ("tests/unit/broker/test_clients.py",)
+_CLIENTS = "regulus/broker/groups/clients.py"
+_OF_CLIENTS = ("tests/unit/broker/groups/test_clients.py",)
 _FRONT = "regulus/proxy/clients.py"
 _OF_FRONT = ("tests/unit/proxy/test_clients.py",)
 _HEART_BEAT = "regulus/broker/handlers/heart_beat.py"
@@ -162,18 +162,18 @@ MUTANTS = (
     Mutant(name="which archive it was is forgotten", path=_ARCHIVED,
            old="self.physical_offset, self.identity = min(offset, log_end), identity",
            new="self.physical_offset, self.identity = min(offset, log_end), \"\"", tests=_OF_ARCHIVED),
-    Mutant(name="an archive has another identity after each run", path="regulus/pipeline/archive.py",
+    Mutant(name="an archive has another identity after each run", path="regulus/pipeline/archive/run.py",
            old="archive_files.identity_of(archive) or archive_files.make_identity(archive, run)",
-           new="archive_files.make_identity(archive, run)", tests=("tests/unit/pipeline/test_archive_gate.py",)),
+           new="archive_files.make_identity(archive, run)", tests=("tests/unit/pipeline/archive/test_gate.py",)),
     Mutant(name="only name servers say where the messages of a topic are", path="regulus/cli/topic.py",
            old="admin.topic_stats(name, broker_address=address), left)", new="{}, left)",
            tests=("tests/unit/cli/test_topic.py",)),
     Mutant(name="an address is a folder", path="regulus/model/local_path.py", old="if not _SCHEME.match(text):",
            new="if True:", tests=("tests/unit/model/test_local_path.py",)),
-    Mutant(name="an identity that is damaged is made anew", path="regulus/pipeline/archive_files.py",
+    Mutant(name="an identity that is damaged is made anew", path="regulus/pipeline/archive/files.py",
            old="    if not ARCHIVE_IDENTITY", new="    if text and not ARCHIVE_IDENTITY",
-           tests=("tests/unit/pipeline/test_archive_files.py",)),
-    Mutant(name="a power cut takes an identity that was told", path="regulus/pipeline/archive_files.py",
+           tests=("tests/unit/pipeline/archive/test_files.py",)),
+    Mutant(name="a power cut takes an identity that was told", path="regulus/pipeline/archive/files.py",
            old="        draft.replace(archive / IDENTITY)\n        _sync_folder(archive)\n",
            new="        draft.replace(archive / IDENTITY)\n",
            tests=_OF_POWER_CUTS),
@@ -218,7 +218,7 @@ MUTANTS = (
            tests=("tests/unit/broker/test_pops.py",)),
     Mutant(name="a delayed message makes a queue of a deleted topic", path="regulus/broker/delay_schedule.py",
            old="self._storing.deliver(message, now_ms)", new="self._storing.append(message, now_ms)", tests=_OF_HOMES),
-    Mutant(name="a timer makes a queue of a deleted topic", path="regulus/broker/timers.py",
+    Mutant(name="a timer makes a queue of a deleted topic", path="regulus/broker/timers/timers.py",
            old="self._storing.deliver(message, self._now_ms)", new="self._storing.append(message, self._now_ms)",
            tests=_OF_HOMES),
     Mutant(name="a transaction makes a queue of a deleted topic", path=_TRANSACTIONS,
@@ -240,11 +240,11 @@ MUTANTS = (
     Mutant(name="any number of deleted topics is known", path="regulus/broker/topic_epochs.py",
            old="        if len(self._deleted) > DELETED_MAX:\n", new="        if False:\n",
            tests=("tests/unit/broker/test_topic_epochs.py",)),
-    Mutant(name="a deleted group leaves how far it pulled", path="regulus/broker/consumer_offsets.py",
+    Mutant(name="a deleted group leaves how far it pulled", path="regulus/broker/groups/consumer_offsets.py",
            old="        self.pulls.remove_group(group)\n", new="", tests=_OF_GROUPS),
-    Mutant(name="a deleted topic leaves how far it was pulled", path="regulus/broker/consumer_offsets.py",
+    Mutant(name="a deleted topic leaves how far it was pulled", path="regulus/broker/groups/consumer_offsets.py",
            old="        self.pulls.remove_topic(topic)\n", new="",
-           tests=("tests/unit/broker/test_consumer_offsets.py",)),
+           tests=("tests/unit/broker/groups/test_consumer_offsets.py",)),
     Mutant(name="a deleted group leaves its retry topics", path=_GROUPS,
            old="            delete_topic(broker, retry, now_ms)\n", new="            pass\n", tests=_OF_GROUPS),
     Mutant(name="retries of a group that is made anew meanwhile go", path=_GROUPS,

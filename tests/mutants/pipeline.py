@@ -4,11 +4,11 @@ from tests.mutants import Mutant
 
 _VERDICTS = "regulus/pipeline/steps/verdicts.py"
 _FACTS = "regulus/pipeline/steps/message_facts.py"
-_RECONCILE = "regulus/pipeline/reconcile.py"
-_SENDING = "regulus/pipeline/sending.py"
-_TABLES = "regulus/pipeline/outside_tables.py"
-_JDBC = "regulus/pipeline/jdbc_tables.py"
-_SQL = "regulus/pipeline/sql_tables.py"
+_RECONCILE = "regulus/pipeline/jobs/reconcile.py"
+_SENDING = "regulus/pipeline/jobs/sending.py"
+_TABLES = "regulus/pipeline/tables/outside.py"
+_JDBC = "regulus/pipeline/tables/jdbc.py"
+_SQL = "regulus/pipeline/tables/sql.py"
 
 _VERDICTS_TESTS = "tests/unit/pipeline/steps/test_verdicts.py::"
 _LIMIT = (_VERDICTS_TESTS + "test_a_limit_is_kept_by_who_just_reaches_it",)
@@ -16,46 +16,46 @@ _KEYS_OF = "is_wanted OR has_wanted IS NULL AND nth = 0"
 _RECALLED = (_VERDICTS_TESTS + "test_what_was_taken_back_while_it_waited_is_recalled_and_not_stuck_or_lost",)
 _KEYS = (_VERDICTS_TESTS + "test_a_message_belongs_to_each_stub_that_one_of_its_keys_names",)
 _DUE = (_VERDICTS_TESTS + "test_a_stub_that_is_not_due_is_not_lost",)
-_RECONCILE_TESTS = "tests/unit/pipeline/test_reconcile.py::"
+_RECONCILE_TESTS = "tests/unit/pipeline/jobs/test_reconcile.py::"
 _RESEND = (_RECONCILE_TESTS + "test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_told",)
-_TABLES_TESTS = "tests/unit/pipeline/test_outside_tables.py::"
+_TABLES_TESTS = "tests/unit/pipeline/tables/test_outside.py::"
 _ZONES = (_TABLES_TESTS + "test_a_time_that_does_not_say_its_zone_is_told_and_read_in_the_one_that_is_given",)
-_SQLITE_KEYS = ("tests/unit/pipeline/test_sqlite_tables.py::test_a_key_is_read_as_it_is_kept_and_no_number_is_cut",)
-_SQL_TESTS = "tests/unit/pipeline/test_sql_tables.py::"
+_SQLITE_KEYS = ("tests/unit/pipeline/tables/test_sqlite.py::test_a_key_is_read_as_it_is_kept_and_no_number_is_cut",)
+_SQL_TESTS = "tests/unit/pipeline/tables/test_sql.py::"
 _SQLITE_MARKS = (_SQL_TESTS + "test_a_column_of_whole_numbers_is_marked_where_it_holds_something_else",)
-_POSTGRESQL = "tests/unit/pipeline/test_jdbc_tables.py::test_in_postgresql"
+_POSTGRESQL = "tests/unit/pipeline/tables/test_jdbc.py::test_in_postgresql"
 _PARTS = (_POSTGRESQL + "[a_table_is_cut_by_its_whole_numbers]",)
 _MARKS = (_POSTGRESQL + "[rows_are_marked_by_exactly_their_key]",)
 _REFUSED = (_TABLES_TESTS + "test_what_is_no_table_is_refused_in_a_sentence",)
-_SENDING_TESTS = "tests/unit/pipeline/test_sending.py::"
+_SENDING_TESTS = "tests/unit/pipeline/jobs/test_sending.py::"
 _CLUSTER = (_SENDING_TESTS + "test_only_a_local_session_is_one_process",)
 _UNSEEN = (_SENDING_TESTS + "test_rows_that_the_driver_does_not_see_are_missed",)
 _TABLE = (_SENDING_TESTS + "test_where_no_disk_is_known_to_be_shared_rows_are_a_table_until_they_are_sent",)
 _TASKS = "regulus/pipeline/range_tasks.py"
 _TASKS_TESTS = "tests/unit/pipeline/test_range_tasks.py::"
 _APART = (_TASKS_TESTS + "test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it",)
-_REDRIVE = "regulus/pipeline/redrive.py"
-_REDRIVE_TESTS = "tests/unit/pipeline/test_redrive.py::"
+_REDRIVE = "regulus/pipeline/jobs/redrive.py"
+_REDRIVE_TESTS = "tests/unit/pipeline/jobs/test_redrive.py::"
 _CLOCKS = (_REDRIVE_TESTS + "test_what_was_sent_again_may_seem_to_be_older_than_the_first_dead_letter",)
 _ANEW = (_REDRIVE_TESTS + "test_a_dead_letter_that_is_older_than_its_topic_is_left_where_it_is",)
 _SHORTENED = (_REDRIVE_TESTS + "test_what_retention_took_at_the_brokers_may_have_been_sent",)
 _TOLD = (_SENDING_TESTS + "test_a_job_that_sends_is_told_which_brokers_there_are",)
-_REPLAY_TESTS = "tests/unit/pipeline/test_replay.py::"
+_REPLAY_TESTS = "tests/unit/pipeline/jobs/test_replay.py::"
 _GONE = (_REPLAY_TESTS + "test_messages_that_are_gone_when_their_turn_comes_end_a_replay",)
-_LIVE_TESTS = "tests/unit/spark/test_live_brokers.py::"
+_LIVE_TESTS = "tests/unit/spark/live/test_brokers.py::"
 _PARTED = (_LIVE_TESTS + "test_a_broker_that_goes_while_the_queues_are_asked_for_is_missed",)
 _UNREADABLE = (_LIVE_TESTS + "test_messages_that_nobody_can_read_are_missed_by_who_wants_all",)
-_EXPECTED = "regulus/spark/expected_brokers.py"
-_OTHERS = ("tests/unit/spark/test_expected_brokers.py",)
-_AUDIT_TESTS = "tests/unit/pipeline/test_audit.py::"
-_COMPACT_TESTS = "tests/unit/pipeline/test_archive_compact.py::"
-_FILES = "regulus/pipeline/archive_files.py"
-_FILES_TESTS = "tests/unit/pipeline/test_archive_files.py::"
+_EXPECTED = "regulus/spark/live/expected_brokers.py"
+_OTHERS = ("tests/unit/spark/live/test_expected_brokers.py",)
+_AUDIT_TESTS = "tests/unit/pipeline/jobs/test_audit.py::"
+_COMPACT_TESTS = "tests/unit/pipeline/archive/test_compact.py::"
+_FILES = "regulus/pipeline/archive/files.py"
+_FILES_TESTS = "tests/unit/pipeline/archive/test_files.py::"
 _SINK_TESTS = "tests/unit/spark/sink/test_transactions.py::"
 _POWER = ("tests/crash/test_archive_power_cut.py",)
 _OUTBOX_FACTS = "regulus/pipeline/steps/outbox_facts.py"
 _OUTBOX_VERDICTS = "regulus/pipeline/steps/outbox_verdicts.py"
-_OUTBOX_JOB = "regulus/pipeline/outbox_reconcile.py"
+_OUTBOX_JOB = "regulus/pipeline/jobs/outbox_reconcile.py"
 _OUTBOX_STEPS = "tests/unit/pipeline/steps/test_outbox_verdicts.py::"
 _OUTBOX_AGAIN = (_OUTBOX_STEPS + "test_a_lost_stub_is_sent_again_by_the_rules_of_the_relay_or_it_is_said_why_not",)
 _OUTBOX_PLACES = (_OUTBOX_STEPS + "test_a_place_whose_queue_was_not_read_or_has_lost_its_beginning_says_nothing",)
@@ -63,7 +63,7 @@ _OUTBOX_SINCE = (_OUTBOX_STEPS + "test_what_came_while_the_job_read_is_neither_l
 _OUTBOX_KEPT = (_OUTBOX_STEPS + "test_a_message_that_is_older_than_stubs_are_kept_is_not_unmade",)
 _OUTBOX_NOWHERE = (_OUTBOX_STEPS + "test_a_stub_without_a_place_is_lost_only_by_a_log_that_is_whole",)
 _OUTBOX_TOLD = (_OUTBOX_STEPS + "test_an_effect_that_is_told_and_not_yet_confirmed_is_not_lost",)
-_OUTBOX_TESTS = "tests/unit/pipeline/test_outbox_reconcile.py::"
+_OUTBOX_TESTS = "tests/unit/pipeline/jobs/test_outbox_reconcile.py::"
 _OUTBOX_ALIKE = (_OUTBOX_TESTS + "test_spark_and_the_relay_answer_alike",)
 _OUTBOX_BROKERS = (_OUTBOX_TESTS + "test_a_stub_without_a_place_needs_all_brokers",)
 _OUTBOX_SENT = (_OUTBOX_TESTS + "test_lost_messages_are_made_due_and_the_relay_sends_them_once",)
@@ -137,16 +137,16 @@ MUTANTS = [
            new="if kind in _HOW_TO_KEEP_PASSWORDS", tests=_REFUSED),
     Mutant(name="a SQLite key is read as it was declared", path=_TABLES,
            old="if sqlite_tables.KEY_TEXT in frame.columns:", new="if False:", tests=_SQLITE_KEYS),
-    Mutant(name="a number of SQLite's is cut", path="regulus/pipeline/sqlite_tables.py",
+    Mutant(name="a number of SQLite's is cut", path="regulus/pipeline/tables/sqlite.py",
            old="return int(value) if is_whole else None", new="return int(value)", tests=_SQLITE_KEYS),
     Mutant(name="a text that SQLite takes for another number marks its row", path=_SQL,
            old="    if str(found) != text:\n        return None\n    # There", new="    # There", tests=_SQLITE_MARKS),
     Mutant(name="a later run forgets what was sent", path=_SQL,
            old="func.coalesce(merged.excluded[name], table.c[name])", new="merged.excluded[name]",
            tests=(_SQL_TESTS + "test_in_sqlite",)),
-    Mutant(name="manifests that cannot be listed are none", path="regulus/spark/archive_manifest.py",
+    Mutant(name="manifests that cannot be listed are none", path="regulus/spark/archive/manifest.py",
            old="(path for directory in brokers for path in directory.iterdir() if path.suffix == \".json\")",
-           new="home.glob(\"*/*.json\")", tests=("tests/unit/spark/test_archive_manifest.py",)),
+           new="home.glob(\"*/*.json\")", tests=("tests/unit/spark/archive/test_manifest.py",)),
     Mutant(name="seconds are ms", path="regulus/model/timestamps.py", old="number <= 0 or number >= YEAR_2000_MS",
            new="True", tests=("tests/unit/spark/test_option_values.py",)),
     Mutant(name="small tables are cut", path=_JDBC, old="count = min(count, (int(high)",
@@ -212,13 +212,14 @@ MUTANTS = [
            old='F.coalesce("archived", F.lit(0))', new="F.lit(0)", tests=_SHORTENED),
     Mutant(name="messages that nobody can read are not missed", path=_EXPECTED, old="        if queues:",
            new="        if False:", tests=_UNREADABLE),
-    Mutant(name="queues that a topic had before are not missed", path="regulus/spark/live_brokers.py",
+    Mutant(name="queues that a topic had before are not missed", path="regulus/spark/live/brokers.py",
            old="FORMER_QUEUES_MAX = 16", new="FORMER_QUEUES_MAX = 0", tests=_UNREADABLE),
     Mutant(name="a topic that is made anew meanwhile is not minded", path=_REDRIVE,
            old="if self.places.target.made(spark, self.topics) != self.made:", new="if False:", tests=_ANEW),
     Mutant(name="what is beyond a redrive's cap is sent", path=_REDRIVE, old='F.col("is_within").isNull()',
            new="F.lit(False)", tests=(_REDRIVE_TESTS + "test_what_is_beyond_the_cap_is_told",)),
-    Mutant(name="a replay tells what it planned", path="regulus/pipeline/replay.py", old="        if found < count:",
+    Mutant(name="a replay tells what it planned", path="regulus/pipeline/jobs/replay.py",
+           old="        if found < count:",
            new="        if False:",
            tests=_GONE),
     Mutant(name="whoever sends need not name the brokers", path=_SENDING,
@@ -232,7 +233,7 @@ MUTANTS = [
     Mutant(name="a slave speaks for its broker", path=_EXPECTED, old=" if MASTER in broker.broker_addrs", new="",
            tests=_OTHERS),
     Mutant(name="a broker that goes while queues are asked for is not missed",
-           path="regulus/spark/live_brokers.py",
+           path="regulus/spark/live/brokers.py",
            old="        # Of one that went in between the routes told nothing.\n        self._check_brokers()\n",
            new="", tests=_PARTED),
     Mutant(name="a small table is of the brokers that are there", path="regulus/spark/small_tables.py",
@@ -241,7 +242,7 @@ MUTANTS = [
     Mutant(name="a dead letter of no known topic is sent", path=_REDRIVE, old='.isin(*targets), NO_TOPIC)',
            new='.isin(*targets, ""), NO_TOPIC)',
            tests=(_REDRIVE_TESTS + "test_a_dead_letter_of_no_known_topic_holds_up_no_other",)),
-    Mutant(name="what came while the audit read is missing", path="regulus/pipeline/audit.py",
+    Mutant(name="what came while the audit read is missing", path="regulus/pipeline/jobs/audit.py",
            old='before.select(*queue, "max_offset").join', new='after.select(*queue, "max_offset").join',
            tests=(_AUDIT_TESTS + "test_what_comes_or_goes_while_the_audit_reads_is_not_asked_for",)),
     # --- the archive -------------------------------------------------------------------------------------------------
@@ -266,39 +267,39 @@ MUTANTS = [
     Mutant(name="the name of a new archive is not synced", path=_FILES,
            old="        path.mkdir(exist_ok=True)\n        _sync_folder(path.parent)\n",
            new="        path.mkdir(exist_ok=True)\n", tests=_POWER),
-    Mutant(name="an archived file is not synced", path="regulus/pipeline/archive_parquet.py",
+    Mutant(name="an archived file is not synced", path="regulus/pipeline/archive/parquet.py",
            old="        os.fsync(self._written.fileno())\n", new="", tests=_POWER),
-    Mutant(name="a replaced manifest goes by its own age", path="regulus/pipeline/archive_compact.py",
+    Mutant(name="a replaced manifest goes by its own age", path="regulus/pipeline/archive/compact.py",
            old="(archive / manifest_path(over)).stat()", new="(archive / manifest_path(part)).stat()",
            tests=(_COMPACT_TESTS + "test_what_was_replaced_stays_as_long_as_what_replaced_it_is_young",)),
-    Mutant(name="one reject explains a hole of many messages", path="regulus/pipeline/archive_check.py",
+    Mutant(name="one reject explains a hole of many messages", path="regulus/pipeline/archive/check.py",
            old="or rejected.issuperset(range(hole.first, hole.next)))", new="or bool(rejected))",
-           tests=("tests/unit/pipeline/test_archive_check.py",)),
-    Mutant(name="a run that the gate refused leaves its staging", path="regulus/pipeline/archive.py",
+           tests=("tests/unit/pipeline/archive/test_check.py",)),
+    Mutant(name="a run that the gate refused leaves its staging", path="regulus/pipeline/archive/run.py",
            old="# also of a run that the gate refused\n            archive_files.sweep(archive)",
            new="\n            if 'job' in locals():\n                archive_files.sweep(archive)",
-           tests=("tests/unit/pipeline/test_archive_gate.py",)),
-    Mutant(name="an archive goes on with a log that lost its end", path="regulus/pipeline/archive.py",
+           tests=("tests/unit/pipeline/archive/test_gate.py",)),
+    Mutant(name="an archive goes on with a log that lost its end", path="regulus/pipeline/archive/run.py",
            old="        archive_check.check_same_log(self._archive, self._manifests[-1], self._log)\n", new="",
-           tests=("tests/unit/pipeline/test_archive.py",)),
-    Mutant(name="any name in a log becomes a folder", path="regulus/pipeline/index_task.py",
+           tests=("tests/unit/pipeline/archive/test_run.py",)),
+    Mutant(name="any name in a log becomes a folder", path="regulus/pipeline/index/task.py",
            old="    return is_storable(topic, 0) and (", new="    return (",
-           tests=("tests/unit/pipeline/test_index_rebuild.py",)),
-    Mutant(name="pages of an archive are read unchecked", path="regulus/spark/archive_scan.py",
+           tests=("tests/unit/pipeline/index/test_rebuild.py",)),
+    Mutant(name="pages of an archive are read unchecked", path="regulus/spark/archive/scan.py",
            old="page_checksum_verification=True", new="page_checksum_verification=False",
-           tests=("tests/unit/spark/test_archive_scan.py",)),
-    Mutant(name="a row group may lack rows", path="regulus/spark/archive_scan.py",
+           tests=("tests/unit/spark/archive/test_scan.py",)),
+    Mutant(name="a row group may lack rows", path="regulus/spark/archive/scan.py",
            old="            if left:  ", new="            if False:  ",
-           tests=("tests/unit/spark/test_archive_scan.py",)),
-    Mutant(name="topics that are no text are topics", path="regulus/pipeline/archive_task.py",
+           tests=("tests/unit/spark/archive/test_scan.py",)),
+    Mutant(name="topics that are no text are topics", path="regulus/pipeline/archive/task.py",
            old="is_bad[[reject.row for reject in nameless]] = True", new="pass",
-           tests=("tests/unit/pipeline/test_archive_task.py",)),
-    Mutant(name="a record of another topic is this one's", path="regulus/spark/columns.py",
+           tests=("tests/unit/pipeline/archive/test_task.py",)),
+    Mutant(name="a record of another topic is this one's", path="regulus/spark/columns/records.py",
            old="        matches &= self._has_its_topic(table)\n", new="",
-           tests=("tests/unit/spark/test_store_scan.py",)),
-    Mutant(name="a topic's first bytes are not compared", path="regulus/spark/columns.py",
+           tests=("tests/unit/spark/store/test_scan.py",)),
+    Mutant(name="a topic's first bytes are not compared", path="regulus/spark/columns/records.py",
            old="for end in range(len(name), 0, -8):", new="for end in range(len(name), len(name) - 8, -8):",
-           tests=("tests/unit/spark/test_store_scan.py",)),
+           tests=("tests/unit/spark/store/test_scan.py",)),
     # --- the outbox against the log ---------------------------------------------------------------------------------
     Mutant(name="backlog is what a place that is gone says", path=_OUTBOX_VERDICTS,
            old="resend_time=F.lit(0), is_behind=F.lit(False)", new="resend_time=F.lit(0)", tests=_OUTBOX_AGAIN),

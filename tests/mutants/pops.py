@@ -2,27 +2,27 @@
 
 from tests.mutants import Mutant
 
-_FLIGHTS = "regulus/broker/pop_flights.py"
-_REVIVAL = "regulus/broker/pop_revival.py"
-_PLACES = "regulus/broker/pop_places.py"
-_ORDERS = "regulus/broker/pop_orders.py"
+_FLIGHTS = "regulus/broker/pop/flights.py"
+_REVIVAL = "regulus/broker/pop/revival.py"
+_PLACES = "regulus/broker/pop/places.py"
+_ORDERS = "regulus/broker/pop/orders.py"
 _POP = "regulus/broker/handlers/pop_message.py"
 _ACK = "regulus/broker/handlers/ack_message.py"
-_OFFSETS = "regulus/broker/consumer_offsets.py"
+_OFFSETS = "regulus/broker/groups/consumer_offsets.py"
 _RECORD = "regulus/record/pop_record.py"
 _RECEIPT = "regulus/model/receipt_handle.py"
 _RECEIPT_TESTS = ("tests/unit/model/test_receipt_handle.py",)
 _NOTIFICATION = "regulus/broker/handlers/notification.py"
 _TESTS = ("tests/unit/broker/test_pops.py",)
 _NOTIFICATION_TESTS = ("tests/unit/broker/handlers/test_notification.py",)
-_REVIVAL_TESTS = ("tests/unit/broker/test_pop_revival.py",)
-_PLACES_TESTS = ("tests/unit/broker/test_pop_places.py",)
+_REVIVAL_TESTS = ("tests/unit/broker/pop/test_revival.py",)
+_PLACES_TESTS = ("tests/unit/broker/pop/test_places.py",)
 _GIVEN_BACK_TESTS = ("tests/unit/broker/test_pops_given_back.py",)
-_VAIN = "regulus/broker/vain_pops.py"
-_VAIN_TESTS = ("tests/unit/broker/test_vain_pops.py",)
+_VAIN = "regulus/broker/pop/empty_pops.py"
+_VAIN_TESTS = ("tests/unit/broker/pop/test_empty_pops.py",)
 _KEEPER = "regulus/server/documents.py"
 _KEEPER_TESTS = ("tests/unit/server/test_documents.py",)
-_ORDERS_TESTS = ("tests/unit/broker/test_pop_orders.py",)
+_ORDERS_TESTS = ("tests/unit/broker/pop/test_orders.py",)
 _RECORD_TESTS = ("tests/unit/record/test_pop_record.py",)
 
 MUTANTS = (
@@ -426,7 +426,7 @@ MUTANTS = (
            old="            done = min(done, queue.missing - 1)\n", new="            pass\n", tests=_REVIVAL_TESTS),
     Mutant(name="a pop that waited is handed out before it is on disk", path="regulus/broker/state.py",
            old="durable_at=self.storing.durable_at() if has_written else 0", new="durable_at=0", tests=_TESTS),
-    Mutant(name="pops that are known by their changed times do not count", path="regulus/broker/pop_flights.py",
+    Mutant(name="pops that are known by their changed times do not count", path="regulus/broker/pop/flights.py",
            old="while len(self._flights) > FLIGHTS_MAX:", new="if len(self._flights) > FLIGHTS_MAX:",
            tests=_TESTS),
     Mutant(name="acks of a pop that was left to the log are forgotten", path=_FLIGHTS,

@@ -12,8 +12,8 @@ _COPIES = ("tests/unit/store/test_log_copy.py",)
 _PAIRS = ("tests/unit/server/test_replication.py",)
 _CUTS = ("tests/unit/store/test_wanted_cut.py", "tests/crash/test_wanted_cut.py")
 _ANSWERS = ("tests/unit/server/test_durability.py",)
-_OFFSETS = "regulus/broker/consumer_offsets.py"
-_KEPT = ("tests/unit/broker/test_consumer_offsets.py",)
+_OFFSETS = "regulus/broker/groups/consumer_offsets.py"
+_KEPT = ("tests/unit/broker/groups/test_consumer_offsets.py",)
 _READS = ("tests/unit/broker/test_read_place.py",)
 _LEVELS = ("tests/unit/broker/test_delay_schedule.py",)
 _LOCKS = ("tests/unit/broker/handlers/test_lock_batch_mq.py",)
@@ -37,12 +37,12 @@ MUTANTS = [
     Mutant(name="a slave without room links anew", path=_CLIENT,
            old="        if self._store.copy.fault:\n", new="        if False:\n",
            tests=("tests/unit/server/test_ha_client.py",)),
-    Mutant(name="a machine that is gone is not one that stands still", path="regulus/client/connections.py",
+    Mutant(name="a machine that is gone is not one that stands still", path="regulus/client/connecting/connections.py",
            old="            self._note_silent(address)\n            raise ConnectFailed",
-           new="            raise ConnectFailed", tests=("tests/unit/client/test_connections.py",)),
-    Mutant(name="all that ever stood still is remembered", path="regulus/client/connections.py",
+           new="            raise ConnectFailed", tests=("tests/unit/client/connecting/test_connections.py",)),
+    Mutant(name="all that ever stood still is remembered", path="regulus/client/connecting/connections.py",
            old="if len(self._silent) >= ADDRESSES_MAX:", new="if False:",
-           tests=("tests/unit/client/test_connections.py",)),
+           tests=("tests/unit/client/connecting/test_connections.py",)),
     Mutant(name="a group that began at a slave is not told to its master",
            path="regulus/broker/handlers/consumer_offset.py", old="and not _is_new(ahead, broker, now_ms):",
            new="and True:",
@@ -105,12 +105,12 @@ MUTANTS = [
     Mutant(name="the longer of two limits holds", path="regulus/server/replication.py",
            old="return min(config.slave_timeout", new="return max(config.slave_timeout",
            tests=("tests/unit/server/test_replication.py",)),
-    Mutant(name="a master that stands still is asked on and on", path="regulus/client/queue_puller.py",
+    Mutant(name="a master that stands still is asked on and on", path="regulus/client/consuming/queue_puller.py",
            old="        if is_silent(address):\n", new="        if False:\n",
-           tests=("tests/unit/client/test_queue_puller.py",)),
-    Mutant(name="a master that stood still once is asked no more", path="regulus/client/connections.py",
+           tests=("tests/unit/client/consuming/test_queue_puller.py",)),
+    Mutant(name="a master that stood still once is asked no more", path="regulus/client/connecting/connections.py",
            old="            self._silent.discard(address)\n", new="            pass\n",
-           tests=("tests/unit/client/test_queue_puller.py",)),
+           tests=("tests/unit/client/consuming/test_queue_puller.py",)),
     Mutant(name="a copy takes a piece wherever it lies", path=_COPY,
            old="        if offset != self.end:\n            self._begin(offset)\n", new="", tests=_COPIES),
     Mutant(name="a copy takes a record of another place", path=_COPY,
@@ -240,7 +240,7 @@ MUTANTS = [
     Mutant(name="what began at the slave gets its master's number", path=_OFFSETS,
            old="            self.set_backs.put(key, queue_id, number)\n", new="            pass\n", tests=_KEPT),
     Mutant(name="set-backs that do not hear of one another are the same",
-           path="regulus/broker/offset_set_backs.py", old="max(now_ms, self._last + 1)", new="self._last + 1",
+           path="regulus/broker/groups/offset_set_backs.py", old="max(now_ms, self._last + 1)", new="self._last + 1",
            tests=_KEPT),
     Mutant(name="who lowers an offset is told the larger one again", path=_OFFSETS,
            old="            self.set_backs.note(key, queue_id, now_ms)\n            self._put(",
@@ -249,7 +249,7 @@ MUTANTS = [
            old="        self.broker.lower_offsets(self._clock())\n", new="", tests=_PAIRS),
     Mutant(name="a slave with another log tells its master its offsets", path="regulus/server/assembly.py",
            old="is_copy=self._replication.is_copy", new="is_copy=True", tests=_PAIRS),
-    Mutant(name="a deletion of offsets is saved without its number", path="regulus/broker/offset_set_backs.py",
+    Mutant(name="a deletion of offsets is saved without its number", path="regulus/broker/groups/offset_set_backs.py",
            old="        self.last_removal = self.changes\n", new="", tests=("tests/unit/server/test_documents.py",)),
     Mutant(name="a slave of two links is two slaves", path=_SERVER,
            old=" and link.heard_at >= heard_from]", new="]", tests=("tests/unit/server/test_ha_server.py",)),
@@ -265,7 +265,7 @@ MUTANTS = [
            old="sorted(slaves, reverse=True)[needed - 1]", new="max(slaves)",
            tests=("tests/unit/broker/test_sync_replicas.py",)),
     Mutant(name="a slave forgets the offsets of a group that its master never had",
-           path="regulus/broker/subscription_groups.py", old="return [name for name in gone if name in before]",
+           path="regulus/broker/groups/subscription_groups.py", old="return [name for name in gone if name in before]",
            new="return gone", tests=("tests/unit/broker/test_state.py",)),
     Mutant(name="a slave moves a group to what it has", path="regulus/broker/handlers/pull_message.py",
            old="if code == _MOVED and config.is_slave:", new="if False:", tests=_READS),

@@ -5,8 +5,8 @@ from tests.mutants import Mutant
 _LADDER = ("tests/contract/test_retry_ladder.py",)
 _SEND_BACK = "regulus/broker/handlers/consumer_send_msg_back.py"
 _SCHEDULE = "regulus/broker/delay_schedule.py"
-_LIMIT = "regulus/client/group_retry_limit.py"
-_LIMIT_TESTS = ("tests/unit/client/test_group_retry_limit.py",)
+_LIMIT = "regulus/client/consuming/group_retry_limit.py"
+_LIMIT_TESTS = ("tests/unit/client/consuming/test_group_retry_limit.py",)
 
 MUTANTS = [
     Mutant(name="a broker that was not told gets no limit", path=_LIMIT,

@@ -2,26 +2,26 @@
 
 from tests.mutants import Mutant
 
-_PRODUCER = "regulus/client/producer.py"
-_ATTEMPT = "regulus/client/send_attempt.py"
-_QUEUES = "regulus/client/send_queues.py"
-_ROUTES = "regulus/client/publish_routes.py"
-_TURNS_OF_SENDS = "regulus/client/send_turns.py"
-_TURNS = "regulus/client/turns.py"
+_PRODUCER = "regulus/client/sending/producer.py"
+_ATTEMPT = "regulus/client/sending/send_attempt.py"
+_QUEUES = "regulus/client/sending/send_queues.py"
+_ROUTES = "regulus/client/sending/publish_routes.py"
+_TURNS_OF_SENDS = "regulus/client/sending/send_turns.py"
+_TURNS = "regulus/client/connecting/limited_room.py"
 _COURSE = "regulus/client/core/send_course.py"
-_GATHERED = "regulus/client/gathered_sends.py"
-_NAME_SERVERS = "regulus/client/name_servers.py"
+_GATHERED = "regulus/client/sending/gathered_sends.py"
+_NAME_SERVERS = "regulus/client/connecting/name_servers.py"
 _CONNECTION = "regulus/transport/connection.py"
 _CHECK = "regulus/client/core/message_check.py"
-_INSTANCE = "regulus/client/client_instance.py"
+_INSTANCE = "regulus/client/connecting/client_instance.py"
 
-_PRODUCER_TESTS = "tests/unit/client/test_producer.py::"
-_TURNS_TESTS = ("tests/unit/client/test_turns.py",)
-_GATHERED_TESTS = ("tests/unit/client/test_gathered_sends.py",)
-_NAME_SERVERS_TESTS = ("tests/unit/client/test_name_servers.py",)
+_PRODUCER_TESTS = "tests/unit/client/sending/test_producer.py::"
+_TURNS_TESTS = ("tests/unit/client/connecting/test_limited_room.py",)
+_GATHERED_TESTS = ("tests/unit/client/sending/test_gathered_sends.py",)
+_NAME_SERVERS_TESTS = ("tests/unit/client/connecting/test_name_servers.py",)
 _CONNECTION_TESTS = ("tests/unit/transport/test_connection.py",)
 _CHECK_TESTS = ("tests/unit/client/core/test_message_check.py",)
-_INSTANCE_TESTS = ("tests/unit/client/test_client_instance.py",)
+_INSTANCE_TESTS = ("tests/unit/client/connecting/test_client_instance.py",)
 _THOUSANDS = _PRODUCER_TESTS + "test_thousands_of_sends_at_once_are_all_stored_once_however_long_it_takes"
 _BACK_AGAIN = (_PRODUCER_TESTS + "test_a_refused_connection_is_tried_again_after_growing_pauses",
                _PRODUCER_TESTS + "test_when_the_broker_does_not_come_back_the_send_fails_within_its_time")
@@ -29,7 +29,7 @@ _BACK_AGAIN = (_PRODUCER_TESTS + "test_a_refused_connection_is_tried_again_after
 _GONE_TESTS = (
     _PRODUCER_TESTS + "test_a_broker_that_refuses_all_queues_of_its_route_fails_the_send_within_its_time",
     _PRODUCER_TESTS + "test_when_a_topic_has_fewer_queues_the_route_is_asked_for_and_no_send_fails")
-_ALONE_TESTS = ("tests/unit/client/test_producer.py", "tests/unit/client/core/test_send_course.py")
+_ALONE_TESTS = ("tests/unit/client/sending/test_producer.py", "tests/unit/client/core/test_send_course.py")
 
 MUTANTS = [
     Mutant(name="a broker that is alone is sent a message again while it stands still",
@@ -100,11 +100,12 @@ MUTANTS = [
            new="            if False:\n",
            tests=_GATHERED_TESTS),
     # --- what is taken back ------------------------------------------------------------------------------------------
-    Mutant(name="a recall handle of another topic is followed", path="regulus/client/recalls.py",
-           old="if handle.topic != topic:", new="if False:", tests=("tests/unit/client/test_recalls.py",)),
-    Mutant(name="a recall without an answer that can be read is a fault of ours", path="regulus/client/recalls.py",
+    Mutant(name="a recall handle of another topic is followed", path="regulus/client/sending/recalls.py",
+           old="if handle.topic != topic:", new="if False:", tests=("tests/unit/client/sending/test_recalls.py",)),
+    Mutant(name="a recall without an answer that can be read is a fault of ours",
+           path="regulus/client/sending/recalls.py",
            old="    except HeaderError as error:\n", new="    except KeyError as error:\n",
-           tests=("tests/unit/client/test_recalls.py",)),
+           tests=("tests/unit/client/sending/test_recalls.py",)),
     Mutant(name="a recall handle's time is any digit there is", path="regulus/wire/recall_handle.py",
            old="text.isascii() and text.isdigit()", new="text.isdigit()",
            tests=("tests/unit/wire/test_recall_handle.py",)),
@@ -113,12 +114,12 @@ MUTANTS = [
            old="if course.stored is not None:\n                            return",
            new="if False:\n                            return",
            tests=(_PRODUCER_TESTS + "test_not_fully_stored_is_retried_when_asked_for_and_kept_when_that_fails",)),
-    Mutant(name="a half waits at a delay level", path="regulus/client/transaction_producer.py",
+    Mutant(name="a half waits at a delay level", path="regulus/client/sending/transaction_producer.py",
            old="        properties.pop(names.DELAY_TIME_LEVEL, None)\n", new="",
-           tests=("tests/unit/client/test_transaction_producer.py",)),
-    Mutant(name="a lane goes on behind a send that failed", path="regulus/client/bulk_sender.py",
+           tests=("tests/unit/client/sending/test_transaction_producer.py",)),
+    Mutant(name="a lane goes on behind a send that failed", path="regulus/client/sending/bulk_sender.py",
            old="            await before.begun.wait()\n            self._raise_failure()\n",
-           new="            await before.begun.wait()\n", tests=("tests/unit/client/test_bulk_sender.py",)),
+           new="            await before.begun.wait()\n", tests=("tests/unit/client/sending/test_bulk_sender.py",)),
     Mutant(name="a clock that is set back makes keys of no month", path="regulus/client/unique_key.py",
            old=" or now_ms < self._month_start_ms", new="", tests=("tests/unit/client/test_unique_key.py",)),
     # --- each for itself ---------------------------------------------------------------------------------------------
@@ -161,15 +162,15 @@ MUTANTS = [
            tests=("tests/unit/client/core/test_routes.py",)),
     Mutant(name="routes are kept for ever", path=_INSTANCE,
            old="len(self._routes) >= self._routes_max", new="False", tests=_INSTANCE_TESTS),
-    Mutant(name="a request that is asked again has all its time again", path="regulus/client/connections.py",
+    Mutant(name="a request that is asked again has all its time again", path="regulus/client/connecting/connections.py",
            old="self._get_within(address, _left_ms(timeout_ms, begun))", new="self._get_within(address, timeout_ms)",
-           tests=("tests/unit/client/test_connections.py",)),
+           tests=("tests/unit/client/connecting/test_connections.py",)),
     Mutant(name="what is called in the shared loop ends it", path="regulus/client/shared_loop.py",
            old="        except (SystemExit, KeyboardInterrupt) as error:", new="        except ImportError as error:",
            tests=("tests/unit/client/test_shared_loop.py",)),
     Mutant(name="an answer is unpacked whatever room there is", path="regulus/client/core/received.py",
            old="            if room <= 0:", new="            if False:",
-           tests=("tests/unit/client/core/test_received.py", "tests/unit/client/test_queue_puller.py")),
+           tests=("tests/unit/client/core/test_received.py", "tests/unit/client/consuming/test_queue_puller.py")),
     # --- queues that are gone ----------------------------------------------------------------------------------------
     Mutant(name="a send to a queue that is gone fails", path=_PRODUCER,
            old="            course.was_refused()\n            return True\n", new="            return False\n",
@@ -189,6 +190,7 @@ MUTANTS = [
     Mutant(name="a host that does not exist is waited for", path=_ROUTES,
            old=" or isinstance(error, WrongNameServer)", new="",
            tests=(_PRODUCER_TESTS + "test_a_name_server_that_does_not_come_is_one_error_when_the_time_is_over",)),
-    Mutant(name="a consumer does not wait for a name server", path="regulus/client/consumer_start.py",
-           old="steady_ms() + pause_ms > until_ms", new="True", tests=("tests/unit/client/test_consumer_start.py",)),
+    Mutant(name="a consumer does not wait for a name server", path="regulus/client/consuming/consumer_start.py",
+           old="steady_ms() + pause_ms > until_ms", new="True",
+           tests=("tests/unit/client/consuming/test_consumer_start.py",)),
 ]

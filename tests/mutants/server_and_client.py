@@ -28,8 +28,8 @@ _TOPIC_TESTS = ("tests/unit/cli/test_topic.py",)
 _DOCUMENT_TESTS = ("tests/unit/server/test_documents.py",)
 _PROCESS_QUEUE_TESTS = ("tests/unit/client/core/test_process_queue.py",)
 _REBALANCE_TESTS = ("tests/unit/client/core/test_rebalance.py",)
-_RETRY_TESTS = ("tests/unit/client/test_send_back.py", "tests/unit/client/core/test_send_back.py")
-_RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/test_producer.py")
+_RETRY_TESTS = ("tests/unit/client/consuming/test_send_back.py", "tests/unit/client/core/test_send_back.py")
+_RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/sending/test_producer.py")
 
 MUTANTS = [
     # --- routes ------------------------------------------------------------------------------------------------------
@@ -42,9 +42,9 @@ MUTANTS = [
     Mutant(name="who lost its place to one that has gone is told that nothing changed",
            path="regulus/nameserver/handlers/registration.py",
            old=" or not state.routes.has_place(header.broker_name, header.broker_id)", new="", tests=_ROUTE_TESTS),
-    Mutant(name="what is stored without a slave is sent again over gRPC", path="regulus/client/grpc/sending.py",
+    Mutant(name="what is stored without a slave is sent again over gRPC", path="regulus/client/sending/grpc_sender.py",
            old="if not _is_stored(answer, len(batch)):", new="if True:",
-           tests=("tests/unit/client/grpc/test_sending.py",)),
+           tests=("tests/unit/client/sending/test_grpc_sender.py",)),
     Mutant(name="old records tell the time of a clock", path="regulus/server/ha_client.py",
            old="copy.asked is None and self._has_begun", new="copy.asked is None",
            tests=("tests/unit/server/test_ha_client.py",)),
@@ -115,24 +115,26 @@ MUTANTS = [
            old="        seen = await self._in_worker(",
            new="        self.passes += 1\n        seen = await self._in_worker(",
            tests=("tests/unit/server/test_retention_loop.py",)),
-    Mutant(name="a change that no master took is told as done", path="regulus/client/admin_base.py",
+    Mutant(name="a change that no master took is told as done", path="regulus/client/administration/admin_base.py",
            old="        if not masters:\n            raise ClientError(",
            new="        if False:\n            raise ClientError(",
            tests=_SLAVE_TESTS),
-    Mutant(name="offsets that no master set back are told as set back", path="regulus/client/admin_base.py",
+    Mutant(name="offsets that no master set back are told as set back",
+           path="regulus/client/administration/admin_base.py",
            old="        if not masters:\n            raise NoRoute(",
            new="        if False:\n            raise NoRoute(",
            tests=_SLAVE_TESTS),
-    Mutant(name="only masters are asked how far a group is", path="regulus/client/admin_base.py",
+    Mutant(name="only masters are asked how far a group is", path="regulus/client/administration/admin_base.py",
            old="return route.masters() if masters_only else route", new="return route.masters() if True else route",
            tests=_SLAVE_TESTS),
-    Mutant(name="a slave that is behind tells how far a group is", path="regulus/client/admin_base.py",
+    Mutant(name="a slave that is behind tells how far a group is", path="regulus/client/administration/admin_base.py",
            old="return route.masters() if masters_only else route", new="return route.masters() if False else route",
            tests=_SLAVE_TESTS),
-    Mutant(name="a slave that is behind tells how far a topic is", path="regulus/client/topic_admin.py",
+    Mutant(name="a slave that is behind tells how far a topic is", path="regulus/client/administration/topic_admin.py",
            old="route.masters() if masters_only else route", new="route.masters() if False else route",
            tests=_SLAVE_TESTS),
-    Mutant(name="only masters are asked of a group that was never online", path="regulus/client/admin_base.py",
+    Mutant(name="only masters are asked of a group that was never online",
+           path="regulus/client/administration/admin_base.py",
            old="self.master_addresses() if masters_only else [", new="self.master_addresses() if True else [",
            tests=_SLAVE_TESTS),
     Mutant(name="a topic gets on all brokers what it has on one", path="regulus/cli/topic.py",
@@ -277,6 +279,7 @@ MUTANTS = [
     Mutant(name="a throttled broker is asked at once again", path=_RESEND,
            old="return 0 if rest is None else max(0, rest.until_ms - now_ms)", new="return 0", tests=_RESEND_TESTS),
     # --- administration ----------------------------------------------------------------------------------------------
-    Mutant(name="a reset stores offsets where members are online", path="regulus/client/group_admin.py",
-           old=" if route.master(queue.broker_name) == address]", new="]", tests=("tests/unit/client/test_admin.py",)),
+    Mutant(name="a reset stores offsets where members are online", path="regulus/client/administration/group_admin.py",
+           old=" if route.master(queue.broker_name) == address]", new="]",
+           tests=("tests/unit/client/administration/test_admin.py",)),
 ]

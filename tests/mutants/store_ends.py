@@ -2,12 +2,12 @@
 
 from tests.mutants import Mutant
 
-_FILES = "regulus/spark/store_files.py"
-_SCAN = "regulus/spark/store_scan.py"
-_MEMORY_TESTS = ("tests/unit/spark/test_worker_memory.py",)
-_SCAN_TESTS = "tests/unit/spark/test_store_scan.py::"
-_ENDS = "regulus/spark/store_ends.py"
-_ENDS_TESTS = "tests/unit/spark/test_store_ends.py::"
+_FILES = "regulus/spark/store/files.py"
+_SCAN = "regulus/spark/store/scan.py"
+_MEMORY_TESTS = ("tests/unit/spark/runtime/test_worker_memory.py",)
+_SCAN_TESTS = "tests/unit/spark/store/test_scan.py::"
+_ENDS = "regulus/spark/store/ends.py"
+_ENDS_TESTS = "tests/unit/spark/store/test_ends.py::"
 _LOST = (_ENDS_TESTS + "test_what_a_closed_store_lost_at_an_end_is_told_and_counted",)
 _OPEN = (_ENDS_TESTS + "test_a_store_that_was_copied_from_a_running_broker_is_told_of_and_read",)
 _AHEAD = (_ENDS_TESTS + "test_a_checkpoint_that_is_ahead_of_the_log_is_told_of_a_closed_store",)
@@ -37,14 +37,14 @@ MUTANTS = [
            tests=_LOST),
     Mutant(name="a rotten record between others is passed over", path=_ENDS,
            old="            self.bad.append((self._doubtful,", new="            list((self._doubtful,", tests=_LOST),
-    Mutant(name="a queue whose folder is gone is not asked for", path="regulus/spark/store_plan.py",
+    Mutant(name="a queue whose folder is gone is not asked for", path="regulus/spark/store/plan.py",
            old="        return there | {queue_id", new="        return there or {queue_id", tests=_LOST),
     Mutant(name="a batch ends in silence before what is lost", path="regulus/spark/read_bounds.py",
            old="            gaps.append(lost)", new="            pass", tests=_LOST),
-    Mutant(name="a stream goes on in silence before what is lost", path="regulus/spark/stream_planner.py",
+    Mutant(name="a stream goes on in silence before what is lost", path="regulus/spark/readers/stream_planner.py",
            old="            raise data_loss(lost)", new="            return",
            tests=(_ENDS_TESTS + "test_a_stream_that_has_read_all_fails_for_what_is_lost_behind_it",)),
-    Mutant(name="a stream has no row for what is lost at an end", path="regulus/spark/stream_planner.py",
+    Mutant(name="a stream has no row for what is lost at an end", path="regulus/spark/readers/stream_planner.py",
            old="                gaps.append(lost)", new="                pass", tests=_LOST),
     Mutant(name="what a running broker's copy is ahead by is lost", path=_ENDS,
            old="not (store.path / \"abort\").exists()", new="True", tests=_OPEN),
@@ -71,35 +71,35 @@ MUTANTS = [
     Mutant(name="a store is compared while a broker writes it", path=_ENDS,
            old="    if is_in_use(str(store.path)):", new="    if False:",
            tests=(_ENDS_TESTS + "test_a_store_that_a_broker_writes_is_not_compared",)),
-    Mutant(name="the audit passes over lost ends", path="regulus/pipeline/audit.py",
+    Mutant(name="the audit passes over lost ends", path="regulus/pipeline/jobs/audit.py",
            old='holds="NOT is_lost"', new='holds="true"',
-           tests=("tests/unit/pipeline/test_audit.py::test_what_is_lost_at_the_end_of_a_queue_fails_the_audit",)),
-    Mutant(name="an archive does not say what lies behind its log", path="regulus/pipeline/archive.py",
+           tests=("tests/unit/pipeline/jobs/test_audit.py::test_what_is_lost_at_the_end_of_a_queue_fails_the_audit",)),
+    Mutant(name="an archive does not say what lies behind its log", path="regulus/pipeline/archive/run.py",
            old="            self.report.units_behind = sum(", new="            sum(",
-           tests=("tests/unit/pipeline/test_archive.py::test_units_that_point_behind_the_end_of_the_log_are_told",)),
+           tests=("tests/unit/pipeline/archive/test_run.py::test_units_that_point_behind_the_end_of_the_log_are_told",)),
     Mutant(name="a hole of the log is told by its outer ends", path=_FILES,
            old="        if not 0 <= index < len(self.pieces) - 1:", new="        if True:",
-           tests=("tests/unit/spark/test_store_files.py::test_a_gap_between_files_is_damage_unless_the_rest_is_wanted",)),
+           tests=("tests/unit/spark/store/test_files.py::test_a_gap_between_files_is_damage_unless_the_rest_is_wanted",)),
     Mutant(name="a condition knows the shown columns alone", path="regulus/cli/spark.py",
            old="    return [name for name in COLUMNS if name in words]", new="    return []",
            tests=("tests/unit/cli/test_spark.py::test_a_condition_may_speak_of_columns_that_are_not_shown",)),
-    Mutant(name="the folder's key is a column of the files", path="regulus/spark/archive_manifest.py",
+    Mutant(name="the folder's key is a column of the files", path="regulus/spark/archive/manifest.py",
            old='return f"{MESSAGES}/dt={day}/', new='return f"{MESSAGES}/topic={quote(topic)}/',
            tests=("tests/unit/pipeline/test_archive_layout.py",)),
-    Mutant(name="a file begins with its topic", path="regulus/spark/archive_manifest.py",
+    Mutant(name="a file begins with its topic", path="regulus/spark/archive/manifest.py",
            old="{part.text}@{_name_part(part.broker_name)}@{_name_part(topic)}",
            new="{_name_part(topic)}@{_name_part(part.broker_name)}@{part.text}",
            tests=("tests/unit/pipeline/test_archive_layout.py::test_pandas",)),
-    Mutant(name="long names are as long as they are", path="regulus/spark/archive_manifest.py",
+    Mutant(name="long names are as long as they are", path="regulus/spark/archive/manifest.py",
            old="    if len(quoted) <= NAME_PART_MAX:", new="    if True:",
-           tests=("tests/unit/spark/test_archive_manifest.py",)),
-    Mutant(name="a balanced ledger says that all has ended", path="regulus/pipeline/report_page.py",
+           tests=("tests/unit/spark/archive/test_manifest.py",)),
+    Mutant(name="a balanced ledger says that all has ended", path="regulus/pipeline/report/page.py",
            old="if waiting or behind else", new="if waiting else",
-           tests=("tests/unit/pipeline/test_report_page.py::test_the_headline_is_true_of_the_tables_below_it",)),
-    Mutant(name="the ladder takes copies from keys", path="regulus/pipeline/report_page.py",
+           tests=("tests/unit/pipeline/report/test_page.py::test_the_headline_is_true_of_the_tables_below_it",)),
+    Mutant(name="the ladder takes copies from keys", path="regulus/pipeline/report/page.py",
            old="max(0, sent - failed)", new="sent - failed",
-           tests=("tests/unit/pipeline/test_report_page.py",)),
-    Mutant(name="the copies of dead keys are not told", path="regulus/pipeline/report_page.py",
+           tests=("tests/unit/pipeline/report/test_page.py",)),
+    Mutant(name="the copies of dead keys are not told", path="regulus/pipeline/report/page.py",
            old='if totals["dead_again"] else ""', new='if False else ""',
-           tests=("tests/unit/pipeline/test_report_page.py",)),
+           tests=("tests/unit/pipeline/report/test_page.py",)),
 ]

@@ -2,20 +2,20 @@
 
 from tests.mutants import Mutant
 
-_PLANNER = "regulus/spark/stream_planner.py"
-_LOSSES = "regulus/spark/losses.py"
-_LIVE = "regulus/spark/live_scan.py"
-_PLANNER_TESTS = ("tests/unit/spark/test_stream_planner.py",)
-_LOSS_TESTS = ("tests/unit/spark/test_losses.py",)
-_ORDER_TESTS = ("tests/unit/spark/test_archive_order.py",)
-_FILE_TESTS = ("tests/unit/spark/test_store_files.py", "tests/unit/spark/test_store_scan.py")
+_PLANNER = "regulus/spark/readers/stream_planner.py"
+_LOSSES = "regulus/spark/data_loss.py"
+_LIVE = "regulus/spark/live/scan.py"
+_PLANNER_TESTS = ("tests/unit/spark/readers/test_stream_planner.py",)
+_LOSS_TESTS = ("tests/unit/spark/test_data_loss.py",)
+_ORDER_TESTS = ("tests/unit/spark/archive/test_order.py",)
+_FILE_TESTS = ("tests/unit/spark/store/test_files.py", "tests/unit/spark/store/test_scan.py")
 
 MUTANTS = [
     Mutant(name="a log that was cut and grew again goes unseen", path=_PLANNER,
            old="if mark != offset.marks[queue]}", new="if False}", tests=_PLANNER_TESTS),
     Mutant(name="only the time of what was read last is compared", path=_PLANNER,
            old="if mark != offset.marks[queue]}", new="if mark.store_time != offset.marks[queue].store_time}",
-           tests=("tests/unit/spark/test_stream_planner.py", "tests/unit/spark/test_marks.py")),
+           tests=("tests/unit/spark/readers/test_stream_planner.py", "tests/unit/spark/test_marks.py")),
     Mutant(name="a stream goes on behind a cut as if there were none", path=_PLANNER,
            old="            offset.positions[queue] = first\n", new="", tests=_PLANNER_TESTS),
     Mutant(name="a batch of other queues reads on behind a cut", path=_PLANNER,
@@ -32,11 +32,11 @@ MUTANTS = [
            old="                del entered.positions[queue]\n", new="                pass\n", tests=_PLANNER_TESTS),
     Mutant(name="what such a queue had is not reported", path=_PLANNER,
            old="sorted(first.positions.keys() - last.positions.keys())", new="()", tests=_PLANNER_TESTS),
-    Mutant(name="epochs of an archive and a broker are compared", path="regulus/spark/stream_offset.py",
+    Mutant(name="epochs of an archive and a broker are compared", path="regulus/spark/readers/stream_offset.py",
            old="return known * found > 0 and known != found", new="return 0 not in (known, found) and known != found",
-           tests=("tests/unit/spark/test_stream_offset.py",)),
-    Mutant(name="a topic made anew in an archive is the one before", path="regulus/spark/archive_place.py",
-           old="-1 - each.epoch", new="-1", tests=("tests/unit/spark/test_archive_place.py",)),
+           tests=("tests/unit/spark/readers/test_stream_offset.py",)),
+    Mutant(name="a topic made anew in an archive is the one before", path="regulus/spark/archive/place.py",
+           old="-1 - each.epoch", new="-1", tests=("tests/unit/spark/archive/test_place.py",)),
     Mutant(name="a query that starts waits for no broker", path=_PLANNER,
            old="return any(are_new) and (not self._is_known or self._target is not None)",
            new="return any(are_new) and self._target is not None", tests=_PLANNER_TESTS),
@@ -46,24 +46,25 @@ MUTANTS = [
     Mutant(name="what comes while a query waits is not its own", path=_PLANNER,
            old="                self._target.setdefault(queue, states[queue].high)\n", new="                pass\n",
            tests=_PLANNER_TESTS),
-    Mutant(name="an archive tells what a broker lost", path="regulus/spark/history_place.py",
+    Mutant(name="an archive tells what a broker lost", path="regulus/spark/archive/history_place.py",
            old="if queue not in live and offset < self._behind(queue)}", new="if offset < self._behind(queue)}",
-           tests=("tests/unit/spark/test_history_place.py",)),
-    Mutant(name="a batch is divided where the archive ends now", path="regulus/spark/history_place.py",
-           old="        if sizes:\n", new="        if False:\n", tests=("tests/unit/spark/test_history_place.py",)),
-    Mutant(name="a batch is divided by files", path="regulus/spark/archive_place.py", old="        if not sizes:\n",
+           tests=("tests/unit/spark/archive/test_history_place.py",)),
+    Mutant(name="a batch is divided where the archive ends now", path="regulus/spark/archive/history_place.py",
+           old="        if sizes:\n", new="        if False:\n",
+           tests=("tests/unit/spark/archive/test_history_place.py",)),
+    Mutant(name="a batch is divided by files", path="regulus/spark/archive/place.py", old="        if not sizes:\n",
            new="        if True:\n", tests=_ORDER_TESTS),
     Mutant(name="a batch is divided by the sizes of now", path=_PLANNER,
            old="sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None",
            new="sizes = {unit.queue: round(self._place.record_sizes([unit])[0]) for unit in ranges}",
            tests=(*_PLANNER_TESTS, *_ORDER_TESTS)),
-    Mutant(name="rows of a task come file by file", path="regulus/spark/archive_scan.py",
+    Mutant(name="rows of a task come file by file", path="regulus/spark/archive/scan.py",
            old="    if part.by_queue:\n", new="    if False:\n", tests=_ORDER_TESTS),
-    Mutant(name="rows of a task that is put in order have any size", path="regulus/spark/archive_order.py",
+    Mutant(name="rows of a task that is put in order have any size", path="regulus/spark/archive/order.py",
            old="if weight and weight + more > PIECE_BYTES_MAX:", new="if False:", tests=_ORDER_TESTS),
-    Mutant(name="what a piece is cut at is in both halves", path="regulus/spark/archive_order.py",
+    Mutant(name="what a piece is cut at is in both halves", path="regulus/spark/archive/order.py",
            old="taken, weight, start = [], 0, max(start, step)", new="taken, weight, start = [], 0, start",
-           tests=("tests/unit/spark/test_archive_order.py::test_pieces_have_each_message_once_and_are_small",)),
+           tests=("tests/unit/spark/archive/test_order.py::test_pieces_have_each_message_once_and_are_small",)),
     Mutant(name="what is gone is dropped with what is damaged", path=_LOSSES,
            old="        if self._options.on_data_loss is OnDataLoss.FAIL:\n            raise data_loss(gap)",
            new="        if self._options.on_data_loss is OnDataLoss.FAIL and not self._options.on_bad_record:\n"
@@ -83,31 +84,31 @@ MUTANTS = [
            old="        if error.position:", new="        if False:", tests=_LOSS_TESTS),
     Mutant(name="of a delayed message a broker does not tell when it is due", path=_LIVE,
            old="delays_ms=self._delays_ms(records))", new="delays_ms=())",
-           tests=("tests/unit/spark/test_live_scan.py::test_a_delayed_message_tells_when_it_is_delivered",)),
+           tests=("tests/unit/spark/live/test_scan.py::test_a_delayed_message_tells_when_it_is_delivered",)),
     Mutant(name="one bad record is a whole answer", path=_LIVE,
            old="        elif end - start > 1:\n            return None\n", new="", tests=_LOSS_TESTS),
-    Mutant(name="the end of a hole of the log is passed over", path="regulus/spark/store_scan.py",
+    Mutant(name="the end of a hole of the log is passed over", path="regulus/spark/store/scan.py",
            old="if behind > position else len(", new="if False else len(", tests=_FILE_TESTS),
-    Mutant(name="units that no file has are no gap", path="regulus/spark/store_scan.py",
+    Mutant(name="units that no file has are no gap", path="regulus/spark/store/scan.py",
            old="            if at < start:", new="            if False:", tests=_FILE_TESTS),
-    Mutant(name="a store without its log is empty", path="regulus/spark/store_files.py",
+    Mutant(name="a store without its log is empty", path="regulus/spark/store/files.py",
            old="if low < end and not log.pieces:", new="if False:", tests=_FILE_TESTS),
-    Mutant(name="files that overlap are read", path="regulus/spark/store_files.py",
+    Mutant(name="files that overlap are read", path="regulus/spark/store/files.py",
            old="if end > right.start or (end < right.start and not with_holes):",
            new="if end < right.start and not with_holes:", tests=_FILE_TESTS),
     Mutant(name="two brokers share the numbers of partitions", path="regulus/spark/kafka_partitions.py",
            old="        if first != queue.broker_name:", new="        if False:",
            tests=("tests/unit/spark/test_kafka_partitions.py",)),
     Mutant(name="a manifest that is replaced while it is looked for fails the read",
-           path="regulus/spark/archive_manifest.py", old="        except FileNotFoundError:\n            continue\n",
+           path="regulus/spark/archive/manifest.py", old="        except FileNotFoundError:\n            continue\n",
            new="        except FileNotFoundError:\n            raise\n",
-           tests=("tests/unit/spark/test_archive_manifest.py",)),
-    Mutant(name="a batch of an archive has any size", path="regulus/spark/archive_scan.py",
+           tests=("tests/unit/spark/archive/test_manifest.py",)),
+    Mutant(name="a batch of an archive has any size", path="regulus/spark/archive/scan.py",
            old="    if batch.nbytes <= BATCH_BYTES_MAX:", new="    if True:",
-           tests=("tests/unit/spark/test_archive_scan.py",)),
-    Mutant(name="unpacked bodies fill a batch without end", path="regulus/spark/columns.py",
+           tests=("tests/unit/spark/archive/test_scan.py",)),
+    Mutant(name="unpacked bodies fill a batch without end", path="regulus/spark/columns/records.py",
            old="if row and size > UNPACKED_BYTES_MAX:", new="if False:", tests=_FILE_TESTS),
-    Mutant(name="32-bit offsets wrap", path="regulus/spark/arrow_arrays.py",
+    Mutant(name="32-bit offsets wrap", path="regulus/spark/columns/arrow_arrays.py",
            old="    assert ends[-1] <= SIZE_MAX", new="    assert True",
-           tests=("tests/unit/spark/test_arrow_arrays.py",)),
+           tests=("tests/unit/spark/columns/test_arrow_arrays.py",)),
 ]

@@ -2,27 +2,27 @@
 
 from tests.mutants import Mutant
 
-_TIMERS = "regulus/broker/timers.py"
-_COPIES = "regulus/broker/timer_copies.py"
+_TIMERS = "regulus/broker/timers/timers.py"
+_COPIES = "regulus/broker/timers/copies.py"
 _PLACEMENT = "regulus/broker/placement.py"
 _FILES = "regulus/store/timers.py"
-_OF_TIMERS = ("tests/unit/broker/test_timers.py",)
+_OF_TIMERS = ("tests/unit/broker/timers/test_timers.py",)
 _OF_FILES = ("tests/unit/store/test_timers.py",)
 _OF_SENDS = ("tests/unit/broker/handlers/test_send_message.py",)
 
 MUTANTS = (
     Mutant(name="a slave takes for done what is in the log of a former master alone", path="regulus/broker/state.py",
-           old="        self.timers.forget_master()\n", new="", tests=("tests/unit/broker/test_timers.py",)),
-    Mutant(name="what came by a former master comes again by the next", path="regulus/broker/timers.py",
+           old="        self.timers.forget_master()\n", new="", tests=("tests/unit/broker/timers/test_timers.py",)),
+    Mutant(name="what came by a former master comes again by the next", path="regulus/broker/timers/timers.py",
            old="        self._told, self._last_told = None, (0, self._began_at)\n",
            new="        self._told, self._last_told = None, (0, self._log_end)\n",
-           tests=("tests/unit/broker/test_timers.py",)),
-    Mutant(name="a slave that lags takes nothing for done", path="regulus/broker/timers.py",
+           tests=("tests/unit/broker/timers/test_timers.py",)),
+    Mutant(name="a slave that lags takes nothing for done", path="regulus/broker/timers/timers.py",
            old=" and (self._told is None or log_end < self._told.log_end):", new=":",
-           tests=("tests/unit/broker/test_timers.py",)),
-    Mutant(name="a slave takes for done what its master had not entered", path="regulus/broker/timers.py",
+           tests=("tests/unit/broker/timers/test_timers.py",)),
+    Mutant(name="a slave takes for done what its master had not entered", path="regulus/broker/timers/timers.py",
            old="            read_ms = self._done_by_master(told)\n", new="            read_ms = told.read_ms\n",
-           tests=("tests/unit/broker/test_timers.py",)),
+           tests=("tests/unit/broker/timers/test_timers.py",)),
     Mutant(name="a timer is a tick early", path=_TIMERS, old="if self.read_ms + precision > now_ms:",
            new="if self.read_ms > now_ms:", tests=_OF_TIMERS),
     Mutant(name="a timer of a whole tick is one late", path=_PLACEMENT, old="(due_ms - 1) // timer_precision_ms",
@@ -172,9 +172,9 @@ MUTANTS = (
     Mutant(name="what a half done slot has done is counted again", path=_TIMERS,
            old="            if done and record.slot_ms == self.read_ms:\n", new="            if False:\n",
            tests=("tests/crash/test_timers_damaged.py",)),
-    Mutant(name="a marker counts as a message", path="regulus/broker/timer_counts.py",
+    Mutant(name="a marker counts as a message", path="regulus/broker/timers/counts.py",
            old="return -1 if kind & DELETE_KIND else 1", new="return 1",
-           tests=("tests/unit/broker/test_timer_counts.py",)),
+           tests=("tests/unit/broker/timers/test_counts.py",)),
     Mutant(name="what was put back once is not put back again", path=_COPIES,
            old='        kind += f"{rolls}\\n"\n', new='        kind += "\\n"\n',
            tests=_OF_TIMERS),

@@ -6,8 +6,8 @@ _RETENTION = "regulus/server/retention_loop.py"
 _REQUESTS = "regulus/server/request_server.py"
 _REFUSALS = "regulus/server/refusals.py"
 _ROUTES = "regulus/nameserver/route_table.py"
-_CLIENTS = "regulus/broker/clients.py"
-_CLIENTS_TESTS = ("tests/unit/broker/test_clients.py",)
+_CLIENTS = "regulus/broker/groups/clients.py"
+_CLIENTS_TESTS = ("tests/unit/broker/groups/test_clients.py",)
 
 _REQUEST_TESTS = ("tests/unit/server/test_request_server.py",)
 _REFUSAL_TESTS = ("tests/unit/server/test_refusals.py",)
@@ -20,15 +20,15 @@ MUTANTS = [
     Mutant(name="a start tells all that it finds", path="regulus/wire/encoded_table.py",
            old="        elif self._blocks[number][place]:", new="        else:",
            tests=("tests/unit/wire/test_encoded_table.py",)),
-    Mutant(name="each heartbeat of a producer is told", path="regulus/broker/clients.py",
+    Mutant(name="each heartbeat of a producer is told", path="regulus/broker/groups/clients.py",
            old="        if client.channel not in clients:", new="        if True:",
-           tests=("tests/unit/broker/test_clients.py",)),
-    Mutant(name="a client that connects anew is told as two", path="regulus/broker/clients.py",
+           tests=("tests/unit/broker/groups/test_clients.py",)),
+    Mutant(name="a client that connects anew is told as two", path="regulus/broker/groups/clients.py",
            old="if min(client.heard_ms, other.heard_ms) <= both_since_ms:", new="if False:",
-           tests=("tests/unit/broker/test_clients.py",)),
-    Mutant(name="two clients with one id are told at each heartbeat", path="regulus/broker/clients.py",
+           tests=("tests/unit/broker/groups/test_clients.py",)),
+    Mutant(name="two clients with one id are told at each heartbeat", path="regulus/broker/groups/clients.py",
            old="        self._told_twice.add(client.client_id)\n", new="",
-           tests=("tests/unit/broker/test_clients.py",)),
+           tests=("tests/unit/broker/groups/test_clients.py",)),
     Mutant(name="each registration of a broker is told", path=_ROUTES,
            old="        if is_new:\n            self.happenings", new="        if True:\n            self.happenings",
            tests=_ROUTE_TESTS),
@@ -49,10 +49,12 @@ MUTANTS = [
            tests=_REFUSAL_TESTS),
     Mutant(name="a name of a peer may end a line of the log", path="regulus/server/logging_setup.py",
            old=".translate(_ESCAPED)", new="", tests=("tests/unit/server/test_logging_setup.py",)),
-    Mutant(name="a pull that is refused is told each time", path="regulus/client/queue_puller.py",
-           old="self._refusal_told_ms is None or", new="True or", tests=("tests/unit/client/test_queue_puller.py",)),
-    Mutant(name="a queue whose pulls are refused is not blocked", path="regulus/client/queue_puller.py",
-           old="self._owned.is_refused = True", new="pass", tests=("tests/unit/client/test_queue_puller.py",)),
+    Mutant(name="a pull that is refused is told each time", path="regulus/client/consuming/queue_puller.py",
+           old="self._refusal_told_ms is None or", new="True or",
+           tests=("tests/unit/client/consuming/test_queue_puller.py",)),
+    Mutant(name="a queue whose pulls are refused is not blocked", path="regulus/client/consuming/queue_puller.py",
+           old="self._owned.is_refused = True", new="pass",
+           tests=("tests/unit/client/consuming/test_queue_puller.py",)),
     Mutant(name="a disk that is full again within a minute is not seen", path=_RETENTION,
            old="min(rest, pause) if rest > 0 else pause", new="rest if rest > 0 else pause",
            tests=("tests/unit/server/test_retention_loop.py",)),
@@ -70,9 +72,10 @@ MUTANTS = [
            old=" == found.applied + found.parked.count\n", new="\n", tests=("tests/unit/cli/demo/test_verdict.py",)),
     Mutant(name="the demo forgives what is lost", path="regulus/cli/demo/verdict.py",
            old="found.is_kept and ", new="", tests=("tests/unit/cli/demo/test_verdict.py",)),
-    Mutant(name="a listener that raises is told of its return, too", path="regulus/client/listener_workers.py",
+    Mutant(name="a listener that raises is told of its return, too",
+           path="regulus/client/consuming/listener_workers.py",
            old='        work.odd_answer = ""    # it failed, and has answered nothing\n', new="",
-           tests=("tests/unit/client/test_calls.py",)),
+           tests=("tests/unit/client/consuming/test_listener_calls.py",)),
     Mutant(name="members that subscribe differently are told at each heartbeat", path=_CLIENTS,
            old="        if self._wishes.get(channel) == wishes:\n            return False\n", new="",
            tests=_CLIENTS_TESTS),

@@ -14,10 +14,10 @@ from regulus.client.config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
+from regulus.client.consuming.push_consumer import PushConsumer
+from regulus.client.consuming.simple_consumer import SimpleConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
-from regulus.client.simple_consumer import SimpleConsumer
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
 
 pytestmark = pytest.mark.once

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.client.both_protocols import BothProtocols, both_protocols
 
 from regulus.client.config import ConsumeFromWhere, SimpleConsumerConfig
-from regulus.client.producer import Producer
-from regulus.client.simple_consumer import SimpleConsumer
+from regulus.client.consuming.simple_consumer import SimpleConsumer
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
 
 pytestmark = pytest.mark.once

@@ -9,8 +9,8 @@ from tests.unit.client.scripted_servers import refused, scripted_cluster, stored
 from tests.virtual_time import in_virtual_time
 
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult
+from regulus.client.sending.producer import Producer
 from regulus.errors import BrokerRefused, ClientError, SendFailed, Throttled, TooManyRequests
 from regulus.model.message import Message
 from regulus.wire.codes import ResponseCode

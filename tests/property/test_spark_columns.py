@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.spark.test_columns import records_of
+from tests.unit.spark.columns.test_records import records_of
 
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns, message_record
-from regulus.spark import columns, numpy_columns
+from regulus.spark.columns import properties as numpy_columns
+from regulus.spark.columns import records as columns
 from regulus.spark.table_schema import COLUMNS
 
 HOST = st.one_of(st.binary(min_size=8, max_size=8), st.binary(min_size=20, max_size=20))

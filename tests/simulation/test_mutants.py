@@ -7,22 +7,24 @@ from typing import Any
 
 import pytest
 
-from regulus.broker import message_filter, placement
+from regulus.broker import placement
+from regulus.broker.filters import message_filter
+from regulus.broker.groups.queue_locks import QueueLocks
 from regulus.broker.handlers import pop_message
 from regulus.broker.held_requests import HeldRequests
-from regulus.broker.pop_flights import PopFlights
-from regulus.broker.pop_orders import PopOrders
-from regulus.broker.pop_revival import PopRevival
-from regulus.broker.queue_locks import QueueLocks
-from regulus.broker.timer_copies import TimerCopies
-from regulus.broker.timers import Timers
-from regulus.client import foreign_calls, transaction_producer
-from regulus.client.accepted_sends import AcceptedSends
+from regulus.broker.pop.flights import PopFlights
+from regulus.broker.pop.orders import PopOrders
+from regulus.broker.pop.revival import PopRevival
+from regulus.broker.timers.copies import TimerCopies
+from regulus.broker.timers.timers import Timers
+from regulus.client import foreign_calls
+from regulus.client.consuming.offset_store import BrokerOffsets
+from regulus.client.consuming.remoting_receiver import RemotingReceiver
+from regulus.client.consuming.send_back import SendBack
 from regulus.client.core import ordered_queue, process_queue, received
-from regulus.client.offset_store import BrokerOffsets
-from regulus.client.remoting_receiver import RemotingReceiver
-from regulus.client.send_back import SendBack
-from regulus.client.transaction_producer import TransactionState
+from regulus.client.sending import transaction_producer
+from regulus.client.sending.accepted_sends import AcceptedSends
+from regulus.client.sending.transaction_producer import TransactionState
 from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message_filter import EVERYTHING
 from regulus.server.durability import Durability

@@ -8,7 +8,7 @@ import traceback
 from click.testing import CliRunner
 
 from regulus.cli.main import regulus
-from regulus.spark.session import open_session
+from regulus.spark.runtime.session import open_session
 
 
 def no_java():

@@ -6,7 +6,7 @@ import sys
 
 from pyspark.sql import functions as F
 
-from regulus.spark.session import open_session
+from regulus.spark.runtime.session import open_session
 from regulus.spark.source import register
 
 

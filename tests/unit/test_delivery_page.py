@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from regulus.client.config import ProducerConfig, PushConsumerConfig
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.consuming.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 
 ROOT = Path(__file__).parents[2]
 STATEMENTS = range(1, 107)

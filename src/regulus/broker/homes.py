@@ -7,7 +7,7 @@ topic that is merely unknown gets its message: who promotes a slave must not los
 that is there and stands among the deleted, too: a broker was killed when it had saved the one and not yet the other.
 """
 
-from regulus.broker.subscription_groups import SubscriptionGroups
+from regulus.broker.groups.subscription_groups import SubscriptionGroups
 from regulus.broker.topics import Topics
 from regulus.model.topics import RETRY_PREFIX
 

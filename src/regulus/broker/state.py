@@ -18,12 +18,15 @@ from regulus.broker.access_documents import AccessDocuments
 from regulus.broker.archived_offset import ArchivedOffset
 from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserved_in
 from regulus.broker.chance import Chance
-from regulus.broker.clients import Client, Clients, LostMember
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_filters import ConsumerFilters
-from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
-from regulus.broker.group_notices import GroupNotices
+from regulus.broker.filters.consumer_filters import ConsumerFilters
+from regulus.broker.groups.clients import Client, Clients, LostMember
+from regulus.broker.groups.consumer_offsets import Ahead, ConsumerOffsets
+from regulus.broker.groups.notices import GroupNotices
+from regulus.broker.groups.queue_locks import QueueLocks
+from regulus.broker.groups.request_modes import RequestModes
+from regulus.broker.groups.subscription_groups import SubscriptionGroups
 from regulus.broker.held_access import HeldAccess
 from regulus.broker.held_requests import ANY_QUEUE, HeldRequests
 from regulus.broker.homes import Homes
@@ -31,24 +34,21 @@ from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
-from regulus.broker.pop_flights import PopFlights
-from regulus.broker.pop_orders import PopOrders
-from regulus.broker.pop_places import PopPlaces
-from regulus.broker.pop_revival import PopRevival
-from regulus.broker.queue_locks import QueueLocks
-from regulus.broker.request_modes import RequestModes
+from regulus.broker.pop.empty_pops import VainPops
+from regulus.broker.pop.flights import PopFlights
+from regulus.broker.pop.orders import PopOrders
+from regulus.broker.pop.places import PopPlaces
+from regulus.broker.pop.revival import PopRevival
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.statistics import Statistics
 from regulus.broker.storing import Storing
-from regulus.broker.subscription_groups import SubscriptionGroups
-from regulus.broker.timers import Timers
+from regulus.broker.timers.timers import Timers
 from regulus.broker.topics import REVIVE_QUEUE_NUMS, Topics
 from regulus.broker.transactions import Transactions
 from regulus.broker.users import Users
-from regulus.broker.vain_pops import VainPops
 from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes

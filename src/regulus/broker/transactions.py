@@ -39,9 +39,9 @@ from collections.abc import Callable, Generator
 from enum import Enum
 
 from regulus.broker import placement
-from regulus.broker.clients import Client, Clients
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_offsets import ConsumerOffsets
+from regulus.broker.groups.clients import Client, Clients
+from regulus.broker.groups.consumer_offsets import ConsumerOffsets
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
 from regulus.broker.storing import Storing

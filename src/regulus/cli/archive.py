@@ -18,12 +18,12 @@ from regulus.cli.spark_session import command_session, spark_refusals
 from regulus.errors import OptionError
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.pipeline.range_tasks import LocalTasks, SeenTasks, SparkTasks, Tasks
-from regulus.spark.extras import require_extra
 from regulus.spark.options import DEFAULT_BROKER_NAME
+from regulus.spark.runtime.extras import require_extra
 
 if TYPE_CHECKING:
-    from regulus.pipeline.archive_files import Step
-    from regulus.pipeline.archive_iceberg import IcebergCatalog
+    from regulus.pipeline.archive.files import Step
+    from regulus.pipeline.archive.iceberg import IcebergCatalog
 
 _ARCHIVE = click.option("--archive", "archive_path", required=True, type=LocalPath(file_okay=False),
                         help="Directory of the archive.")
@@ -75,9 +75,9 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
         cores: int, iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
     """Archive what the log has and the archive does not."""
     require_extra("spark", "an archive")
-    from regulus.pipeline.archive import run_archive
-    from regulus.pipeline.archive_config import ArchiveConfig
-    from regulus.pipeline.archive_gate import BrokerGate
+    from regulus.pipeline.archive.config import ArchiveConfig
+    from regulus.pipeline.archive.gate import BrokerGate
+    from regulus.pipeline.archive.run import run_archive
 
     config = ArchiveConfig(
         store_path=str(store_path.resolve()), archive_path=str(archive_path.resolve()), broker_name=broker_name,
@@ -107,8 +107,8 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
             iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
     """Put small ranges of past days together, and let old ones expire."""
     require_extra("spark", "an archive")
-    from regulus.pipeline.archive_compact import CompactConfig
-    from regulus.pipeline.archive_compact import compact as compact_archive
+    from regulus.pipeline.archive.compact import CompactConfig
+    from regulus.pipeline.archive.compact import compact as compact_archive
 
     config = CompactConfig(archive_path=str(archive_path.resolve()), range_size=size_of(range_size),
                            keep_superseded_ms=keep_superseded * 60_000, expire_after_days=expire_after)
@@ -128,9 +128,9 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
 def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
     """Say how much of each broker's log is archived."""
     require_extra("spark", "an archive")
-    from regulus.pipeline.archive_files import identity_of, verify
-    from regulus.pipeline.archive_status import broker_states
-    from regulus.spark import archive_manifest
+    from regulus.pipeline.archive.files import identity_of, verify
+    from regulus.pipeline.archive.status import broker_states
+    from regulus.spark.archive import manifest as archive_manifest
 
     manifests = archive_manifest.load(archive_path)
     states, identity = broker_states(manifests), identity_of(archive_path)
@@ -173,8 +173,8 @@ def _catalog(table: str | None, name: str, properties: tuple[str, ...],
     wrong = next((text for text, pair in zip(properties, pairs, strict=True) if len(pair) != 2), None)
     if wrong is not None:
         raise OptionError(f"--iceberg-property is {wrong!r}: write KEY=VALUE")
-    from regulus.pipeline.archive_config import IcebergTable
-    from regulus.pipeline.archive_iceberg import IcebergCatalog
+    from regulus.pipeline.archive.config import IcebergTable
+    from regulus.pipeline.archive.iceberg import IcebergCatalog
 
     target = IcebergTable(table=table, catalog=name, properties=tuple((pair[0], pair[1]) for pair in pairs))
     return IcebergCatalog(target, archive_path)

@@ -8,9 +8,9 @@ import click
 from regulus.cli.connection import Server, with_server
 from regulus.cli.options import COUNT, Finite
 from regulus.client.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeContext, ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message, MessageExt
 from regulus.transport import event_loop
 

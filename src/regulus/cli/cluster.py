@@ -7,7 +7,7 @@ import click
 from regulus.broker.handlers.broker_runtime_info import HEALTHY
 from regulus.cli.connection import Address, with_admin
 from regulus.cli.output import print_facts, print_json, print_rows, with_output
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.core.routes import MASTER_ID
 from regulus.errors import ClientError
 

@@ -12,7 +12,7 @@ import click
 
 from regulus.cli.config_file import load
 from regulus.cli.options import LocalPath
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import ConfigError
 from regulus.model.timestamps import may_be_ms

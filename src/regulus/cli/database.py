@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from regulus.errors import ReliabilityRefused
-from regulus.spark.extras import require_extra
+from regulus.spark.runtime.extras import require_extra
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, ExceptionContext

@@ -10,10 +10,10 @@ import click
 from regulus.cli.connection import Moment, with_admin
 from regulus.cli.options import LIMIT, OFFSET
 from regulus.cli.output import counted, pairs_text, print_json, print_rows, print_table, time_text, with_output
-from regulus.client.admin import Admin
-from regulus.client.group_admin import LATEST, GroupProgress
+from regulus.client.administration.admin import Admin
+from regulus.client.administration.group_admin import LATEST, GroupProgress
+from regulus.client.consuming.running_info import BLOCKED_QUEUES, POPPED, TASKS_RESTARTED
 from regulus.client.received_message import PoppedState
-from regulus.client.running_info import BLOCKED_QUEUES, POPPED, TASKS_RESTARTED
 from regulus.errors import BrokerRefused, ClientError, NoRoute
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig

@@ -9,7 +9,7 @@ from regulus.cli.options import CORES_MAX, COUNT, LocalPath
 from regulus.cli.progress import Progress
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.model.java_numbers import INT_MAX
-from regulus.spark.extras import require_extra
+from regulus.spark.runtime.extras import require_extra
 
 
 @click.group()
@@ -37,7 +37,7 @@ def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: 
             index_entries: int, no_index: bool, deleted_topics: bool, range_size: str, cores: int) -> None:
     """Build them anew, as their broker had them, which must not run; then put them in the place of its own."""
     require_extra("spark", "rebuilding the index")
-    from regulus.pipeline.index_rebuild import RebuildConfig, rebuild_index
+    from regulus.pipeline.index.rebuild import RebuildConfig, rebuild_index
 
     config = RebuildConfig(
         store_path=str(store_path.resolve()), output=str(output.resolve()), message_delay_level=delay_levels,

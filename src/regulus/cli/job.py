@@ -20,12 +20,12 @@ from regulus.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from regulus.pipeline.outside_tables import OutsideTable
-    from regulus.pipeline.sending import Target
+    from regulus.pipeline.jobs.sending import Target
+    from regulus.pipeline.tables.outside import OutsideTable
 
 def outside(job: Job, text: str | None, key: str, time: str | None, time_name: str) -> "DataFrame | None":
     """A user's own table as keys with a time; None when none was named."""
-    from regulus.pipeline.outside_tables import parse_outside_table, read_keys
+    from regulus.pipeline.tables.outside import parse_outside_table, read_keys
 
     if text is None:
         return None
@@ -65,8 +65,8 @@ job.add_command(outbox)
 def audit(job: Job, topics: Sequence[str], group: str | None, effects: str | None, effects_key: str,
           effects_time: str | None, late_ms: int, starting: int | None, ending: int | None) -> None:
     """Holes, duplicates, order, missing effects and latency. Status 1 when a rule that must hold is broken."""
-    from regulus.pipeline.audit import AuditRequest
-    from regulus.pipeline.audit import audit as run
+    from regulus.pipeline.jobs.audit import AuditRequest
+    from regulus.pipeline.jobs.audit import audit as run
 
     request = AuditRequest(source=job.source, topics=tuple(topics), group=group, late_ms=late_ms,
                            effects=outside(job, effects, effects_key, effects_time, "applied_time"),
@@ -104,7 +104,7 @@ def audit(job: Job, topics: Sequence[str], group: str | None, effects: str | Non
 def retries(job: Job, groups: Sequence[str], effects: str | None, effects_key: str, effects_time: str | None,
             causes: Sequence[str], starting: int | None, ending: int | None) -> None:
     """Retries and dead letters: who, how often, why, and how it ended."""
-    from regulus.pipeline.retry_report import RetryRequest, retry_report
+    from regulus.pipeline.jobs.retry_report import RetryRequest, retry_report
 
     request = RetryRequest(
         source=job.source, groups=tuple(groups), cause_properties=tuple(causes),
@@ -131,7 +131,7 @@ def trace(job: Job, topic: str | None, message_id: str | None, slow_ms: int, spa
           ending: int | None) -> None:
     """What the clients' message trace says: slow groups, and who sends to whom."""
     from regulus.model.topics import TRACE_TOPIC
-    from regulus.pipeline.trace_report import TraceRequest, trace_report
+    from regulus.pipeline.jobs.trace_report import TraceRequest, trace_report
 
     request = TraceRequest(source=job.source, topic=topic or TRACE_TOPIC, slow_ms=slow_ms, message_id=message_id,
                            starting=moment(starting), ending=moment(ending))
@@ -158,8 +158,8 @@ def trace(job: Job, topic: str | None, message_id: str | None, slow_ms: int, spa
 def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | None, tag: str | None, where: str | None,
            starting: int | None, ending: int | None) -> None:
     """Find messages in logs and archives, with their retries and dead letters."""
-    from regulus.pipeline.search import SearchRequest
-    from regulus.pipeline.search import search as run
+    from regulus.pipeline.jobs.search import SearchRequest
+    from regulus.pipeline.jobs.search import search as run
 
     request = SearchRequest(source=job.source, topics=tuple(topics), key=key, message_id=message_id, tag=tag,
                             where=where, starting=moment(starting), ending=moment(ending), limit=job.limit)
@@ -208,7 +208,7 @@ def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
 def target(job: Job, is_real: bool, guarantee: str, rate: int | None, brokers: tuple[str, ...],
            sink_id: str | None = None, dedup_key: str | None = None) -> "Target | None":
     """Where to send, which a dry run looks at; None where it is not said, in a dry run alone."""
-    from regulus.pipeline.sending import Target
+    from regulus.pipeline.jobs.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee
 
     if is_real and job.accepts_gaps:
@@ -236,8 +236,8 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
             starting: int | None, ending: int | None, report: str | None, is_real: bool, guarantee: str,
             rate: int | None, brokers: tuple[str, ...]) -> None:
     """Send dead letters back to the topics they came from, each once."""
-    from regulus.pipeline.redrive import SENT, RedriveRequest
-    from regulus.pipeline.redrive import redrive as run
+    from regulus.pipeline.jobs.redrive import SENT, RedriveRequest
+    from regulus.pipeline.jobs.redrive import redrive as run
 
     number = round(datetime.now(UTC).timestamp() * 1000)
     request = RedriveRequest(
@@ -272,8 +272,8 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
            where: str | None, replay_id: str | None, is_real: bool, guarantee: str, rate: int | None,
            brokers: tuple[str, ...]) -> None:
     """Messages of a time range once more into a topic, at a chosen speed."""
-    from regulus.pipeline.replay import ReplayRequest
-    from regulus.pipeline.replay import replay as run
+    from regulus.pipeline.jobs.replay import ReplayRequest
+    from regulus.pipeline.jobs.replay import replay as run
 
     now = datetime.now(UTC)
     name = replay_id or f"{now:%Y%m%dT%H%M%S.%f}"
@@ -333,10 +333,10 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
               "--cap": cap}
     if is_real and (missing := [option for option, value in needed.items() if value is None]):
         raise click.UsageError(f"--send needs {', '.join(missing)}, too: what is sent again is not guessed")
-    from regulus.pipeline.outside_tables import parse_outside_table
-    from regulus.pipeline.reconcile import ReconcileRequest, ResendLimits, StubColumns
-    from regulus.pipeline.reconcile import reconcile as run
+    from regulus.pipeline.jobs.reconcile import ReconcileRequest, ResendLimits, StubColumns
+    from regulus.pipeline.jobs.reconcile import reconcile as run
     from regulus.pipeline.steps.verdicts import BAD_VERDICTS
+    from regulus.pipeline.tables.outside import parse_outside_table
 
     now = datetime.now(UTC)
     number = round(now.timestamp() * 1000)

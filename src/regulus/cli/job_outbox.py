@@ -12,7 +12,7 @@ from regulus.cli.job_run import Job, with_job
 from regulus.cli.options import COUNT, LIMIT, names
 
 if TYPE_CHECKING:
-    from regulus.pipeline.outbox_reconcile import OutboxReport
+    from regulus.pipeline.jobs.outbox_reconcile import OutboxReport
     from regulus.reliability.retry_policy import ResendPolicy
 
 _DAY_MS = 86_400_000
@@ -56,8 +56,8 @@ def outbox(job: Job, database: str, effects: str | None, topics: Sequence[str], 
     with ExitStack() as at_end:
         business = at_end.enter_context(opened(database))
         of_consumer = at_end.enter_context(opened(effects, option="--effects")) if effects else None
-        from regulus.pipeline.outbox_database import OutboxDatabase
-        from regulus.pipeline.outbox_reconcile import OutboxRequest, reconcile_outbox
+        from regulus.pipeline.jobs.outbox_reconcile import OutboxRequest, reconcile_outbox
+        from regulus.pipeline.tables.outbox_database import OutboxDatabase
         from regulus.reliability.confirms import CONFIRMATION_TOPIC
 
         request = OutboxRequest(

@@ -14,13 +14,13 @@ from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.output import print_table, with_output
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import SparkDirectory, command_session, spark_refusals
-from regulus.client.name_servers import parse_addresses
-from regulus.spark.extras import require_extra
+from regulus.client.connecting.name_servers import parse_addresses
+from regulus.spark.runtime.extras import require_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.jobs.log_source import LogSource
     from regulus.pipeline.progress import Say
 
 P = ParamSpec("P")
@@ -67,7 +67,7 @@ class Job:
 
     def _source(self, *read_alone: str) -> "LogSource":
         """Where one of `read_alone` is named, the brokers are not read."""
-        from regulus.pipeline.log_source import LogSource
+        from regulus.pipeline.jobs.log_source import LogSource
 
         options = dict(self._source_options)
         if any(name in options for name in read_alone):

@@ -13,10 +13,10 @@ from regulus.cli.group import parse_queue
 from regulus.cli.kept import kept
 from regulus.cli.options import COUNT, OFFSET, Duration, LocalPath
 from regulus.cli.output import print_facts, print_rows, time_text, with_output
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
+from regulus.client.administration.message_admin import FoundMessages
 from regulus.client.config import ProducerConfig
-from regulus.client.message_admin import FoundMessages
-from regulus.client.producer import Producer
+from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError, NoRoute
 from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import Message, MessageExt
@@ -27,7 +27,7 @@ from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
 
 CLI_GROUP = "regulus_cli"
-_HEARTBEATS = logging.getLogger("regulus.client.client_instance")
+_HEARTBEATS = logging.getLogger("regulus.client.connecting.client_instance")
 
 
 @click.group()

@@ -16,12 +16,12 @@ from regulus.cli.options import CORES_MAX, LocalPath
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_java
 from regulus.errors import ClientError
-from regulus.spark.extras import require_extra
-from regulus.spark.work import Work
+from regulus.spark.runtime.extras import require_extra
+from regulus.spark.runtime.work import Work
 from regulus.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from regulus.pipeline.runner import Hearer
+    from regulus.pipeline.graph.runner import Hearer
 
 REPORT_NAME = "report.html"
 
@@ -63,8 +63,8 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
         store_path: Path | None, topics: tuple[str, ...], **given: str | bool | None) -> None:
     """Process what is new in the sources, then end. SPARK_REMOTE names a Spark Connect server to run it on."""
     require_extra("spark", "a pipeline")
-    from regulus.pipeline.runner import RunOrder, run_pipeline
-    from regulus.pipeline.spec import read_spec
+    from regulus.pipeline.graph.runner import RunOrder, run_pipeline
+    from regulus.pipeline.graph.spec import read_spec
 
     spec = read_spec(spec_path or ledger_spec(), storage)
     parameters = {
@@ -97,7 +97,7 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
 @contextmanager
 def run_shown(progress: Progress) -> "Iterator[Hearer]":
     """Shows how far a run is: its tables, and what Spark has at work."""
-    from regulus.pipeline.runner import Hearer
+    from regulus.pipeline.graph.runner import Hearer
 
     states: dict[str, str] = {}
     newest: list[Work | None] = [None]
@@ -123,8 +123,8 @@ def run_shown(progress: Progress) -> "Iterator[Hearer]":
 def report(storage: Path | None, output: Path | None, title: str, tag_word: str) -> None:
     """Write the ledger's report page: one HTML file that needs nothing else."""
     require_extra("spark", "the report")
-    from regulus.pipeline.report import write_report
-    from regulus.pipeline.spec import local_directory, read_spec
+    from regulus.pipeline.graph.spec import local_directory, read_spec
+    from regulus.pipeline.report.report import write_report
 
     if storage is None:
         storage = local_directory(read_spec(ledger_spec()).storage)
@@ -163,9 +163,9 @@ def _settings(pairs: Iterable[str]) -> dict[str, str]:
 def _check_ledger(parameters: dict[str, str]) -> None:
     """Refuse before a Java starts what the ledger's definition files would refuse. Raises PipelineError, and
     ClientError for a topic that is not there."""
-    from regulus.pipeline.ledger_parameters import read_parameters
+    from regulus.pipeline.graph.ledger_parameters import read_parameters
     from regulus.spark.selection import is_special
-    from regulus.spark.store_files import StoreFiles
+    from regulus.spark.store.files import StoreFiles
 
     ledger = read_parameters(parameters.get)
     if "storePath" in ledger.source:

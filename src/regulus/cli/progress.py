@@ -15,7 +15,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TextIO
 
-from regulus.spark.work import Look, Work
+from regulus.spark.runtime.work import Look, Work
 
 RENEW_S = 0.5
 """Between two looks."""

@@ -10,9 +10,9 @@ from click.core import ParameterSource
 from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import SparkDirectory, command_session, java_places, spark_refusals
-from regulus.spark.doctor import Finding, examine, examine_executors
-from regulus.spark.extras import require_extra
-from regulus.spark.session import REMOTE_PREFIX
+from regulus.spark.runtime.doctor import Finding, examine, examine_executors
+from regulus.spark.runtime.extras import require_extra
+from regulus.spark.runtime.session import REMOTE_PREFIX
 
 _READ_COLUMNS = "topic,queue_id,queue_offset,store_time,message_type,tags,keys,body"
 

@@ -18,11 +18,11 @@ import click
 from regulus.cli.options import LocalPath
 from regulus.cli.progress import Progress
 from regulus.model.local_path import address_fault
-from regulus.spark import class_archive
-from regulus.spark.extras import require_extra
-from regulus.spark.java import Java, JavaPlaces, find_java
-from regulus.spark.reason import error_of
-from regulus.spark.session import open_session
+from regulus.spark.runtime import class_archive
+from regulus.spark.runtime.error_reason import error_of
+from regulus.spark.runtime.extras import require_extra
+from regulus.spark.runtime.java import Java, JavaPlaces, find_java
+from regulus.spark.runtime.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +134,7 @@ def _seen(session: "SparkSession", progress: Progress | None) -> Iterator[None]:
     if progress is None:
         yield
         return
-    from regulus.spark.work_watch import watched
+    from regulus.spark.runtime.work_watch import watched
 
     with watched(session) as look, progress.watching(look):
         yield

@@ -20,7 +20,7 @@ from regulus.cli.output import (
     time_text,
     with_output,
 )
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.errors import NoRoute
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue

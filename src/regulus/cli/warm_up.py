@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from regulus.cli.spark_session import command_java, command_session, end_java, java_places
 from regulus.errors import OptionError
 from regulus.model.message import MessageExt
-from regulus.spark import class_archive
-from regulus.spark.session import jvm_settings
+from regulus.spark.runtime import class_archive
+from regulus.spark.runtime.session import jvm_settings
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 
@@ -60,10 +60,10 @@ def _fill(directory: Path) -> None:
 
 
 def _work(session: "SparkSession", store: str) -> None:
-    from regulus.pipeline.audit import AuditRequest, audit
-    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.jobs.audit import AuditRequest, audit
+    from regulus.pipeline.jobs.log_source import LogSource
+    from regulus.pipeline.jobs.search import SearchRequest, search
     from regulus.pipeline.range_tasks import SparkTasks
-    from regulus.pipeline.search import SearchRequest, search
 
     now = datetime.now(UTC)
     source = LogSource({"storePath": store})

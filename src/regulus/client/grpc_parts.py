@@ -9,9 +9,9 @@ from regulus.errors import MissingExtra
 
 if TYPE_CHECKING:
     from regulus.client.config import ClientConfig, ProducerConfig
-    from regulus.client.grpc.receiving import GrpcReceiver
-    from regulus.client.grpc.sending import GrpcSender, OnRecover
-    from regulus.client.send_queues import SendQueues
+    from regulus.client.consuming.grpc_receiver import GrpcReceiver
+    from regulus.client.sending.grpc_sender import GrpcSender, OnRecover
+    from regulus.client.sending.send_queues import SendQueues
     from regulus.wire.bodies import SubscriptionData
 
 
@@ -19,7 +19,7 @@ def grpc_sender(address: str, config: ProducerConfig, queues: SendQueues, topics
                 on_recover: OnRecover) -> GrpcSender:
     """Raises ConfigError, MissingExtra."""
     try:
-        from regulus.client.grpc.sending import GrpcSender
+        from regulus.client.sending.grpc_sender import GrpcSender
     except ImportError as error:
         raise _missing() from error
     return GrpcSender(address, config, queues, topics, on_recover)
@@ -30,7 +30,7 @@ def grpc_receiver(address: str, group: str, config: ClientConfig, subscriptions:
                   is_orderly: bool = False) -> GrpcReceiver:
     """Raises ConfigError, MissingExtra."""
     try:
-        from regulus.client.grpc.receiving import GrpcReceiver
+        from regulus.client.consuming.grpc_receiver import GrpcReceiver
     except ImportError as error:
         raise _missing() from error
     return GrpcReceiver(address, group, config, subscriptions, request_timeout_ms=request_timeout_ms, is_push=is_push,

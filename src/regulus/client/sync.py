@@ -12,24 +12,25 @@ Written by `python -m tests.blocking_clients` from the asyncio clients: change t
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
-from regulus.client import consumer_start, shared_loop
-from regulus.client.admin import Admin as AsyncioAdmin
-from regulus.client.bulk_admin import BULK_SIZE, QueueRead, QueueState
+from regulus.client import shared_loop
+from regulus.client.administration.admin import Admin as AsyncioAdmin
+from regulus.client.administration.bulk_admin import BULK_SIZE, QueueRead, QueueState
+from regulus.client.administration.group_admin import GroupProgress
+from regulus.client.administration.log_admin import LOG_READ_SIZE, LogRead
+from regulus.client.administration.message_admin import FoundMessages, Pulled
+from regulus.client.administration.sink_admin import SinkMark
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig, SimpleConsumerConfig
+from regulus.client.consuming import consumer_start
+from regulus.client.consuming.push_consumer import PushConsumer as AsyncioPushConsumer
+from regulus.client.consuming.simple_consumer import MESSAGES_MAX
+from regulus.client.consuming.simple_consumer import SimpleConsumer as AsyncioSimpleConsumer
 from regulus.client.core.queue_selector import QueueSelector
-from regulus.client.failed_sends import OnSendFailed
-from regulus.client.group_admin import GroupProgress
 from regulus.client.listener import MessageListener
-from regulus.client.log_admin import LOG_READ_SIZE, LogRead
-from regulus.client.message_admin import FoundMessages, Pulled
-from regulus.client.producer import Producer as AsyncioProducer
-from regulus.client.push_consumer import PushConsumer as AsyncioPushConsumer
 from regulus.client.received_message import PoppedState, ReceivedMessage
 from regulus.client.send_result import SendResult
-from regulus.client.simple_consumer import MESSAGES_MAX
-from regulus.client.simple_consumer import SimpleConsumer as AsyncioSimpleConsumer
-from regulus.client.sink_admin import SinkMark
-from regulus.client.transaction_producer import (
+from regulus.client.sending.failed_sends import OnSendFailed
+from regulus.client.sending.producer import Producer as AsyncioProducer
+from regulus.client.sending.transaction_producer import (
     Check,
     Execute,
     HalfMessage,
@@ -37,7 +38,7 @@ from regulus.client.transaction_producer import (
     TransactionSendResult,
     TransactionState,
 )
-from regulus.client.transaction_producer import TransactionProducer as AsyncioTransactionProducer
+from regulus.client.sending.transaction_producer import TransactionProducer as AsyncioTransactionProducer
 from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue

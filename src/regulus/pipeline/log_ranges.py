@@ -21,8 +21,8 @@ from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER
 from regulus.record.layout import MAGIC_V1, MAGIC_V2
 from regulus.record.log_units import FIELDS, FLAWS, LogWalk
-from regulus.spark.log_walk import MAGIC_START, next_record, whole_record_size
-from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
+from regulus.spark.store.files import CommitLogFiles, ConsumeQueueFiles, FilePiece
+from regulus.spark.store.log_walk import MAGIC_START, next_record, whole_record_size
 
 WALK_ROWS = 16_384
 """Records taken apart at a time."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from regulus.errors import OptionError, RegulusError
-from regulus.spark.worker_memory import keep_imports
+from regulus.spark.runtime.worker_memory import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,8 @@ import logging
 
 from regulus.access.credentials import Credentials, sign_as
 from regulus.client.config import ClientConfig
-from regulus.client.connections import Connections
-from regulus.client.name_servers import NameServers, parse_addresses
+from regulus.client.connecting.connections import Connections
+from regulus.client.connecting.name_servers import NameServers, parse_addresses
 from regulus.client.tasks import TaskGroup
 from regulus.errors import CallRefused, ClientError, ConnectFailed, ConnectionLost, HeaderError, RequestTimeout
 from regulus.model.peer import Origin

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Connection, Engine
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ClientConfig
-from regulus.client.running_info import BLOCKED_QUEUES
+from regulus.client.consuming.running_info import BLOCKED_QUEUES
 from regulus.client.started import Started
 from regulus.errors import ClientError, ConfigError, NoRoute
 from regulus.model.message_queue import MessageQueue

@@ -4,7 +4,7 @@ import socket
 
 from sqlalchemy import Engine
 
-from regulus.client.kept_sends import GivenUpSends
+from regulus.client.sending.kept_sends import GivenUpSends
 from regulus.reliability import tables
 from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
 

@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError
 
 from regulus.client import shared_loop
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult
+from regulus.client.sending.producer import Producer
 from regulus.client.shared_loop import Blocking
 from regulus.client.started import Started
 from regulus.errors import BrokerRefused, ClientError, MessageIllegal

@@ -17,7 +17,7 @@ from regulus.access.decision import Rules
 from regulus.access.guard import Guard
 from regulus.broker import access, request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_offsets import Ahead
+from regulus.broker.groups.consumer_offsets import Ahead
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,

@@ -5,7 +5,7 @@ The log has all of it: the halves and what ended them are messages, and so are t
 
 from collections.abc import Iterator
 
-from regulus.broker.timers import Timers
+from regulus.broker.timers.timers import Timers
 from regulus.errors import RecordError, StoreDamaged
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt

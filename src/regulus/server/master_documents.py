@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from regulus.access.credentials import Credentials, sign_as
-from regulus.broker.consumer_offsets import Ahead
+from regulus.broker.groups.consumer_offsets import Ahead
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,

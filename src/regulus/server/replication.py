@@ -5,7 +5,7 @@ from socket import socket
 
 from regulus.access.credentials import parse_credentials
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_offsets import Ahead
+from regulus.broker.groups.consumer_offsets import Ahead
 from regulus.model.broker_role import BrokerRole
 from regulus.model.java_numbers import LONG_MAX
 from regulus.record.timer_units import TimerCheck

@@ -235,7 +235,7 @@ def _name_server(values: Values) -> str:
     text = (values.get("nameServer") or values.get(_KAFKA_ADDRESS) or "").strip()
     if text:
         # Here alone: a read of files needs no client.
-        from regulus.client.name_servers import parse_addresses
+        from regulus.client.connecting.name_servers import parse_addresses
 
         try:
             parse_addresses(text)

@@ -123,7 +123,7 @@ class ProgressPublisher(StreamingQueryListener):
 
 
 def _publish(place: dict[str, str], group: str, offsets: QueueOffsets) -> None:
-    from regulus.spark.live_brokers import LiveBrokers
+    from regulus.spark.live.brokers import LiveBrokers
 
     options = {name: value for name, value in place.items() if value}
     with LiveBrokers(parse_options({**options, "topic": min(offsets).topic}), was_reached=True) as brokers:

@@ -13,9 +13,9 @@ from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from regulus.spark.selection import queue_text
 
 if TYPE_CHECKING:
-    from regulus.spark.archive_order import HistoryRange
-    from regulus.spark.archive_plan import ArchiveRange
-    from regulus.spark.store_ends import Missing
+    from regulus.spark.archive.order import HistoryRange
+    from regulus.spark.archive.plan import ArchiveRange
+    from regulus.spark.store.ends import Missing
 
 Part: TypeAlias = "ReadRange | ArchiveRange | HistoryRange"
 """What one task reads."""

@@ -19,10 +19,10 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.timestamps import dated
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.credentials import credentials_of
-from regulus.spark.expected_brokers import check_brokers
+from regulus.spark.live.expected_brokers import check_brokers
 from regulus.spark.options import ReadOptions
-from regulus.spark.store_ends import StoreEnds
-from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
+from regulus.spark.store.ends import StoreEnds
+from regulus.spark.store.files import ConsumeQueueFiles, StoreFiles
 from regulus.spark.unit_tables import units_of
 from regulus.wire.bodies import ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper, TopicConfigSerializeWrapper
 from regulus.wire.codes import ResponseCode

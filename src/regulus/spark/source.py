@@ -76,15 +76,15 @@ def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader"
     """
     columns = checked_columns(options, schema)
     if not options.is_of_messages:
-        from regulus.spark.table_reader import TableReader
+        from regulus.spark.readers.table import TableReader
 
         return TableReader(options, schema)
     if options.kafka_schema:
-        from regulus.spark.kafka_reader import KafkaReader
+        from regulus.spark.readers.kafka import KafkaReader
 
         return KafkaReader(columns, partial(messages_reader, options))
     if options.push_filters:
-        from regulus.spark.push_down import PushDownReader
+        from regulus.spark.readers.push_down import PushDownReader
 
         return PushDownReader(options, partial(messages_reader, columns=columns))
     return messages_reader(options, columns)
@@ -94,11 +94,11 @@ def messages_reader(options: ReadOptions, columns: tuple[str, ...]) -> "DataSour
     """The reader of `columns` of the messages."""
     match options.origin:
         case Origin.STORE | Origin.LIVE | Origin.HISTORY:
-            from regulus.spark.batch_reader import BatchReader
+            from regulus.spark.readers.batch import BatchReader
 
             return BatchReader(options, columns)
         case Origin.ARCHIVE:
-            from regulus.spark.archive_reader import ArchiveReader
+            from regulus.spark.readers.archive import ArchiveReader
 
             return ArchiveReader(options, columns)
 
@@ -112,7 +112,7 @@ def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStream
     if options.push_filters:
         raise OptionError("option 'pushFilters' is one of batch reads, as Spark pushes nothing to a stream: leave it "
                           "out, and choose by 'tags' or 'sql'")
-    from regulus.spark.stream_reader import StreamReader
+    from regulus.spark.readers.stream import StreamReader
 
     return StreamReader(options, columns)
 

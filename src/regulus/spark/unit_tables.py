@@ -15,9 +15,9 @@ from regulus.errors import DataLoss, OptionError, StoreDamaged
 from regulus.model.message_queue import MessageQueue
 from regulus.record import index_entry
 from regulus.record.consume_queue_unit import FILLER
-from regulus.spark import arrow_arrays
+from regulus.spark.columns import arrow_arrays
 from regulus.spark.options import ReadOptions
-from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
+from regulus.spark.store.files import ConsumeQueueFiles, StoreFiles
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 

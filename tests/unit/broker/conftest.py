@@ -10,7 +10,7 @@ from regulus.access.plain_rules import PlainRules
 from regulus.access.white_addresses import WhiteAddresses
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.group_notices import NOTICE_INTERVAL_MS
+from regulus.broker.groups.notices import NOTICE_INTERVAL_MS
 from regulus.broker.outcome import Hold, Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message import MessageExt

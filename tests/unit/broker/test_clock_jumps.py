@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker.queue_locks import LOCK_EXPIRY_MS
+from regulus.broker.groups.queue_locks import LOCK_EXPIRY_MS
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
 from regulus.wire.bodies import LockBatchResponseBody

@@ -927,7 +927,7 @@ def test_who_wants_to_know_hears_of_what_a_pop_would_give():
 
 
 def test_no_more_pops_are_known_than_may_be_also_by_changed_times(monkeypatch):
-    monkeypatch.setattr("regulus.broker.pop_flights.FLIGHTS_MAX", 4)
+    monkeypatch.setattr("regulus.broker.pop.flights.FLIGHTS_MAX", 4)
     rig = Rig()
     handles = []
     for number in range(20):
@@ -960,7 +960,7 @@ def test_the_answer_of_a_pop_that_waited_waits_for_the_log_as_one_at_once():
 
 def test_what_is_acknowledged_of_a_pop_that_is_left_to_the_log_stays_away(monkeypatch):
     """Before it was left, and behind that."""
-    monkeypatch.setattr("regulus.broker.pop_flights.FLIGHTS_MAX", 1)
+    monkeypatch.setattr("regulus.broker.pop.flights.FLIGHTS_MAX", 1)
     rig = Rig()
     rig.send(*"abcd")
     (_, first), (_, second) = rig.pop(count=2, queue_id=0)

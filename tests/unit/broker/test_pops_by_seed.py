@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from regulus.broker.pop_flights import ACK_FLUSH_MS
+from regulus.broker.pop.flights import ACK_FLUSH_MS
 from regulus.broker.state import SUBSCRIPTION_GROUP_DOCUMENT, TOPICS_DOCUMENT
 from regulus.model.receipt_handle import ReceiptHandle
 from regulus.wire.codes import RequestCode

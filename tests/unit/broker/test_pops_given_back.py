@@ -4,7 +4,7 @@ import pytest
 
 from regulus.broker import request_table
 from regulus.broker.outcome import FirmReply, ReplyWhenSaved
-from regulus.broker.pop_revival import GIVEN_BACK_TIMES_MAX
+from regulus.broker.pop.revival import GIVEN_BACK_TIMES_MAX
 from regulus.model.message import MessageExt
 from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.store_rules import FlushDiskType
@@ -216,7 +216,7 @@ def test_what_is_given_back_waits_until_its_retry_topic_is_saved():
 
 
 def test_of_very_much_that_is_given_back_a_tick_does_a_part(monkeypatch):
-    monkeypatch.setattr("regulus.broker.pop_revival.REVIVED_PER_TICK_MAX", 2)
+    monkeypatch.setattr("regulus.broker.pop.revival.REVIVED_PER_TICK_MAX", 2)
     rig = Rig()
     rig.send("a", "b", "c", "d", "e")
     for _, handle in rig.pop():
@@ -230,7 +230,7 @@ def test_of_very_much_that_is_given_back_a_tick_does_a_part(monkeypatch):
 
 
 def test_what_waits_to_be_given_back_is_bounded(monkeypatch):
-    monkeypatch.setattr("regulus.broker.pop_revival.GIVEN_BACK_MAX", 1)
+    monkeypatch.setattr("regulus.broker.pop.revival.GIVEN_BACK_MAX", 1)
     rig = Rig()
     rig.send("a", "b")
     (_, first), (_, second) = rig.pop()

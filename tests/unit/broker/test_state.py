@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.broker.groups.consumer_offsets import NOT_FOUND
 from regulus.broker.kept_parts import When
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError

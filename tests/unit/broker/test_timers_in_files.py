@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from regulus.broker import request_table, timers
+from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
+from regulus.broker.timers import timers
 from regulus.model.store_result import Appended, PutStatus
 from regulus.record.timer_units import RECORD_SIZE
 from regulus.store.config import MessageStoreConfig
@@ -19,7 +20,7 @@ from regulus.wire.headers import RecallMessageRequest
 from regulus.wire.recall_handle import RecallHandle
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import PEER
-from tests.unit.broker.test_timers import NOW, delivered, make, run, send
+from tests.unit.broker.timers.test_timers import NOW, delivered, make, run, send
 
 LOG_FILE_SIZE = 1 << 20
 SLAVE = {"broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": "h:1"}

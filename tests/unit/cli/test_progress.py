@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from regulus.cli.progress import FIRST_LINE_S, LINE_GAP_MAX_S, Progress, figures
-from regulus.spark.work import Work
+from regulus.spark.runtime.work import Work
 
 HALF = Work(tasks_done=10, tasks=40, rows=1_200_000, size=0, seconds=12.0)
 

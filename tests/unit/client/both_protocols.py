@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regulus.broker.config import BrokerConfig
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.proxy.config import ProxyConfig

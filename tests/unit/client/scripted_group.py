@@ -4,8 +4,8 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.push_consumer import PushConsumer
 from regulus.model import sys_flag as flags
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -176,5 +176,5 @@ class Held:
 
 def told_by_calls(caplog):
     """What the part that deals with messages said, but for failures of brokers and listeners."""
-    return [text for record in caplog.records if record.name == "regulus.client.calls"
+    return [text for record in caplog.records if record.name == "regulus.client.consuming.listener_calls"
             and "dropped" not in (text := record.getMessage())]

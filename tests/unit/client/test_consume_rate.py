@@ -6,9 +6,9 @@ import time
 import pytest
 
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 from regulus.errors import ConfigError
 from regulus.model.message import Message
 

@@ -7,7 +7,6 @@ from copy import copy
 
 import pytest
 
-from regulus.client import client_instance, consumer_start, listener_workers, push_consumer, rebalancer
 from regulus.client.config import (
     ConsumeFromWhere,
     MessageModel,
@@ -15,8 +14,10 @@ from regulus.client.config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
-from regulus.client.push_consumer import PushConsumer
-from regulus.client.simple_consumer import SimpleConsumer
+from regulus.client.connecting import client_instance
+from regulus.client.consuming import consumer_start, listener_workers, push_consumer, rebalancer
+from regulus.client.consuming.push_consumer import PushConsumer
+from regulus.client.consuming.simple_consumer import SimpleConsumer
 from regulus.errors import ClientClosed, ClientError, NoNameServer
 from regulus.wire.bodies import HeartbeatData
 from regulus.wire.codes import RequestCode, ResponseCode

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 from regulus.errors import SendFailed
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_bytes

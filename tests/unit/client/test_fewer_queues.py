@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from regulus.client.admin import Admin
-from regulus.client.producer import Producer
+from regulus.client.administration.admin import Admin
 from regulus.client.send_result import SendStatus
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
 from regulus.model.topics import TopicConfig
 from tests.unit.client.both_protocols import PROTOCOLS, both_protocols

@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.core.queue_selector import select_by_hash
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig, dlq_topic
 from regulus.wire.bodies import LockBatchResponseBody
 from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.consuming.test_rebalancer import GroupScript, first_pull
+from tests.unit.client.consuming.test_rebalancer import consuming as consuming_scripted
 from tests.unit.client.ladder import server_with_ladder
-from tests.unit.client.test_rebalancer import GroupScript, first_pull
-from tests.unit.client.test_rebalancer import consuming as consuming_scripted
 
 SUCCESS, SUSPEND = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 TIME_LIMIT = 60

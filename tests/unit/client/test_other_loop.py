@@ -5,12 +5,12 @@ import socket
 
 import pytest
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
-from regulus.client.simple_consumer import SimpleConsumer
-from regulus.client.transaction_producer import TransactionProducer
+from regulus.client.consuming.push_consumer import PushConsumer
+from regulus.client.consuming.simple_consumer import SimpleConsumer
+from regulus.client.sending.producer import Producer
+from regulus.client.sending.transaction_producer import TransactionProducer
 from regulus.errors import ClientError, NoNameServer
 from regulus.model.message import Message
 from regulus.testing.running_server import ServerProcess, free_ports

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from regulus import ConsumeContext, ConsumeStatus, Message, MessageExt, Producer, PushConsumer
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import MessageRequestMode, ProducerConfig, PushConsumerConfig
-from regulus.client.simple_consumer import SimpleConsumer
+from regulus.client.consuming.simple_consumer import SimpleConsumer
 from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
 
 QUEUES = 2

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from regulus.client import sync
-from regulus.client.kept_file import KeptFile
+from regulus.client.sending.kept_file import KeptFile
 from regulus.client.sync import Admin
 from regulus.model.topics import TopicConfig
 from tests.unit.client.scripted_servers import closed_address

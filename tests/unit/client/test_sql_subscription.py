@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 from regulus.errors import BrokerRefused
 from regulus.model.message import Message
 from tests.unit.client.ladder import server_with_ladder

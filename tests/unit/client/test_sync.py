@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from regulus.client import sync
-from regulus.client.client_instance import GroupMember
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
-from regulus.client.consumption import OwningConsumer
+from regulus.client.connecting.client_instance import GroupMember
+from regulus.client.consuming.consumption import OwningConsumer
 from regulus.client.listener import ConsumeStatus
 from regulus.client.shared_loop import Owing
 from regulus.client.sync import Admin, Producer, PushConsumer

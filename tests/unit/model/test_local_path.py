@@ -6,11 +6,12 @@ import pytest
 
 from regulus.errors import ConfigError, OptionError
 from regulus.model.local_path import address_fault
-from regulus.pipeline.archive_compact import CompactConfig, compact
-from regulus.pipeline.archive_config import ArchiveConfig
-from regulus.pipeline.index_rebuild import RebuildConfig
+from regulus.pipeline.archive.compact import CompactConfig, compact
+from regulus.pipeline.archive.config import ArchiveConfig
+from regulus.pipeline.index.rebuild import RebuildConfig
 from regulus.pipeline.range_tasks import LocalTasks
-from regulus.spark import archive_manifest, archive_plan
+from regulus.spark.archive import manifest as archive_manifest
+from regulus.spark.archive import plan as archive_plan
 from regulus.spark.options import parse_options
 from regulus.store.config import MessageStoreConfig
 

@@ -21,7 +21,7 @@ from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import ServerThread
 
 if TYPE_CHECKING:
-    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.jobs.log_source import LogSource
 
 LADDER = " ".join(["50ms"] * 18)
 GROUP = "billing"
@@ -49,13 +49,13 @@ class Shop:
 
     @property
     def source(self) -> "LogSource":
-        from regulus.pipeline.log_source import LogSource
+        from regulus.pipeline.jobs.log_source import LogSource
 
         return LogSource({"storePath": self.store})
 
     @property
     def live_source(self) -> "LogSource":
-        from regulus.pipeline.log_source import LogSource
+        from regulus.pipeline.jobs.log_source import LogSource
 
         return LogSource({"nameServer": self.name_server})
 

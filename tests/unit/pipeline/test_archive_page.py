@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from regulus.cli.main import regulus
 from regulus.client.sync import Admin, Producer
 from regulus.model.message import Message
-from regulus.spark import archive_manifest
+from regulus.spark.archive import manifest as archive_manifest
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline" / "archive.md").read_text(encoding="utf-8")

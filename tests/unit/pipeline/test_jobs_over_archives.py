@@ -23,13 +23,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def archived(archive: Path):
-    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.jobs.log_source import LogSource
 
     return LogSource({"archivePath": str(archive)})
 
 
 def test_a_message_is_found_in_an_archive_with_its_copies(spark, archive):
-    from regulus.pipeline.search import SearchRequest, search
+    from regulus.pipeline.jobs.search import SearchRequest, search
 
     found = search(spark, SearchRequest(source=archived(archive), key="r4"), datetime.now(UTC)).collect()
     topics = [row["topic"] for row in found]
@@ -39,7 +39,7 @@ def test_a_message_is_found_in_an_archive_with_its_copies(spark, archive):
 
 
 def test_an_archive_without_losses_passes_its_audit(spark, archive):
-    from regulus.pipeline.audit import AuditRequest, audit
+    from regulus.pipeline.jobs.audit import AuditRequest, audit
 
     found = audit(spark, AuditRequest(source=archived(archive), topics=("SNormal", "SRetry"), group="CG_retry"),
                   datetime.now(UTC))
@@ -50,7 +50,7 @@ def test_an_archive_without_losses_passes_its_audit(spark, archive):
 
 
 def test_the_end_of_retries_is_told_as_far_as_an_archive_knows_it(spark, archive):
-    from regulus.pipeline.retry_report import RetryRequest, retry_report
+    from regulus.pipeline.jobs.retry_report import RetryRequest, retry_report
 
     report = retry_report(spark, RetryRequest(source=archived(archive), groups=("CG_retry",)))
     assert sorted((row["key"], row["outcome"]) for row in report.outcomes.collect()) == [
@@ -59,8 +59,8 @@ def test_the_end_of_retries_is_told_as_far_as_an_archive_knows_it(spark, archive
 
 
 def test_history_and_tail_are_audited_as_one(spark, shop, tmp_path):
-    from regulus.pipeline.audit import AuditRequest, audit
-    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.jobs.audit import AuditRequest, audit
+    from regulus.pipeline.jobs.log_source import LogSource
 
     shutil.copytree(shop.store, tmp_path / "backup")
     archive_store(tmp_path / "backup", tmp_path / "archive")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from regulus.model.message import MessageExt
-from regulus.pipeline.report import read_tables
+from regulus.pipeline.report.report import read_tables
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 

@@ -13,7 +13,8 @@ from regulus.errors import DataLoss, StoreNewer
 from regulus.pipeline import log_ranges
 from regulus.record.dispatch_request import request_at
 from regulus.record.log_units import LogWalk
-from regulus.spark import log_walk, store_files
+from regulus.spark.store import files as store_files
+from regulus.spark.store import log_walk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, fill, open_store, small_config

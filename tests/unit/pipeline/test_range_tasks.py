@@ -5,7 +5,7 @@ import pytest
 
 from regulus.errors import DataLoss, OptionError
 from regulus.pipeline.range_tasks import LocalTasks, Look, SeenTasks, SparkTasks, check_shared
-from regulus.spark.archive_manifest import Range
+from regulus.spark.archive.manifest import Range
 
 
 def doubled(number: int, attempt: str) -> int:

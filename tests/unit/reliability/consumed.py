@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeContext, ConsumeStatus
-from regulus.client.push_consumer import PushConsumer
 from regulus.model.message import MessageExt
 
 FROM_FIRST = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)

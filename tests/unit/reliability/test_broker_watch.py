@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import insert
 
 from regulus.client.config import ProducerConfig, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 from regulus.errors import ConfigError, ReliabilityRefused
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue

@@ -6,8 +6,8 @@ import threading
 import pytest
 from sqlalchemy import create_engine, insert
 
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.push_consumer import PushConsumer
 from regulus.client.sync import Producer
 from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message, MessageExt

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import insert
 
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.push_consumer import PushConsumer
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import dlq_topic

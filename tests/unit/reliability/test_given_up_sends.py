@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from regulus.client.config import KeptSendsConfig
-from regulus.client.failed_sends import FailedSend
-from regulus.client.kept_file import KeptSend
-from regulus.client.kept_sends import GivenUpSends, KeptSends
+from regulus.client.sending.failed_sends import FailedSend
+from regulus.client.sending.kept_file import KeptSend
+from regulus.client.sending.kept_sends import GivenUpSends, KeptSends
 from regulus.errors import ConnectRefused, MessageIllegal
 from regulus.model.message import Message
 from regulus.reliability import tables

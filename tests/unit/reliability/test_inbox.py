@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import create_engine, select
 from sqlalchemy.exc import DBAPIError
 
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeContext, ConsumeStatus
-from regulus.client.push_consumer import PushConsumer
 from regulus.errors import ClaimUnavailable, ReliabilityRefused
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, insert
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
+from regulus.client.sending.producer import Producer
 from regulus.errors import DatabaseUnanswered, ReliabilityRefused
 from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import delete, text
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.push_consumer import PushConsumer
 from regulus.model.message_queue import MessageQueue
 from regulus.reliability import operator, tables
 from regulus.reliability.inbox import ApplyOnce

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import create_engine, select
 
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.sync import Producer
 from regulus.model.topics import dlq_topic
 from regulus.reliability import applying

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_offsets import ConsumerOffsets
+from regulus.broker.groups.consumer_offsets import ConsumerOffsets
 from regulus.broker.state import BrokerState
 from regulus.errors import StoreNotWritable
 from regulus.model.topics import TopicConfig

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from regulus.broker.clients import NAMESAKES
 from regulus.broker.config import BrokerConfig
+from regulus.broker.groups.clients import NAMESAKES
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server.assembly import Regulus
 from regulus.server.name_server import NameServer

@@ -12,10 +12,10 @@ import pytest
 from regulus.broker.config import BrokerConfig
 from regulus.broker.handlers import documents, pull_message
 from regulus.broker.request_table import MASTER_ONLY
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ProducerConfig
-from regulus.client.producer import Producer
 from regulus.client.send_result import SendStatus
+from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError, ConfigError, StoreNotWritable
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message

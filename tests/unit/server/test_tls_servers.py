@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
 from regulus.client.send_result import SendStatus
+from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message

@@ -9,9 +9,9 @@ from regulus.errors import DataLoss
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
 from regulus.spark.marks import Mark
+from regulus.spark.open_place import open_place, scan_part
 from regulus.spark.options import parse_options
-from regulus.spark.places import open_place, scan_part
-from regulus.spark.stream_planner import StreamPlanner
+from regulus.spark.readers.stream_planner import StreamPlanner
 from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store

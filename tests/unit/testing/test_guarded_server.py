@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from regulus import ConsumeFromWhere, ConsumeStatus, Message, Producer, ProducerConfig, PushConsumer, PushConsumerConfig
 from regulus.cli.topic import topic
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import BrokerRefused
 from regulus.model.topics import TopicConfig

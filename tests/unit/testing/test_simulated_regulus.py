@@ -10,9 +10,9 @@ import pytest
 
 from regulus.client import sync
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.sending.producer import Producer
 from regulus.errors import RegulusError
 from regulus.model.message import Message
 from regulus.model.message_properties import DELAY_TIME_LEVEL

@@ -3,7 +3,7 @@
 The answer is slices of the log, undecoded, as a pull's; it is never held and touches no group.
 """
 
-from regulus.broker.message_filter import expression_filter
+from regulus.broker.filters.message_filter import expression_filter
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from regulus.broker.clients import Client, ConsumerGroup
+from regulus.broker.groups.clients import Client, ConsumerGroup
 from regulus.broker.handlers.stepped import joined_in_steps
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse

@@ -1,6 +1,6 @@
 """What a group has consumed: QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET."""
 
-from regulus.broker.consumer_offsets import NOT_FOUND, Ahead
+from regulus.broker.groups.consumer_offsets import NOT_FOUND, Ahead
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState

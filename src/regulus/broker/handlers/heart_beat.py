@@ -2,11 +2,11 @@
 
 from collections.abc import Generator, Sequence
 
-from regulus.broker.clients import PRODUCER_GROUPS_MAX, Client
+from regulus.broker.filters.message_filter import not_served, subscription_filter
+from regulus.broker.groups.clients import PRODUCER_GROUPS_MAX, Client
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_listed, decode_named
 from regulus.broker.long_answers import Steps, client_line
-from regulus.broker.message_filter import not_served, subscription_filter
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_SUB_FLAG

@@ -7,7 +7,7 @@ Source: NotificationProcessor, PeekMessageProcessor, PollingInfoProcessor.
 from collections.abc import Sequence
 
 from regulus.broker.attributes import keeps_batches
-from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.broker.groups.consumer_offsets import NOT_FOUND
 from regulus.broker.handlers.pop_message import (
     ANSWER_SIZE_MAX,
     MESSAGES_MAX,

@@ -11,12 +11,12 @@ Source: PopMessageProcessor.
 from collections.abc import Iterator
 
 from regulus.broker.attributes import is_popped_by_priority, keeps_batches, priority_factor
-from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.broker.filters.message_filter import PoppedRetries, expression_filter, not_served
+from regulus.broker.groups.consumer_offsets import NOT_FOUND
 from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.message_filter import PoppedRetries, expression_filter, not_served
 from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
+from regulus.broker.pop.empty_pops import Wanted
 from regulus.broker.state import BrokerState
-from regulus.broker.vain_pops import Wanted
 from regulus.errors import HeaderError, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
 from regulus.model import permission, receipt_handle

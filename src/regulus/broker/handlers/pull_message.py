@@ -8,8 +8,8 @@ Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.filters.message_filter import expression_filter, not_served, subscription_filter
 from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.message_filter import expression_filter, not_served, subscription_filter
 from regulus.broker.outcome import HOLD, Outcome, Reply
 from regulus.broker.read_place import MASTER_ID, next_broker
 from regulus.broker.state import BrokerState

@@ -7,10 +7,10 @@ when it has told.
 Source: QueryAssignmentProcessor.
 """
 
+from regulus.broker.groups.request_modes import POP, PULL
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named
 from regulus.broker.outcome import HOLD, Outcome, refuse
-from regulus.broker.request_modes import POP, PULL
 from regulus.broker.state import BrokerState, RouteAsk
 from regulus.model import permission
 from regulus.model.message_queue import MessageQueue

@@ -8,7 +8,7 @@ Source: Broker2Client, AdminBrokerProcessor.resetOffsetInner, AdminBrokerProcess
 
 from collections.abc import Iterator, Mapping
 
-from regulus.broker.clients import Client, ConsumerGroup
+from regulus.broker.groups.clients import Client, ConsumerGroup
 from regulus.broker.handlers.stepped import joined_in_steps
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Notice, Outcome, Relay, Reply, refuse

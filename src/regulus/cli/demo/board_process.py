@@ -12,8 +12,8 @@ from regulus.cli.demo.databases import airports, departure_board
 from regulus.cli.demo.departures import depart
 from regulus.cli.demo.processes import until_told_to_stop
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeContext, ConsumeStatus
-from regulus.client.push_consumer import PushConsumer
 from regulus.model.message import MessageExt
 from regulus.reliability.confirms import StubConfirms
 from regulus.reliability.inbox import ApplyOnce
@@ -45,6 +45,6 @@ async def consume(directory: Path, name_server: str) -> None:
 
 if __name__ == "__main__":
     # Cancelled flights fail on purpose; a traceback for each of 25,000 deliveries would hide everything else.
-    for name in ("regulus.client.listener_workers", "regulus.reliability.applying"):
+    for name in ("regulus.client.consuming.listener_workers", "regulus.reliability.applying"):
         logging.getLogger(name).setLevel(logging.ERROR)
     event_loop.run(consume(Path(sys.argv[1]), sys.argv[2]))

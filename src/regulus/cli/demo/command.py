@@ -12,7 +12,7 @@ import click
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL, FLIGHTS_IN_JANUARY
 from regulus.cli.options import PORT, LocalPath
 from regulus.cli.progress import Progress
-from regulus.spark.extras import require_extra
+from regulus.spark.runtime.extras import require_extra
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -85,7 +85,7 @@ def _second_witness(directory: Path, run: "DemoRun", flights: int) -> "LedgerTot
     from regulus.cli.demo.airports import TOPIC
     from regulus.cli.demo.board_process import CONSUMER_GROUP
     from regulus.cli.demo.witness import make_ledger, report_ledger
-    from regulus.pipeline.report_charts import Mark
+    from regulus.pipeline.report.charts import Mark
     from regulus.pipeline.steps.delivery_ledger import LedgerTotals
 
     click.echo("Spark reads the broker's log: the ledger pipeline ...")

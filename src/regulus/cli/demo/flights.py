@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from regulus.spark.extras import require_extra
+from regulus.spark.runtime.extras import require_extra
 
 FLIGHTS_IN_ALL = 336_776
 FLIGHTS_IN_JANUARY = 27_004

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.errors import ConnectFailed, ConnectionLost, NoNameServer, NoRoute, RegulusError, RequestTimeout
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from regulus.cli.demo.board_process import CONSUMER_GROUP
 from regulus.cli.demo.databases import airports
 from regulus.cli.demo.processes import until_told_to_stop
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
-from regulus.client.push_consumer import PushConsumer
+from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.model.topics import dlq_topic
 from regulus.reliability.broker_watch import BrokerWatch
 from regulus.reliability.dead_letters import DeadLetterListener

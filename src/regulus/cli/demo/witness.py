@@ -9,7 +9,7 @@ from pathlib import Path
 from regulus.cli.pipeline import ledger_spec, run_shown
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_java
-from regulus.pipeline.report_charts import Mark
+from regulus.pipeline.report.charts import Mark
 
 EFFECTS_OPTIONS = ("--effects sqlite:{directory}/departures.sqlite#departures --effects-key flight_id "
                    "--effects-time applied_ms --bucket '1 second'")
@@ -18,8 +18,8 @@ EFFECTS_OPTIONS = ("--effects sqlite:{directory}/departures.sqlite#departures --
 
 def make_ledger(directory: Path, topic: str, consumer_group: str, progress: Progress) -> None:
     """Run the pipeline over what the demo left in `directory`. Raises PipelineError or MissingJava."""
-    from regulus.pipeline.runner import RunOrder, run_pipeline
-    from regulus.pipeline.spec import read_spec
+    from regulus.pipeline.graph.runner import RunOrder, run_pipeline
+    from regulus.pipeline.graph.spec import read_spec
 
     parameters = {
         "regulus.storePath": str(directory / "store"), "regulus.topics": topic, "regulus.group": consumer_group,
@@ -33,7 +33,7 @@ def make_ledger(directory: Path, topic: str, consumer_group: str, progress: Prog
 
 def report_ledger(directory: Path, page: Path, flights: int, kills: Sequence[Mark]) -> dict[str, int]:
     """Write the report page; the ledger's totals."""
-    from regulus.pipeline.report import read_tables, write_report
+    from regulus.pipeline.report.report import read_tables, write_report
 
     write_report(directory / "ledger", page, made_at=datetime.now(UTC),
                  title=f"{flights:,} flights that left New York in 2013", source=str(directory / "store"),

@@ -7,7 +7,7 @@ import hashlib
 import zlib
 from typing import Any
 
-from regulus.client.client_instance import now_ms
+from regulus.client.connecting.client_instance import now_ms
 from regulus.client.received_message import ReceivedMessage
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names

@@ -25,8 +25,8 @@ from typing import Any
 import grpc
 
 from regulus.client import unique_key
-from regulus.client.client_instance import steady_ms
 from regulus.client.config import ClientConfig
+from regulus.client.connecting.client_instance import steady_ms
 from regulus.client.core.addresses import grpc_targets
 from regulus.client.tasks import HomeLoop, SharedTasks, TaskGroup, is_being_cancelled
 from regulus.errors import (

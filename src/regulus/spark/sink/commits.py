@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from regulus.client.admin import Admin
-from regulus.client.client_instance import now_ms
-from regulus.client.producer import Producer
-from regulus.client.transaction_producer import HalfMessage, TransactionState
+from regulus.client.administration.admin import Admin
+from regulus.client.connecting.client_instance import now_ms
+from regulus.client.sending.producer import Producer
+from regulus.client.sending.transaction_producer import HalfMessage, TransactionState
 from regulus.errors import NoRoute, SinkRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message, MessageExt

@@ -7,7 +7,7 @@ more. That is looked at here, for a task when its rows are answered, and for the
 
 from collections.abc import Callable, Iterable
 
-from regulus.client.sink_admin import SinkMark, sink_marks_of
+from regulus.client.administration.sink_admin import SinkMark, sink_marks_of
 from regulus.errors import BrokerRefused, SinkRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.sink.lanes import Lane

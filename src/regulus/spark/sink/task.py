@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from regulus.client import shared_loop, sync
-from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
 from regulus.client.config import ClientConfig
-from regulus.client.transaction_producer import HalfMessage
+from regulus.client.sending.bulk_sender import BulkConfig, BulkSend, BulkSender
+from regulus.client.sending.transaction_producer import HalfMessage
 from regulus.errors import RowRefused
 from regulus.model import message_properties as names
 from regulus.model import sys_flag

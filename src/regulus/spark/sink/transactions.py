@@ -20,10 +20,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 
 from regulus.client import shared_loop
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.client.core.resend import RETRY_CODES, is_worth_a_retry
-from regulus.client.transaction_producer import (
+from regulus.client.sending.transaction_producer import (
     HalfMessage,
     TransactionProducer,
     TransactionProducerConfig,

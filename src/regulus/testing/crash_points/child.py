@@ -26,7 +26,7 @@ TIMEOUT_S = 60.0
 PASSED_MAX = 200
 """Passes that a child tells of; later ones are not in its report."""
 
-_PRELOADED = ("regulus.testing.crash_points.doors", "regulus.client.push_consumer", "sqlalchemy.dialects.sqlite",
+_PRELOADED = ("regulus.testing.crash_points.doors", "regulus.client.consuming.push_consumer", "sqlalchemy.dialects.sqlite",
               "sqlalchemy.dialects.postgresql")
 _REACHED = "reached"
 _ENDED = "ended"

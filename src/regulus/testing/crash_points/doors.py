@@ -17,10 +17,10 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.orm import Session, scoped_session
 
-from regulus.client.calls import Calls
-from regulus.client.connections import Connections
-from regulus.client.offset_store import BrokerOffsets
-from regulus.client.send_back import SendBack
+from regulus.client.connecting.connections import Connections
+from regulus.client.consuming.listener_calls import Calls
+from regulus.client.consuming.offset_store import BrokerOffsets
+from regulus.client.consuming.send_back import SendBack
 from regulus.errors import ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message

@@ -8,7 +8,6 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
-from regulus.client import client_instance
 from regulus.client.config import (
     ConsumeFromWhere,
     MessageModel,
@@ -16,14 +15,15 @@ from regulus.client.config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
+from regulus.client.connecting import client_instance
+from regulus.client.consuming.push_consumer import PushConsumer
+from regulus.client.consuming.simple_consumer import SimpleConsumer
 from regulus.client.core.queue_selector import select_by_hash
 from regulus.client.listener import ConsumeContext, ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
 from regulus.client.received_message import ReceivedMessage
 from regulus.client.send_result import SendResult, SendStatus
-from regulus.client.simple_consumer import SimpleConsumer
-from regulus.client.transaction_producer import TransactionProducer, TransactionProducerConfig, TransactionState
+from regulus.client.sending.producer import Producer
+from regulus.client.sending.transaction_producer import TransactionProducer, TransactionProducerConfig, TransactionState
 from regulus.errors import RegulusError
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue

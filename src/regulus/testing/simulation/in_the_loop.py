@@ -5,10 +5,10 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
 
+from regulus.client.consuming.listener_workers import ListenerWorkers, OnResult
 from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.foreign_calls import is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
-from regulus.client.listener_workers import ListenerWorkers, OnResult
 from regulus.errors import RegulusError
 from regulus.model.message import MessageExt
 

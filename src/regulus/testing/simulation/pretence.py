@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from regulus.client import calls, shared_loop, unique_key
+from regulus.client import shared_loop, unique_key
+from regulus.client.consuming import listener_calls as calls
 from regulus.store import disk, recovery
 from regulus.testing.simulation.in_the_loop import LoopWorkers, refuse_blocking
 from regulus.testing.simulation.loop import begin_serials, current_node

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, TypeVar
 
-from regulus.client.admin import Admin
+from regulus.client.administration.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import RegulusError
 from regulus.model.broker_role import BrokerRole

@@ -2,7 +2,7 @@
 
 import json
 
-from regulus.broker.clients import Client
+from regulus.broker.groups.clients import Client
 from regulus.wire.codes import RequestCode, ResponseCode
 
 

@@ -1,6 +1,6 @@
 """Queries and commits of consumer offsets."""
 
-from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.broker.groups.consumer_offsets import NOT_FOUND
 from regulus.record.pop_record import REVIVE_GROUP
 from regulus.wire.codes import ResponseCode
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker.clients import PRODUCER_GROUPS_MAX
+from regulus.broker.groups.clients import PRODUCER_GROUPS_MAX
 from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire import fastjson

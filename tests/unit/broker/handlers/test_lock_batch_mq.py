@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from regulus.broker.clients import LEFT_AT_ONCE
+from regulus.broker.groups.clients import LEFT_AT_ONCE
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from regulus.wire.codes import RequestCode

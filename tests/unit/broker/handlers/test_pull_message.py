@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker import message_filter
+from regulus.broker.filters import message_filter
 from regulus.broker.held_requests import HeldRequests
 from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig

@@ -8,7 +8,7 @@ from regulus.wire import recall_handle
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import RecallMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
-from tests.unit.broker.test_timers import HOST, NOW, delivered, make, run, send
+from tests.unit.broker.timers.test_timers import HOST, NOW, delivered, make, run, send
 
 OTHERS = "x\x02TIMER_DEL_UNIQKEY\x01V+K"
 """Among the properties of a record, it takes out a message of the topic V."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regulus.broker.clients import Client
+from regulus.broker.groups.clients import Client
 from regulus.broker.outcome import Relay, Reply
 from regulus.broker.request_table import handle
 from regulus.model.message_id import offset_message_id

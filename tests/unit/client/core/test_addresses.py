@@ -2,8 +2,8 @@
 
 import pytest
 
+from regulus.client.connecting.name_servers import parse_addresses
 from regulus.client.core.addresses import Protocol, grpc_targets, split_protocol
-from regulus.client.name_servers import parse_addresses
 from regulus.errors import ConfigError
 
 

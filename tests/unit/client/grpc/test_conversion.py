@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from regulus.client.client_instance import now_ms
+from regulus.client.connecting.client_instance import now_ms
 from regulus.client.grpc import conversion
 from regulus.errors import MessageIllegal
 from regulus.model.message import Message

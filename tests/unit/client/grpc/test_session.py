@@ -21,8 +21,8 @@ from regulus import (
     SimpleConsumerConfig,
     TlsConfig,
 )
-from regulus.client.client_instance import steady_ms
-from regulus.client.grpc.receiving import GrpcReceiver
+from regulus.client.connecting.client_instance import steady_ms
+from regulus.client.consuming.grpc_receiver import GrpcReceiver
 from regulus.client.grpc.session import CHANNELS_MAX, QUESTIONS_MAX, Session, _failure, _mend
 from regulus.errors import (
     BrokerRefused,

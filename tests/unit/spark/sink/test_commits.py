@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from regulus.client.admin import Admin
-from regulus.client.producer import Producer
-from regulus.client.transaction_producer import HalfMessage, TransactionState
+from regulus.client.administration.admin import Admin
+from regulus.client.sending.producer import Producer
+from regulus.client.sending.transaction_producer import HalfMessage, TransactionState
 from regulus.errors import SinkRefused
 from regulus.model.message import Message
 from regulus.model.topics import TopicConfig

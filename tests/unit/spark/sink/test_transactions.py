@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from regulus.client import shared_loop
-from regulus.client.admin import Admin
-from regulus.client.transaction_producer import TransactionProducer, TransactionState
+from regulus.client.administration.admin import Admin
+from regulus.client.sending.transaction_producer import TransactionProducer, TransactionState
 from regulus.errors import ClientError, RequestTimeout, SinkRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC

@@ -8,7 +8,7 @@ import pytest
 
 from regulus.client.sync import Admin
 from regulus.model.topics import TopicConfig
-from regulus.pipeline.archive_compact import DAY_MS, CompactConfig, compact
+from regulus.pipeline.archive.compact import DAY_MS, CompactConfig, compact
 from regulus.pipeline.range_tasks import LocalTasks
 from tests.archives import archive_store, nothing
 from tests.unit.spark.conftest import send_orders

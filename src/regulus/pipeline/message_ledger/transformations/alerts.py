@@ -3,7 +3,7 @@
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from regulus.pipeline.ledger_parameters import parameters_of
+from regulus.pipeline.graph.ledger_parameters import parameters_of
 from regulus.pipeline.steps.alerts import dead_letter_alerts, reject_alerts
 
 spark = SparkSession.active()

@@ -3,7 +3,7 @@
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from regulus.pipeline.ledger_parameters import parameters_of
+from regulus.pipeline.graph.ledger_parameters import parameters_of
 from regulus.pipeline.steps import delivery_ledger, retries
 from regulus.pipeline.steps import group_lag as steps_group_lag
 

@@ -4,7 +4,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from regulus.pipeline.ledger_parameters import parameters_of
+from regulus.pipeline.graph.ledger_parameters import parameters_of
 from regulus.pipeline.steps import duplicates as steps_duplicates
 from regulus.pipeline.steps import message_rejects, queue_holes
 from regulus.pipeline.steps import throughput as steps_throughput

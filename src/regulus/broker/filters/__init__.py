@@ -1,0 +1,1 @@
+"""Filters: which messages a subscription takes, by tag or SQL92 expression."""

@@ -1,0 +1,1 @@
+"""Timed messages: kept until their time, then delivered."""

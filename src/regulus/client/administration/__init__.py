@@ -1,0 +1,1 @@
+"""Administration: topics, groups, messages and logs of a cluster."""

@@ -1,0 +1,354 @@
+"""What is done with pulled messages and with the ends of listener calls: the part that does what an `OwnedQueue` says.
+
+A message that succeeds is done, and the offset that may be committed moves on. One that fails goes back to the broker,
+which brings it again later from the group's retry topic; if no broker takes it, it is tried again here. In order, a
+failure lets the queue rest, and nothing behind it is called before it is done or a dead letter.
+
+Source: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+
+from regulus.client.config import MessageModel, PushConsumerConfig
+from regulus.client.connecting.client_instance import now_ms, steady_ms
+from regulus.client.consuming.listener_workers import ListenerWorkers, Work, rate_bucket
+from regulus.client.consuming.send_back import IsOurs, SendBack
+from regulus.client.core.consume_statistics import TopicStatistics
+from regulus.client.core.ordered_queue import Blocked, Call, DeadLetter, OrderedQueue, WakeAt
+from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.core.send_back import DEAD_LETTER
+from regulus.client.listener import ConsumeStatus, MessageListener
+from regulus.client.tasks import TaskGroup
+from regulus.model.message import MessageExt
+
+_log = logging.getLogger(__name__)
+
+LOCAL_RETRY_DELAY_MS = 5000
+EXPIRED_DELAY_LEVEL = 3
+BROKERS_DELAY_LEVEL = 0
+EXPIRY_SCAN_INTERVAL_MAX_MS = 30_000
+
+OnQueue = Callable[[OwnedQueue], None]
+StatisticsOf = Callable[[str], TopicStatistics]
+
+
+class Calls:
+    """`on_room`: a queue whose puller waits got smaller. `on_idle`: the call of an ordered queue that is settling or
+    given up ended."""
+
+    def __init__(self, group: str, listener: MessageListener, config: PushConsumerConfig, statistics: StatisticsOf,
+                 on_room: OnQueue, on_idle: OnQueue) -> None:
+        self.workers = ListenerWorkers(listener, config.consume_thread_max, self._call_ended, rate_bucket(config))
+        self._group = group
+        self._config = config
+        self._is_clustering = config.message_model is MessageModel.CLUSTERING
+        self._statistics = statistics
+        self._on_room = on_room
+        self._on_idle = on_idle
+        self._send_back: SendBack | None = None
+        self._is_finished = False
+        self._tasks = TaskGroup()
+        self._sends_back = TaskGroup()
+        self._timers: dict[OwnedQueue, asyncio.TimerHandle] = {}
+        self._is_told_of_returns = False
+
+    def start(self, send_back: SendBack) -> None:
+        self._send_back = send_back
+        if self._is_clustering and not self._config.consume_orderly:
+            self._tasks.supervise(self._watch_for_expired, f"consume timeout of {self._group}")
+
+    async def finish(self, until_ms: int) -> None:
+        """Begin no call any more; give those that run, and what is sent back, until this time to end."""
+        await self.workers.close(until_ms - steady_ms())
+        await self._sends_back.finish(max(0, until_ms - steady_ms()))
+        self._is_finished = True
+
+    async def stop(self) -> None:
+        """No call any more, though `finish` was cut off."""
+        if not self._is_finished:
+            await self.workers.close(0)
+
+    async def close(self) -> None:
+        """End all else."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        try:
+            await self._sends_back.cancel()
+            await self._tasks.cancel()
+        finally:
+            if self._send_back is not None:
+                await self._send_back.close()
+
+    @property
+    def restarts(self) -> int:
+        return self._tasks.restarts + self._sends_back.restarts + self.workers.restarts
+
+    def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
+               next_offset: int) -> None:
+        """`unreadable`: why some of them cannot be read, by their queue offsets."""
+        fresh = owned.pulled(messages, next_offset)
+        if unreadable:
+            for message in fresh:
+                if message.queue_offset in unreadable:
+                    _log.warning("message at offset %d of %s cannot be read and is handed on: %s", message.queue_offset,
+                                 owned.queue, unreadable[message.queue_offset])
+        if isinstance(owned, OrderedQueue):
+            owned.queued(fresh, unreadable)
+            self.go_on(owned)
+            return
+        if unreadable:
+            fresh = self._without_unreadable(owned, fresh, unreadable)
+        size = self._config.consume_message_batch_max_size
+        self.workers.submit([self._work(owned, fresh[start:start + size]) for start in range(0, len(fresh), size)])
+
+    def go_on(self, owned: OrderedQueue) -> None:
+        """Do what is next in a queue that is consumed in order."""
+        step = owned.next_step(steady_ms())
+        if step is None:
+            return
+        if isinstance(step, Call):
+            self.workers.submit([self._work(owned, step.messages)])
+        elif isinstance(step, WakeAt):
+            self._wake(owned, step.at_ms)
+        else:
+            self._sends_back.spawn(self._dead_letters(owned, step), f"dead letters of {owned.queue}")
+
+    def withdraw(self, owned: OwnedQueue) -> None:
+        """Begin no call in order any more: nobody is to wait for the end of one that waits for its rate."""
+        if isinstance(owned, OrderedQueue):
+            self.workers.withdraw(owned)
+
+    def forget(self, owned: OwnedQueue) -> None:
+        """The queue was given up."""
+        self.withdraw(owned)
+        timer = self._timers.pop(owned, None)
+        if timer is not None:
+            timer.cancel()
+
+    # --- ends of calls -----------------------------------------------------------------------------------------------
+
+    def _call_ended(self, work: Work, status: ConsumeStatus) -> None:
+        owned = _queue_of(work)
+        messages = work.messages
+        if isinstance(owned, OrderedQueue):
+            self._ordered_call_ended(owned, work, status)
+        elif (status == ConsumeStatus.CONSUME_SUCCESS and work.context.ack_index >= len(messages) - 1
+              and not work.context.failed_indexes):
+            if owned.is_given_up or work.is_expired:
+                return
+            self._statistics(owned.queue.topic).consumed(len(messages), 0, steady_ms() - work.started_ms)
+            self._finished(owned, messages)
+        elif not (owned.is_given_up or work.is_expired):
+            self._failed(owned, work, status)
+
+    def _finished(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+        owned.finished(messages)
+        owned.last_consume_ms = now_ms()
+        if owned.is_full:
+            self._on_room(owned)
+
+    def _failed(self, owned: OwnedQueue, work: Work, status: ConsumeStatus) -> None:
+        """Some or all messages of a call failed."""
+        failed = work.messages
+        if status == ConsumeStatus.CONSUME_SUCCESS:
+            failed = [work.messages[number] for number in work.failed()]
+        else:
+            self._check_return(work)
+        self._statistics(owned.queue.topic).consumed(len(work.messages) - len(failed), len(failed),
+                                                     steady_ms() - work.started_ms)
+        done = _without(work.messages, failed)
+        if work.is_expiring:
+            self._finished(owned, done)
+        elif self._is_clustering:
+            self._sends_back.spawn(self._send_back_failed(owned, work, done, failed),
+                                   f"send back to {owned.queue.broker_name}")
+        else:
+            _log.warning("%d messages of %s failed and are dropped: broadcasting has no retry", len(failed),
+                         owned.queue)
+            self._finished(owned, work.messages)
+
+    def _check_return(self, work: Work) -> None:
+        if not work.odd_answer or self._is_told_of_returns:
+            return
+        self._is_told_of_returns = True
+        _log.warning("the listener of group %s %s: its messages count as failed and come again; return a ConsumeStatus",
+                     self._group, work.odd_answer)
+
+    async def _send_back_failed(self, owned: OwnedQueue, work: Work, done: Sequence[MessageExt],
+                                failed: Sequence[MessageExt]) -> None:
+        """Those that no broker takes are tried again here, and hold the offset back: whatever kept them from it."""
+        taken = list(done)
+        error = await _tried(self._send_back_all(owned, failed, work.context.delay_level_when_next_consume, taken))
+        self._finished(owned, taken)
+        self._retry_here_later(owned, _without(failed, taken))
+        if error is not None:
+            raise error
+
+    async def _send_back_all(self, owned: OwnedQueue, messages: Sequence[MessageExt], delay_level: int,
+                             taken: list[MessageExt]) -> None:
+        """`taken` gets those that a broker took, and has them also when this fails halfway."""
+        assert self._send_back is not None
+        for message in messages:
+            if owned.held((message,)) and await self._send_back.send_back(
+                    message, owned.queue, delay_level, _is_ours(owned)):
+                taken.append(message)
+
+    def _retry_here_later(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+        if messages and not owned.is_given_up:
+            asyncio.get_running_loop().call_later(LOCAL_RETRY_DELAY_MS / 1000, self._retry_here, owned, messages)
+
+    def _retry_here(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            message.reconsume_times += 1
+        self.workers.submit([self._work(owned, [message]) for message in owned.held(messages)])
+
+    def _work(self, owned: OwnedQueue, messages: list[MessageExt]) -> Work:
+        return Work(owned, messages, self._group)
+
+    # --- messages that cannot be read --------------------------------------------------------------------------------
+
+    def _without_unreadable(self, owned: OwnedQueue, fresh: Sequence[MessageExt],
+                            unreadable: Mapping[int, str]) -> list[MessageExt]:
+        """The others; these are handed on meanwhile."""
+        bad = [message for message in fresh if message.queue_offset in unreadable]
+        if self._is_clustering:
+            reasons = dict(unreadable)
+            self._sends_back.supervise(lambda: self._hand_on_until_taken(owned, bad, reasons),
+                                       f"unreadable messages of {owned.queue}")
+        else:
+            self._finished(owned, bad)
+        return _without(fresh, bad)
+
+    async def _hand_on_until_taken(self, owned: OwnedQueue, messages: list[MessageExt],
+                                   reasons: Mapping[int, str]) -> None:
+        """They take the way of a failed message: another member may be able to read them, and after the group's last
+        retry they are dead letters."""
+        while messages := owned.held(messages):
+            taken: list[MessageExt] = []
+            error = await _tried(self._hand_on(owned, messages, BROKERS_DELAY_LEVEL, reasons, taken))
+            self._finished(owned, taken)
+            if error is not None:
+                raise error
+            if len(taken) < len(messages):
+                await asyncio.sleep(LOCAL_RETRY_DELAY_MS / 1000)
+
+    async def _hand_on(self, owned: OwnedQueue, messages: Sequence[MessageExt], delay_level: int,
+                       reasons: Mapping[int, str], taken: list[MessageExt]) -> None:
+        """As `_send_back_all`."""
+        assert self._send_back is not None
+        for message in messages:
+            if await self._send_back.hand_on(message, owned.queue, delay_level, reasons[message.queue_offset],
+                                               _is_ours(owned)):
+                taken.append(message)
+
+    # --- in order ----------------------------------------------------------------------------------------------------
+
+    def _ordered_call_ended(self, owned: OrderedQueue, work: Work, status: ConsumeStatus) -> None:
+        is_success = status == ConsumeStatus.CONSUME_SUCCESS
+        now = steady_ms()
+        if not owned.is_given_up:
+            ok = len(work.messages) if is_success else 0
+            self._statistics(owned.queue.topic).consumed(ok, len(work.messages) - ok, now - work.started_ms)
+        if not is_success:
+            self._check_return(work)
+        said = owned.call_ended(is_success, work.context.suspend_current_queue_time_millis, now)
+        if isinstance(said, DeadLetter):
+            self._sends_back.spawn(self._dead_letters(owned, said), f"dead letters of {owned.queue}")
+            return
+        self._ordered_ended(owned, said)
+
+    async def _dead_letters(self, owned: OrderedQueue, step: DeadLetter) -> None:
+        """Make dead letters of the batch and go on behind it; when no broker takes them, keep trying."""
+        assert self._send_back is not None
+        taken: list[MessageExt] = []
+        try:
+            if not step.reason:
+                for message in step.messages:
+                    if await self._send_back.dead_letter(message, owned.queue, _is_ours(owned)):
+                        taken.append(message)
+            elif self._is_clustering:
+                await self._hand_on(owned, step.messages, DEAD_LETTER,
+                                    {message.queue_offset: step.reason for message in step.messages}, taken)
+            else:
+                taken.extend(step.messages)
+        finally:
+            self._ordered_ended(owned, owned.dead_lettered(taken, steady_ms()))
+
+    def _ordered_ended(self, owned: OrderedQueue, blocked: Blocked | None) -> None:
+        owned.last_consume_ms = now_ms()
+        if blocked is not None:
+            _log.warning("%s is blocked: message %s at offset %d failed %d times in %d ms, and nothing behind it is "
+                         "consumed", owned.queue, blocked.message.message_id, blocked.message.queue_offset,
+                         blocked.tries, blocked.age_ms)
+        if owned.is_full:
+            self._on_room(owned)
+        if owned.is_pulled:
+            self.go_on(owned)
+        else:
+            self._on_idle(owned)
+
+    def _wake(self, owned: OrderedQueue, at_ms: int) -> None:
+        """A queue has one timer: what it rests until does not change while it rests."""
+        if owned not in self._timers:
+            pause = max(0, at_ms - steady_ms()) / 1000
+            self._timers[owned] = asyncio.get_running_loop().call_later(pause, self._woken, owned)
+
+    def _woken(self, owned: OrderedQueue) -> None:
+        self._timers.pop(owned, None)
+        self.go_on(owned)
+
+    # --- calls that take too long ------------------------------------------------------------------------------------
+
+    async def _watch_for_expired(self) -> None:
+        """Send back what a listener has held for too long, whatever its place in the queue."""
+        limit = self._config.consume_timeout
+        while True:
+            await asyncio.sleep(min(limit / 4, EXPIRY_SCAN_INTERVAL_MAX_MS) / 1000)
+            now = steady_ms()
+            for work in list(self.workers.running):
+                if not work.is_expired and now - work.started_ms > limit:
+                    await self._expire(work)
+
+    async def _expire(self, work: Work) -> None:
+        owned = _queue_of(work)
+        messages = owned.held(work.messages)
+        _log.warning("the listener has held %d messages of %s for more than %d ms; they are sent back", len(messages),
+                     owned.queue, self._config.consume_timeout)
+        work.is_expiring = True
+        taken: list[MessageExt] = []
+        error = await _tried(self._send_back_all(owned, messages, EXPIRED_DELAY_LEVEL, taken))
+        work.is_expiring = False
+        self._finished(owned, taken)
+        kept = owned.held(messages)
+        work.is_expired = not kept
+        if work not in self.workers.running:
+            self._retry_here_later(owned, kept)
+        if error is not None:
+            raise error
+
+
+def _queue_of(work: Work) -> OwnedQueue:
+    assert isinstance(work.owned, OwnedQueue)
+    return work.owned
+
+
+async def _tried(sending: Coroutine[object, object, None]) -> BaseException | None:
+    """What ended it early: it is raised when account is taken of what was done until then. At the end of the consumer
+    there is nobody to do that for, so our own cancellation goes on."""
+    (error,) = await asyncio.gather(sending, return_exceptions=True)
+    return error
+
+
+def _is_ours(owned: OwnedQueue) -> IsOurs:
+    return lambda: owned.is_pulled
+
+
+def _without(messages: Sequence[MessageExt], others: Collection[MessageExt]) -> list[MessageExt]:
+    """The messages that are not among the others; told apart by their places in their one queue."""
+    if not others:
+        return list(messages)
+    offsets = {message.queue_offset for message in others}
+    return [message for message in messages if message.queue_offset not in offsets]

@@ -1,0 +1,1 @@
+"""Producers: from a message to the broker that takes it."""

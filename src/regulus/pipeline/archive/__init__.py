@@ -1,0 +1,1 @@
+"""The archive job: a broker's commit log becomes Parquet files."""

@@ -1,0 +1,1 @@
+"""Declarative pipelines: their parameters, and running them."""

@@ -1,0 +1,1 @@
+"""Rebuilding a store's index files."""

@@ -1,0 +1,1 @@
+"""Jobs over the log as a table: audit, reconciliation, redrive, replay, search and reports."""

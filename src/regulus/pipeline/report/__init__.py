@@ -1,0 +1,1 @@
+"""Reports as pages, with their charts."""

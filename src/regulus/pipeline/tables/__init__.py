@@ -1,0 +1,1 @@
+"""Tables outside the log: databases and files that jobs compare it with."""

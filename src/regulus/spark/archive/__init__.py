@@ -1,0 +1,1 @@
+"""The archive as a table: its layout, which files a read takes, and reading them."""

@@ -1,0 +1,1 @@
+"""Running brokers as a table."""

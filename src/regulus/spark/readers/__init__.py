@@ -1,0 +1,1 @@
+"""Batch and stream readers of the data source, and what they plan."""

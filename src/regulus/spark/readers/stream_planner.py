@@ -1,0 +1,408 @@
+"""What a stream reads next: where it starts, how far each batch goes, what its tasks read, what was lost.
+
+Spark keeps the planner in one process of the driver while a query runs, and hands it the offsets of its checkpoint. The
+checkpoint is the only truth. What is kept here besides, such as a frozen end or since when a queue is away, is lost
+with the process and costs nothing but time.
+
+A batch is a function of its two offsets: its tasks, and the order of their rows, depend on nothing else, so that a sink
+can tell the row of a batch that is done again. What a message has in bytes is known by samples, which others may be at
+another time, so what was found stands in the offset and divides the batch however often it is done.
+
+Spark asks for the initial offset more than once, again even after a restart, as long as the first batch is not
+committed; and the end of a topic moves. So the end of the first batch says in `began` where that batch begins, and this
+counts, not what a later question about the start brings.
+
+A queue that is found later enters the offsets at its first message, without rows; the batch after reads it. A topic
+whose epoch changed enters anew at 0, and queues that it no longer has are left out. Where the log was cut and went on
+with other messages, which the mark of the last one read tells, a queue goes back to the first of those, without rows
+too.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+from regulus.errors import DataLoss, OptionError
+from regulus.model.message_queue import MessageQueue
+from regulus.spark.kafka_partitions import check_brokers
+from regulus.spark.marks import Mark
+from regulus.spark.offsets import QueueOffsets
+from regulus.spark.options import OnDataLoss, ReadOptions
+from regulus.spark.read_bounds import (
+    Part,
+    Place,
+    QueueState,
+    data_loss,
+    missing_before,
+    starting_offsets,
+    to_report,
+)
+from regulus.spark.read_plan import Gap, UnitRange
+from regulus.spark.readers.admission import Waiting, admit
+from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours, is_another_topic
+from regulus.spark.selection import queue_text
+
+_log = logging.getLogger(__name__)
+_LOOK_SHARE = 10
+"""Queues are looked for anew when the last look is this many times its own length ago."""
+
+_PAUSE_SECONDS = 0.5
+"""Between two looks for queues that are waited for."""
+
+_ANEW = "because the topic was deleted and made anew; how many more there were is not known"
+
+
+class StreamPlanner:
+    """`now` is a clock in seconds, `wall_ms` the time of day in ms; `pause` waits for some seconds."""
+
+    def __init__(self, options: ReadOptions, place: Place, now: Callable[[], float], wall_ms: Callable[[], int],
+                 pause: Callable[[float], None]) -> None:
+        """Raises OptionError for a group whose progress nobody could publish."""
+        if options.consumer_group and options.access_key:
+            # `ProgressPublisher` gets its options out of the query's progress, which Spark logs and which shows no key.
+            raise OptionError("options 'consumerGroup' and 'accessKey' do not go together in a stream, as the group's "
+                              "progress is published with keys that are found where they lie: give option "
+                              "'credentials', env:NAME or file:/path, in place of 'accessKey' and 'secretKey'")
+        self._options = options
+        self._place = place
+        self._now = now
+        self._wall_ms = wall_ms
+        self._pause = pause
+        self._queues: list[MessageQueue] = []
+        self._looked_at: float | None = None
+        self._look_seconds = 0.0
+        self._states: dict[MessageQueue, QueueState] = {}
+        self._target: QueueOffsets | None = None
+        self._wrong_since: dict[MessageQueue, float] = {}
+        self._batch_at = -inf
+        self._initial: dict[str, Any] | None = None
+        self._planned: QueueOffsets = {}
+        self._record_sizes: dict[MessageQueue, float] = {}
+        self._stood: dict[MessageQueue, tuple[int, int]] = {}
+        """Offset and end of each queue when its mark was found where it was left."""
+        self._told_losses: dict[MessageQueue, Gap] = {}
+        self._is_known = False
+
+    # --- what Spark asks ---------------------------------------------------------------------------------------------
+
+    def initial(self) -> dict[str, Any]:
+        """Where a new query starts; the same however often it is asked. Raises OptionError, DataLoss."""
+        if self._initial is not None:
+            return self._initial
+        states = self._look()
+        starts, gaps = starting_offsets(self._options, self._place, list(states), states, is_stream=True)
+        for gap in gaps:
+            # The first batch meets the gap again, and has a row for it.
+            starts[gap.queue] = min(starts[gap.queue], gap.start)
+        self._is_known = True
+        marks = self._marks_before(starts, states)
+        self._initial = StreamOffset(starts, _epochs(states), marks, is_initial=True).object()
+        return self._initial
+
+    def freeze(self) -> None:
+        """From now on nothing that comes later is read; of queues that are away, nothing that comes after they are
+        back."""
+        self._target = {}
+        try:
+            states = self._look()
+        except (OptionError, DataLoss) as error:
+            _log.info("the plan waits for what is away: %s", error)
+        else:
+            self._target = {queue: state.high for queue, state in states.items()}
+
+    def latest(self, start: Mapping[str, Any], *, is_limited: bool) -> dict[str, Any]:
+        """How far the next batch reads; `start` again when there is to be none. Raises DataLoss, OptionError."""
+        offset = StreamOffset.parse(start)
+        states = self._settled(offset)
+        if self._target is not None:
+            for queue in offset.positions.keys() & states.keys():
+                self._target.setdefault(queue, states[queue].high)
+        self._check_checkpoint(offset, states)
+        entered = self._with_new_topics(offset, states)
+        went_back = self._go_back_to_cuts(entered, states)
+        waiting = self._waiting(entered, {queue: state for queue, state in states.items() if queue not in went_back})
+        records = sum(each.end - each.start for each in waiting.values())
+        if records and self._is_due(records):
+            waiting = self._with_sizes(waiting)
+            ends = {queue: each.end for queue, each in waiting.items()}
+            if is_limited:
+                ends = admit(waiting, self._options.trigger_records_max, self._options.trigger_bytes_max)
+            entered.positions.update(ends)
+            entered.sizes = {queue: max(1, round(waiting[queue].record_size)) for queue, end in ends.items()
+                             if end > waiting[queue].start}
+            self._batch_at = self._now()
+        self._enter_new_queues(entered, states)
+        moved = {queue: at for queue, at in entered.positions.items() if offset.positions.get(queue) != at}
+        entered.marks = {**{queue: mark for queue, mark in offset.marks.items()
+                            if queue in entered.positions and queue not in moved},
+                         **self._marks_before(moved, states)}
+        if offset.is_initial:
+            entered.began = offset
+        self._is_known = True
+        self._planned = dict(entered.positions)
+        is_changed = (entered.positions, entered.epochs) != (offset.positions, offset.epochs)
+        return entered.object() if is_changed or offset.is_initial else dict(start)
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Part]:
+        """What each task of a batch reads. Raises DataLoss when it is to fail for what is gone."""
+        first, last = StreamOffset.parse(start), StreamOffset.parse(end)
+        is_first = first.is_initial
+        if is_first and last.began is not None:
+            first = last.began
+        ranges, gaps = [], []
+        states = self._states_of(list(last.positions))
+        for queue in sorted(first.positions.keys() - last.positions.keys()):
+            gaps.append(Gap(queue, first.positions[queue], first.positions[queue] + 1, _ANEW))
+        for queue, stop in sorted(last.positions.items()):
+            at = first.positions.get(queue)
+            if at is None:
+                continue
+            if is_another_topic(first.epoch(queue), last.epoch(queue)):
+                gaps.append(Gap(queue, at, at + 1, _ANEW))
+                at = 0
+            elif at > stop:
+                gaps.append(Gap(queue, stop, at, _cut(stop, at, first.marks.get(queue))))
+            state = states.get(queue)
+            if state is not None and at < min(stop, state.low):
+                gaps += missing_before(queue, at, state._replace(low=min(stop, state.low)))
+                at = min(stop, state.low)
+            if (state is not None and stop == state.high and (at < stop or is_first)
+                    and (lost := state.gap(queue)) is not None):
+                gaps.append(lost)
+            if at < stop:
+                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
+        reported = to_report(gaps, self._options.on_data_loss)
+        # A queue that is away after a restart may be read from before what was planned, and has no size then.
+        sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None
+        return self._place.partitions(ranges, reported, cores=None, sizes=sizes) if ranges or reported else []
+
+    def report(self) -> dict[str, Any] | None:
+        """The ends of the queues, for the query's progress, with what tells lag in bytes and seconds: `progress`."""
+        if not self._states:
+            return None
+        ends = {queue: state.high for queue, state in self._states.items()}
+        behind = {queue: self._planned[queue] for queue, end in ends.items() if self._planned.get(queue, end) < end}
+        stored = self._place.marks(behind) if behind else {}
+        facts: dict[str, Any] = {"asOf": self._wall_ms(), "recordBytes": {}, "waitingSince": {}}
+        for queue in sorted(behind):
+            facts["recordBytes"][queue_text(queue)] = round(self._record_sizes.get(queue, 0))
+            if queue in stored:
+                facts["waitingSince"][queue_text(queue)] = stored[queue].store_time
+        options = self._options
+        facts["read"] = {"nameServer": options.name_server, "consumerGroup": options.consumer_group,
+                         "credentials": options.credentials}
+        return {**StreamOffset(ends, _epochs(self._states)).object(), "lag": facts}
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> dict[MessageQueue, QueueState]:
+        """The state of the selected queues, which are looked for anew now and then."""
+        began = self._now()
+        if self._looked_at is None or began - self._looked_at >= _LOOK_SHARE * self._look_seconds:
+            self._queues = self._found_queues()
+            self._looked_at = self._now()
+            self._look_seconds = self._looked_at - began
+        self._states = self._place.states(self._queues)
+        return self._states
+
+    def _found_queues(self) -> list[MessageQueue]:
+        """A topic that was there, and that no broker knows any more, is kept: asking for its state waits for it."""
+        try:
+            found = self._place.queues()
+        except OptionError:
+            if not self._queues:
+                raise
+            return self._queues
+        if self._options.kafka_schema:
+            check_brokers(found)
+        return found
+
+    def _states_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
+        """Those of the look before, as a batch is planned right behind it; after a restart there was none."""
+        if not self._states:
+            self._look()
+        return {queue: self._states[queue] for queue in queues if queue in self._states}
+
+    def _settled(self, offset: StreamOffset) -> dict[MessageQueue, QueueState]:
+        """The states, where queues that are away, or end before the offset, had `retryTimeout` to come back.
+
+        The first plan of a process and those of a query that is to end wait for that; others leave it to the plan after
+        them. Raises OptionError, DataLoss.
+        """
+        while True:
+            try:
+                states = self._look()
+            except (OptionError, DataLoss):
+                # A topic that was read is not misspelt: its brokers are away.
+                if not self._is_to_wait(offset.positions):
+                    raise
+            else:
+                if not self._is_known:
+                    check_is_ours(offset, self._options.selection, states)
+                if not self._is_to_wait(_queues_behind(offset, states)):
+                    return states
+            self._pause(_PAUSE_SECONDS)
+            self._looked_at = None
+
+    def _is_to_wait(self, wrong: Iterable[MessageQueue]) -> bool:
+        # All are asked, since each begins its time with that.
+        are_new = [not self._is_lasting(queue) for queue in wrong if self._options.selection.names(queue.topic)]
+        return any(are_new) and (not self._is_known or self._target is not None)
+
+    def _check_checkpoint(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
+        """That what the offset names is there. Raises DataLoss."""
+        for queue, at in offset.positions.items():
+            if queue in states:
+                continue
+            if self._is_lasting(queue) and self._options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(f"{queue_text(queue)} is no longer there, where {at} is to be read next: start its "
+                               "broker, give a topic that has fewer queues now its read queues back, or set "
+                               "failOnDataLoss to false to go on without it")
+
+    def _is_lasting(self, queue: MessageQueue) -> bool:
+        """Whether what is wrong with a queue cannot come from a broker that restarts, or a replica that is behind."""
+        now = self._now()
+        return now - self._wrong_since.setdefault(queue, now) >= self._options.retry_timeout_ms / 1000
+
+    def _with_new_topics(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> StreamOffset:
+        """The offset, with the beginnings of topics that were made anew. Raises DataLoss when that is to fail."""
+        entered = StreamOffset(dict(offset.positions), offset.epochs, offset.marks)
+        made_anew: set[tuple[str, str]] = set()
+        for queue in offset.positions:
+            state = states.get(queue)
+            if state is None or state.topic_epoch in (0, offset.epoch(queue)):
+                continue
+            entered.epochs[queue.topic, queue.broker_name] = state.topic_epoch
+            if not is_another_topic(offset.epoch(queue), state.topic_epoch):
+                continue
+            if self._options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and made anew (epoch "
+                               f"{offset.epoch(queue)}, now {state.topic_epoch}), or this is the checkpoint of another "
+                               "cluster: what was not read of it is gone; give the query a new checkpointLocation, or "
+                               "set failOnDataLoss to false to read the new topic from its beginning")
+            entered.positions[queue] = 0
+            entered.marks.pop(queue, None)
+            made_anew.add((queue.topic, queue.broker_name))
+        for queue in offset.positions.keys() - states.keys():
+            if (queue.topic, queue.broker_name) in made_anew:
+                # The new topic has fewer queues. One that it gets later has nothing to do with the one of before.
+                del entered.positions[queue]
+        return entered
+
+    # --- what was read is still there --------------------------------------------------------------------------------
+
+    def _go_back_to_cuts(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> set[MessageQueue]:
+        """Queues where another message stands now than the last that was read; their offsets go back to the first that
+        came after it. Raises DataLoss when that is to fail."""
+        found = self._changed_marks(offset, states)
+        # What took the place of messages that were read was stored after them.
+        behind = {queue: offset.marks[queue].store_time + 1 for queue in found}
+        firsts = self._place.offsets_at(behind) if behind else {}
+        for queue, mark in found.items():
+            at = offset.positions[queue]
+            first = min(at - 1, max(firsts[queue], states[queue].low))
+            told = (f"{queue_text(queue)}: message {at - 1} was {offset.marks[queue]} when it was read, and now it is "
+                    f"{mark}: the log lost its end, as after a loss of power, or the topic was made anew, and what was "
+                    f"stored since then from {first} to {at - 1} was not read")
+            if self._options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(f"{told}; set failOnDataLoss to false, or to report, to go on from {first}")
+            _log.warning("%s; the stream goes on from %d", told, first)
+            offset.positions[queue] = first
+        return set(found)
+
+    def _changed_marks(self, offset: StreamOffset,
+                       states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Mark]:
+        """What stands now where another message was read last. A queue that has not moved since is not asked again."""
+        asked = {}
+        for queue in offset.marks:
+            state, at = states.get(queue), offset.positions.get(queue, 0)
+            if state is not None and state.low < at <= state.high and self._stood.get(queue) != (at, state.high):
+                asked[queue] = at - 1
+        found = self._place.marks(asked) if asked else {}
+        changed = {queue: mark for queue, mark in found.items() if mark != offset.marks[queue]}
+        for queue, at in asked.items():
+            if queue not in changed:
+                self._stood[queue] = (at + 1, states[queue].high)
+        return changed
+
+    def _marks_before(self, positions: Mapping[MessageQueue, int],
+                      states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Mark]:
+        """Of the messages that stand before these offsets."""
+        before = {queue: at - 1 for queue, at in positions.items()
+                  if (state := states.get(queue)) is not None and state.low < at <= state.high}
+        return self._place.marks(before) if before else {}
+
+    # --- what is to be read ------------------------------------------------------------------------------------------
+
+    def _enter_new_queues(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
+        """Queues that were found since begin at their first message, with the next batch."""
+        for queue, state in states.items():
+            if queue not in offset.positions and (self._target is None or queue in self._target):
+                offset.positions[queue] = state.low
+                offset.epochs.setdefault((queue.topic, queue.broker_name), state.topic_epoch)
+
+    def _waiting(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Waiting]:
+        """What each queue has to read now. Raises DataLoss for a queue that ends before the offset.
+
+        Unless that is to fail, its offset goes back to its end.
+        """
+        waiting = {}
+        for queue, at in offset.positions.items():
+            state = states.get(queue)
+            if state is None:
+                continue
+            if at <= state.high:
+                self._wrong_since.pop(queue, None)
+            elif not self._is_lasting(queue):
+                continue
+            elif self._options.on_data_loss is OnDataLoss.FAIL:
+                raise data_loss(missing_before(queue, at, state)[0])
+            else:
+                offset.positions[queue] = at = state.high
+            self._meet_loss(queue, state)
+            high = state.high if self._target is None else min(state.high, self._target.get(queue, at))
+            waiting[queue] = Waiting(at, max(at, high), self._record_sizes.get(queue, 1.0))
+        return waiting
+
+    def _meet_loss(self, queue: MessageQueue, state: QueueState) -> None:
+        """Raises DataLoss for what is lost behind the queue's end, when that is to fail."""
+        lost = state.gap(queue)
+        if lost is None or self._told_losses.get(queue) == lost:
+            return
+        if self._options.on_data_loss is OnDataLoss.FAIL:
+            raise data_loss(lost)
+        self._told_losses[queue] = lost
+        _log.warning("%s; the stream goes on without", lost)
+
+    def _is_due(self, records: int) -> bool:
+        """Whether enough is waiting, or it waited for long enough."""
+        options = self._options
+        if self._target is not None or records >= options.trigger_records_min:
+            return True
+        return self._now() - self._batch_at >= options.trigger_delay_max_ms / 1000
+
+    def _with_sizes(self, waiting: Mapping[MessageQueue, Waiting]) -> dict[MessageQueue, Waiting]:
+        """With the bytes of a message, from samples."""
+        ranges = [UnitRange(queue.topic, queue.queue_id, each.start, each.end, queue.broker_name)
+                  for queue, each in waiting.items() if each.start < each.end]
+        for unit, size in zip(ranges, self._place.record_sizes(ranges), strict=True):
+            self._record_sizes[unit.queue] = size
+        return {queue: each._replace(record_size=self._record_sizes.get(queue, 1.0))
+                for queue, each in waiting.items()}
+
+
+def _epochs(states: Mapping[MessageQueue, QueueState]) -> dict[tuple[str, str], int]:
+    return {(queue.topic, queue.broker_name): state.topic_epoch for queue, state in states.items()}
+
+
+def _queues_behind(offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> list[MessageQueue]:
+    """Queues of the offset that are not there, or end before it and are not of another topic."""
+    return [queue for queue, at in offset.positions.items() if (state := states.get(queue)) is None
+            or (state.high < at and not is_another_topic(offset.epoch(queue), state.topic_epoch))]
+
+
+def _cut(end: int, at: int, last: Mark | None) -> str:
+    """Why messages from `end` on are gone that were read up to `at`."""
+    read = "" if last is None else f"; message {at - 1} was {last}"
+    return f"the queue ended at {end} for a while, before {at}, which was to be read next{read}"

@@ -1,0 +1,1 @@
+"""Java, sessions and Python workers: what Spark needs to run."""
