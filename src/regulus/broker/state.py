@@ -53,13 +53,13 @@ from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.record.pop_record import CheckpointKey
 from regulus.wire import encoded_table
 from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
 from regulus.wire.codes import RequestCode
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128

@@ -18,7 +18,7 @@ from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.names import full_name, group_name, topic_name
 from regulus.proxy.popping import Popped
-from regulus.proxy.receipt_handle import ReceiptHandle
+from regulus.proxy.receipt_handle import PlacedReceipt
 from regulus.proxy.received import message_id, to_message
 from regulus.proxy.renewals import Renewed
 from regulus.proxy.renewing import Renewing
@@ -68,7 +68,7 @@ class ReceiveCall:
         soon unless all of it was taken: a client whose stream ends before its last word gives up what it has of it,
         and nobody would acknowledge what is renewed for it. What was not sent was not delivered; what was, counts: it
         may be what the client ends of."""
-        given: list[ReceiptHandle] = []
+        given: list[PlacedReceipt] = []
         waiting: deque[Popped] = deque()
         group = topic = ""
         try:

@@ -109,7 +109,7 @@ class InboxJudge:
                                                   "its_group": delivery.consumer_group}).one_or_none()
         if applied is None:
             return Outcome.BUSY
-        if applied.digest not in (None, _digest(delivery)):
+        if applied.digest != _digest(delivery):
             raise ReliabilityRefused(
                 f"group {delivery.consumer_group} applied another message of the business id {delivery.message_id}, of "
                 "another topic or body; this one is not applied and not confirmed: ids have to be unique among all "

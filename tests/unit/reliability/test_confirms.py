@@ -76,14 +76,6 @@ def test_two_groups_in_one_database_have_inboxes_of_their_own(engine):
     assert (answers, booked(engine)) == ([SUCCESS] * 4, ["1", "1"])
 
 
-def test_a_row_of_an_earlier_version_answers_any_copy(engine, business):
-    listener = ApplyOnce(engine, book, confirms=StubConfirms(business))
-    listener([message("1")], context())
-    with engine.begin() as connection:
-        connection.execute(tables.inbox.update().values(digest=None))
-    assert listener([message("1")], context()) is SUCCESS
-
-
 def test_an_effect_that_fails_leaves_no_row(engine, business):
     def fails(connection, message):
         book(connection, message)

@@ -19,19 +19,18 @@ from regulus.broker.pop.empty_pops import Wanted
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
-from regulus.model import permission
+from regulus.model import permission, receipt_handle
 from regulus.model.message_filter import LOOKED_MAX, Filter
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.model.store_result import GetResult, GetStatus, PutStatus
 from regulus.model.topics import TopicConfig
 from regulus.record import message_record
 from regulus.record.layout import QUEUE_OFFSET
 from regulus.record.pop_record import CheckpointKey, PopCheckpoint
-from regulus.wire import receipt_handle
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import PopMessageRequest, PopMessageResponse
 from regulus.wire.headers.pop_message import INIT_MIN
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 MESSAGES_MAX = 32
