@@ -38,11 +38,13 @@ _OUTBOX_PARTS = ("tests/unit/pipeline/tables/test_outbox_database.py",)
 
 MUTANTS = [
     Mutant(name="an effect without a row of the inbox is done", path=_JUDGES,
-           old="        if applied is None:\n            return Outcome.BUSY", new="        if applied is None:\n"
-               "            return Outcome.DONE", tests=_TABLE_TESTS),
+           old="        if applied is None:\n            return DeliveryOutcome.BUSY",
+           new="        if applied is None:\n"
+               "            return DeliveryOutcome.DONE", tests=_TABLE_TESTS),
     Mutant(name="a holder that was killed is done, with two databases", path=_JUDGES,
-           old="        if applied is None:\n            return Outcome.BUSY", new="        if applied is None:\n"
-               "            return Outcome.DONE", tests=(_KILLED_HOLDER,)),
+           old="        if applied is None:\n            return DeliveryOutcome.BUSY",
+           new="        if applied is None:\n"
+               "            return DeliveryOutcome.DONE", tests=(_KILLED_HOLDER,)),
     Mutant(name="done in Redis is held", path=_APPLYING,
            old="is_ours or self._claims.is_done(delivery.message_id)", new="is_ours", tests=_TABLE_TESTS),
     Mutant(name="held in Redis is done", path=_CLAIMS,
@@ -138,7 +140,7 @@ MUTANTS = [
            old="                if part.claim.is_open:\n                    _, part.error = await",
            new="                if True:\n                    _, part.error = await", tests=_COROUTINES_TESTS),
     Mutant(name="of coroutines one that failed is confirmed", path=_INBOX,
-           old="applied = [part.delivery for part in parts if part.result is Outcome.APPLIED]\n",
+           old="applied = [part.delivery for part in parts if part.result is DeliveryOutcome.APPLIED]\n",
            new="applied = [part.delivery for part in parts]\n", tests=_COROUTINES_TESTS),
     Mutant(name="of coroutines what a lost commit held is done", path=_INBOX,
            old="            is_committed = error is None\n", new="            is_committed = True\n",

@@ -35,7 +35,7 @@ _WORTH_NOTHING = (ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL)
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
 
-class Popped(NamedTuple):
+class PoppedMessage(NamedTuple):
     message: MessageExt
     handle: PlacedReceipt
 
@@ -50,7 +50,7 @@ class Poll:
         self._origin = origin
         self._command = RemotingCommand.request(RequestCode.POP_MESSAGE, request.ext())
 
-    async def popped(self) -> list[Popped]:
+    async def popped(self) -> list[PoppedMessage]:
         """Also when it comes late. Raises CallRefused; with TOO_MANY_REQUESTS when the broker holds too many polls."""
         answer = await self._brokers.ask(self.broker, self._command,
                                          self.request.poll_time + POP_MARGIN_MS + LATE_MS_MAX, self._origin)
@@ -65,7 +65,7 @@ class Poll:
         self._brokers.withdraw(self.broker, self._command)
 
 
-def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) -> list[Popped]:
+def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) -> list[PoppedMessage]:
     try:
         messages = message_record.decode_all(answer.body)
         offsets = PoppedOffsets(PopMessageResponse.decode(answer), broker)
@@ -79,7 +79,7 @@ def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) ->
     if request.order:
         for message in messages:
             message.reconsume_times = max(message.reconsume_times, offsets.order_count(message))
-    return [Popped(message, PlacedReceipt(handle, message.physical_offset))
+    return [PoppedMessage(message, PlacedReceipt(handle, message.physical_offset))
             for message, handle in zip(messages, handles, strict=True)]
 
 

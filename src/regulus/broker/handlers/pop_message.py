@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from regulus.broker.attributes import is_popped_by_priority, keeps_batches, priority_factor
 from regulus.broker.filters.message_filter import PoppedRetries, expression_filter, not_served
 from regulus.broker.groups.consumer_offsets import NOT_FOUND
-from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
+from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldPlace, HeldRequest
 from regulus.broker.outcome import HOLD, Outcome, Reply, plain_reply, refuse
 from regulus.broker.pop.empty_pops import Wanted
 from regulus.broker.state import BrokerState
@@ -144,8 +144,8 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
     if held.is_full:
         return refuse(request, ResponseCode.POLLING_FULL, "too many requests are held")
     deadline_ms = broker.steady_ms + left_ms
-    places = (Place(header.topic, max(header.queue_id, ANY_QUEUE)),
-              *(Place(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
+    places = (HeldPlace(header.topic, max(header.queue_id, ANY_QUEUE)),
+              *(HeldPlace(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
 
     def resume(later_ms: int) -> RemotingCommand | None:
         """None when it goes on to wait: another one was faster."""
