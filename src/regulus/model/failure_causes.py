@@ -7,6 +7,7 @@ They take what room is left: what they describe must be stored in any case. A co
 sends a message back, and the broker does not trust them: it limits and cleans them again.
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -28,9 +29,10 @@ ROOM_FOR_OTHERS = 2_048
 RECONSUME_LATER = "RECONSUME_LATER"
 """The cause of an attempt whose listener returned this without an exception."""
 
-CAUSE_NAMES = (*(f"{CAUSE_PREFIX}{attempt}" for attempt in range(1, ATTEMPTS_MAX + 1)), CAUSE_STACK)
-"""The properties of a message that failed as often as groups allow by default."""
+CAUSE_PATTERN = "CAUSE_([0-9]{1,9}|STACK)"
+"""A regular expression of these properties' names, for Python and for Java."""
 
+_NAME = re.compile(CAUSE_PATTERN)
 _SEPARATORS = dict.fromkeys(map(ord, (names.NAME_VALUE_SEPARATOR, names.PROPERTY_SEPARATOR)))
 
 
@@ -41,8 +43,13 @@ class Cause(NamedTuple):
 
 def attempt_of(name: str) -> int:
     """The attempt that a property is the cause of; 0 for other properties."""
-    number = name[len(CAUSE_PREFIX):] if name.startswith(CAUSE_PREFIX) else ""
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0
+    number = name[len(CAUSE_PREFIX):] if is_cause(name) and name != CAUSE_STACK else ""
+    return int(number) if number else 0
+
+
+def is_cause(name: str) -> bool:
+    """Whether a property is a cause or a stack."""
+    return name.startswith(CAUSE_PREFIX) and _NAME.fullmatch(name) is not None
 
 
 def causes_of(properties: Mapping[str, str]) -> dict[int, str]:
@@ -63,7 +70,7 @@ def add_cause(properties: dict[str, str], attempt: int, cause: Cause) -> None:
     for number in known:
         del properties[f"{CAUSE_PREFIX}{number}"]
     properties.pop(CAUSE_STACK, None)
-    text, stack = _clean(cause.text)[:CAUSE_LENGTH_MAX], _clean(cause.stack)[-STACK_LENGTH_MAX:]
+    text, stack = told(cause)
     if text:
         known[attempt] = text
     kept = {f"{CAUSE_PREFIX}{number}": known[number] for number in sorted(known)[-ATTEMPTS_MAX:]}
@@ -75,9 +82,14 @@ def add_cause(properties: dict[str, str], attempt: int, cause: Cause) -> None:
     properties.update(kept)
 
 
+def told(cause: Cause) -> tuple[str | None, str | None]:
+    """The cause and the stack as a consumer sends them; None for what there is not."""
+    return _clean(cause.text)[:CAUSE_LENGTH_MAX] or None, _clean(cause.stack)[-STACK_LENGTH_MAX:] or None
+
+
 def without_causes(properties: dict[str, str]) -> bool:
     """Remove all causes; whether there were any."""
-    found = [name for name in properties if name == CAUSE_STACK or attempt_of(name)]
+    found = [name for name in properties if is_cause(name)]
     for name in found:
         del properties[name]
     return bool(found)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from regulus.model import message_properties as names
-from regulus.model.failure_causes import CAUSE_NAMES, attempt_of
+from regulus.model.failure_causes import is_cause
 from regulus.model.receipt_handle import normal_topic
 from regulus.model.topics import (
     DLQ_PREFIX,
@@ -35,9 +35,8 @@ NOT_KEPT = (
     names.TRANSACTION_PREPARED, names.TRANSACTION_PREPARED_QUEUE_OFFSET, names.TRANSACTION_CHECK_TIMES,
     names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS,
     names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES, names.TIMER_DEL_UNIQUE_KEY,
-    names.UNIQUE_KEY, names.SINK, names.SEQUENCE, "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, REPLAY_ID, RESEND_OF,
-    *CAUSE_NAMES)
-"""Properties of a message that are no longer true when it is sent again."""
+    names.UNIQUE_KEY, names.SINK, names.SEQUENCE, "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, REPLAY_ID, RESEND_OF)
+"""Properties of a message that are no longer true when it is sent again. Its causes are not either."""
 
 ORIGIN_TOPICS = (names.DLQ_ORIGIN_TOPIC, names.RETRY_TOPIC, names.REAL_TOPIC)
 """Properties that name the topic from which a copy came; the first one present counts."""
@@ -79,7 +78,7 @@ def origin_topic(properties: Mapping[str, str], group: str) -> str:
 
 def kept_properties(properties: Mapping[str, str], place: str) -> dict[str, str]:
     """The properties of the message that is sent again for the dead letter at `place`."""
-    kept = {name: value for name, value in properties.items() if name not in _NOT_KEPT and not attempt_of(name)}
+    kept = {name: value for name, value in properties.items() if name not in _NOT_KEPT and not is_cause(name)}
     return kept | {REDRIVE_OF: place}
 
 

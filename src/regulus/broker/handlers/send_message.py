@@ -8,6 +8,7 @@ before anything was done.
 Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
+from regulus.broker.dead_letter_notes import note_dead_letter
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
 from regulus.broker.handlers.send_timers import attach_recall_handle, refuse_timer
 from regulus.broker.handlers.sink_sends import send_marked, send_run
@@ -157,6 +158,8 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     appended = storing.store(message, now_ms)
     if appended.status is not _PUT_OK:
         return refuse_put(request, facts, appended)
+    if is_dead_letter:
+        note_dead_letter(broker.dead_letters, message, header.topic[len(topics.RETRY_PREFIX):])
     if request.flag & _ONEWAY:
         return NO_REPLY
     response = send_message_response(request, _SUCCESS, facts.offset_message_id(store_host, appended.start),

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from regulus.broker.dead_letter_notes import note_dead_letter
 from regulus.broker.groups.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.groups.subscription_groups import SubscriptionGroups
 from regulus.broker.message_store import MessageStore
@@ -38,7 +39,7 @@ from regulus.model.happenings import Happenings
 from regulus.model.message import MessageExt
 from regulus.model.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 from regulus.model.store_result import PutStatus
-from regulus.model.topics import SubscriptionGroupConfig, dlq_topic
+from regulus.model.topics import SubscriptionGroupConfig, dlq_topic, is_dlq_topic
 from regulus.record import pop_record
 from regulus.record.pop_record import (
     ACK_TAG,
@@ -352,6 +353,8 @@ class PopRevival:
             status = self._storing.append(copy, now_ms).status
             if status != PutStatus.MESSAGE_ILLEGAL:
                 break
+        if status == PutStatus.PUT_OK and is_dlq_topic(copy.topic):
+            note_dead_letter(self.happenings, copy, key.group)
         if status == PutStatus.QUEUE_DAMAGED:
             return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
         if status == PutStatus.MESSAGE_ILLEGAL:

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, DataFrameWriter, Observation, SparkSe
 from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
+from regulus.model.failure_causes import CAUSE_PATTERN
 from regulus.model.redrive import NOT_KEPT
 from regulus.pipeline.jobs.log_source import LogSource
 from regulus.spark.sink.options import DeliveryGuarantee
@@ -178,7 +179,7 @@ def check_whole(kept: int, written: int, place: str) -> None:
 
 def anew(properties: Column, **added: Column) -> Column:
     """A message's properties without those that are true only of its original, and with some more."""
-    kept = F.map_filter(properties, lambda name, _: ~name.isin(*NOT_KEPT))
+    kept = F.map_filter(properties, lambda name, _: ~(name.isin(*NOT_KEPT) | name.rlike(f"^{CAUSE_PATTERN}$")))
     more = F.create_map(*[item for name, value in added.items() for item in (F.lit(name), value)])
     return F.map_concat(kept, more)
 
