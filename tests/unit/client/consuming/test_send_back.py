@@ -143,7 +143,8 @@ async def test_a_broker_that_is_away_is_told_of_once_whatever_the_number_of_mess
                         RetryLimit(instance, "CG", config, lambda: ["T"]))
         assert await back.send_back(message(), QUEUE, 0, lambda: True, NO_CAUSE)
         await broker.stop()
-        assert not any(await asyncio.gather(*(back.send_back(message(), QUEUE, 0, lambda: True, NO_CAUSE) for _ in range(3))))
+        assert not any(await asyncio.gather(
+            *(back.send_back(message(), QUEUE, 0, lambda: True, NO_CAUSE) for _ in range(3))))
         await back.close()
         await client_instance.release(instance)
     [told] = [record.getMessage() for record in caplog.records
