@@ -6,7 +6,7 @@ queues readable, and no queue may lose its beginning while it is read. Otherwise
 
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -229,23 +229,39 @@ async def planned(admin: Admin, wish: RedriveWish) -> RedrivePlan:
     # Once more, because the routes do not show a broker that went away in between.
     await _checked_brokers(admin, wish)
     plan = RedrivePlan(wish, brokers, made=made)
-    statuses: dict[str, str] = {}
-    for letter in chosen:
-        reasons = [reason for reason, applies in (
-            (rules.SENT_BEFORE, letter.place in sent), (rules.NO_TOPIC, letter.topic not in targets),
-            (rules.TOPIC_IS_NEWER, rules.is_older(letter.store_ms, since_made, letter.topic)),
-            (rules.LOG_IS_NEWER, rules.is_older(letter.store_ms, since_log, letter.topic))) if applies]
-        status = rules.status_of(reasons)
-        if status == rules.TO_SEND:
-            if wish.cap is not None and len(plan.to_send) >= wish.cap:
-                status = rules.BEYOND_CAP
-            else:
-                plan.to_send.append(letter)
+    statuses = judged(chosen, Seen(frozenset(targets), sent, since_made, since_log), wish.cap)
+    for letter, status in zip(chosen, statuses, strict=True):
         plan.counts[letter.topic, status] += 1
-        if len(statuses) < SAMPLES_MAX:
-            statuses[letter.place] = status
-    plan.samples = [(letter, statuses[letter.place]) for letter in heads]
+        if status == rules.TO_SEND:
+            plan.to_send.append(letter)
+    plan.samples = list(zip(heads, statuses, strict=False))
     return plan
+
+
+class Seen(NamedTuple):
+    """What there is at the brokers. `targets`: topics to which letters can be sent; `sent`: the places of letters that
+    were sent before; `since_made` and `since_log`: see `model.redrive.is_older`."""
+
+    targets: frozenset[str]
+    sent: set[str]
+    since_made: Mapping[str, int | None]
+    since_log: Mapping[str, int | None]
+
+
+def judged(chosen: Sequence[PlannedLetter], seen: Seen, cap: int | None) -> list[str]:
+    """The statuses of the letters, which are in the order of their store times."""
+    statuses = []
+    room = len(chosen) if cap is None else cap
+    for letter in chosen:
+        applies = {rules.SENT_BEFORE: letter.place in seen.sent, rules.NO_TOPIC: letter.topic not in seen.targets,
+                   rules.TOPIC_IS_NEWER: rules.is_older(letter.store_ms, seen.since_made, letter.topic),
+                   rules.LOG_IS_NEWER: rules.is_older(letter.store_ms, seen.since_log, letter.topic)}
+        status = rules.status_of([reason for reason, is_so in applies.items() if is_so])
+        if status == rules.TO_SEND:
+            room -= 1
+            status = rules.BEYOND_CAP if room < 0 else status
+        statuses.append(status)
+    return statuses
 
 
 async def made_of(admin: Admin, topics: Sequence[str]) -> dict[str, int]:
@@ -316,7 +332,7 @@ async def _sent_before(admin: Admin, topics: Sequence[str], chosen: Sequence[Pla
     wanted = {letter.place for letter in chosen}
     if not wanted:
         return set()
-    since_ms = max(0, min(letter.store_ms for letter in chosen) - rules.CLOCKS_APART_MAX_MS)
+    since_ms = looked_since_ms(chosen)
     found: set[str] = set()
     size = 0
     for topic in topics:
@@ -331,6 +347,11 @@ async def _sent_before(admin: Admin, topics: Sequence[str], chosen: Sequence[Pla
                 found.update(place for message in marked(data)
                              if (place := message.properties[rules.REDRIVE_OF]) in wanted)
     return found
+
+
+def looked_since_ms(chosen: Sequence[PlannedLetter]) -> int:
+    """The time from which on topics are read for what was sent again."""
+    return max(0, min(letter.store_ms for letter in chosen) - rules.CLOCKS_APART_MAX_MS)
 
 
 async def marked_in(admin: Admin, span: QueueRange) -> AsyncIterator[MessageExt]:
