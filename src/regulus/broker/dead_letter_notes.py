@@ -1,14 +1,13 @@
 """Notes for the log that a message became a dead letter: whose, which, after how many tries, and why."""
 
-from regulus.model.failure_causes import newest_cause
-from regulus.model.happenings import Happenings
+from regulus.model.failure_causes import newest_cause, tries_text
+from regulus.model.happenings import EventTexts
 from regulus.model.message import MessageExt
 
-DEAD = "dead letter"
-KEYS_LENGTH_MAX = 60
+KEYS_LENGTH_MAX = 100
 
 
-def note_dead_letter(happenings: Happenings, letter: MessageExt, group: str) -> None:
-    keys = letter.keys[:KEYS_LENGTH_MAX] or "-"
-    happenings.note(DEAD, f"group {group}, message {letter.message_id or '-'}, keys {keys}, "
-                          f"{letter.reconsume_times} tries, cause {newest_cause(letter.properties) or 'not said'}")
+def note_dead_letter(texts: EventTexts, letter: MessageExt, group: str) -> None:
+    keys = " ".join(letter.keys.split())[:KEYS_LENGTH_MAX] or "-"
+    texts.note(f"message {letter.message_id or '-'} with keys {keys} is a dead letter of group {group} after "
+               f"{tries_text(letter.reconsume_times)}: {newest_cause(letter.properties) or 'its consumer gave no cause'}")

@@ -84,7 +84,12 @@ def add_cause(properties: dict[str, str], attempt: int, cause: Cause) -> None:
 
 def told(cause: Cause) -> tuple[str | None, str | None]:
     """The cause and the stack as a consumer sends them; None for what there is not."""
-    return _clean(cause.text)[:CAUSE_LENGTH_MAX] or None, _clean(cause.stack)[-STACK_LENGTH_MAX:] or None
+    # On one line, because logs have it.
+    return " ".join(_clean(cause.text).split())[:CAUSE_LENGTH_MAX] or None, _clean(cause.stack)[-STACK_LENGTH_MAX:] or None
+
+
+def tries_text(tries: int) -> str:
+    return "1 try" if tries == 1 else f"{tries} tries"
 
 
 def without_causes(properties: dict[str, str]) -> bool:

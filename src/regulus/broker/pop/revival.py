@@ -35,7 +35,7 @@ from regulus.broker.timers.timers import Timers
 from regulus.broker.topics import Topics
 from regulus.errors import CorruptRecord, StoreDamaged
 from regulus.model import message_properties as names
-from regulus.model.happenings import Happenings
+from regulus.model.happenings import EventTexts, Happenings
 from regulus.model.message import MessageExt
 from regulus.model.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 from regulus.model.store_result import PutStatus
@@ -127,6 +127,7 @@ class PopRevival:
     def __init__(self, store: MessageStore, storing: Storing, timers: Timers, flights: PopFlights, topics: Topics,
                  groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
         self.happenings = Happenings()
+        self.dead_letters = EventTexts()
         self.revived = 0
         self.is_hurried = False
         """Something was given back since the last tick."""
@@ -354,7 +355,7 @@ class PopRevival:
             if status != PutStatus.MESSAGE_ILLEGAL:
                 break
         if status == PutStatus.PUT_OK and is_dlq_topic(copy.topic):
-            note_dead_letter(self.happenings, copy, key.group)
+            note_dead_letter(self.dead_letters, copy, key.group)
         if status == PutStatus.QUEUE_DAMAGED:
             return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
         if status == PutStatus.MESSAGE_ILLEGAL:

@@ -141,7 +141,9 @@ class Redrive:
         plan, pace = self._plan, self._pace
         if not plan.to_send:
             return
-        if await made_of(self._admin, list(plan.by_topic())) != plan.made:
+        topics = list(plan.by_topic())
+        made = {topic: plan.made[topic] for topic in topics if topic in plan.made}
+        if await made_of(self._admin, topics) != made:
             raise JobRefused("a topic was created again while its messages were read: nothing was sent; run this again")
         bucket = TokenBucket(pace.rate, 1, steady_ms()) if pace.rate else None
         canary = _Canary(self._admin, plan) if pace.canary else None

@@ -28,7 +28,7 @@ from regulus.errors import (
     RequestTooLarge,
     SendFailed,
 )
-from regulus.model.failure_causes import Cause, add_cause, told
+from regulus.model.failure_causes import Cause, add_cause, told, tries_text
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text
 from regulus.model.message_properties import ORIGIN_MESSAGE_ID
@@ -177,8 +177,8 @@ class SendBack:
         return copy
 
     def _tell_dead(self, message: MessageExt, cause: Cause) -> None:
-        _log.warning("message %s with keys %s is a dead letter of group %s after %d tries: %s", message.message_id,
-                     message.keys or "-", self._group, message.reconsume_times + 1, cause.text)
+        _log.warning("message %s with keys %s is a dead letter of group %s after %s: %s", message.message_id,
+                     message.keys or "-", self._group, tries_text(message.reconsume_times + 1), cause.text)
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None
