@@ -79,7 +79,7 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
 @click.argument("group")
 @click.option("--group-by", type=click.Choice(list(GROUPINGS)), help="Count the letters by this.")
 @_where_option
-@click.option("--limit", type=LIMIT, default=50, show_default=True, help="At most so many rows.")
+@click.option("--limit", type=LIMIT, default=50, show_default=True, help="At most this many rows.")
 @with_output
 @with_admin
 async def show(admin: Admin, group: str, group_by: str | None, wanted: IsWanted, limit: int,
@@ -115,12 +115,12 @@ async def show(admin: Admin, group: str, group_by: str | None, wanted: IsWanted,
 @dead.command()
 @click.argument("group")
 @_where_option
-@click.option("--rate", type=Finite(min=0.01), help="At most so many messages a second.")
+@click.option("--rate", type=Finite(min=0.01), help="At most this many messages a second.")
 @click.option("--canary", type=LIMIT, default=0, metavar="N",
               help="Send N first, and the others only if the group consumes these and none comes back.")
 @click.option("--canary-wait", type=click.IntRange(1, 3600), default=CANARY_WAIT_MS // 1000, show_default=True,
               metavar="SECONDS", help="How long the group may take to consume these.")
-@click.option("--cap", type=COUNT, help="Send at most so many, the oldest first.")
+@click.option("--cap", type=COUNT, help="Send at most this many, the oldest first.")
 @click.option("--to-topic", help="Send to this topic instead of to those from which the letters came.")
 @click.option("--brokers", callback=names, metavar="NAME,...",
               help="All brokers that exist: what is at one that is away would be sent again.")
@@ -169,7 +169,7 @@ def _ask(plan: RedrivePlan, *, are_brokers_said: bool) -> None:
 
 
 async def _carried_out(server: Server, plan: RedrivePlan, pace: Pace, json_output: bool, *, is_late: bool) -> None:
-    """Send what is planned, and print the report, also when it is interrupted. `is_late`: the user took time to answer.
+    """Send what is planned, and print the report, also when it ends early. `is_late`: the user took time to answer.
     Raises ClientError when not all was sent."""
     async with Admin(server.name_server, server.client_config()) as admin, _producer(server) as producer:
         if is_late and plan.to_send:
@@ -178,7 +178,8 @@ async def _carried_out(server: Server, plan: RedrivePlan, pace: Pace, json_outpu
         report = redrive.report
         try:
             await redrive.run(producer)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ClientError) as error:
+            report.stopped = report.stopped or str(error)
             _print_report(report, json_output)
             raise
     _print_report(report, json_output)
@@ -268,12 +269,14 @@ def _new_file(path: Path) -> Iterator[TextIO]:
         file = path.open("x", encoding="utf-8")
     except FileExistsError as error:
         raise click.UsageError(f"{path} exists and is not overwritten") from error
+    is_whole = False
     try:
         with file:
             yield file
-    except BaseException:
-        path.unlink()
-        raise
+        is_whole = True
+    finally:
+        if not is_whole:
+            path.unlink()
 
 
 @dead.command()

@@ -84,8 +84,8 @@ def add_cause(properties: dict[str, str], attempt: int, cause: Cause) -> None:
 
 def told(cause: Cause) -> tuple[str | None, str | None]:
     """The cause and the stack as a consumer sends them; None for what there is not."""
-    # On one line, because logs have it.
-    return " ".join(_clean(cause.text).split())[:CAUSE_LENGTH_MAX] or None, _clean(cause.stack)[-STACK_LENGTH_MAX:] or None
+    line = " ".join(_clean(cause.text).split())     # because it is also written to logs
+    return line[:CAUSE_LENGTH_MAX] or None, _clean(cause.stack)[-STACK_LENGTH_MAX:] or None
 
 
 def tries_text(tries: int) -> str:

@@ -118,8 +118,9 @@ def topics_made(bounds: Iterable[QueueBounds]) -> dict[str, int]:
 
 
 def shortened_logs(bounds: Sequence[QueueBounds], topics: Collection[str]) -> dict[str, int | None]:
-    """Those of the topics of which retention has removed messages, with the time from which on the logs of their
-    brokers are complete; None if no message is left that shows it.
+    """The shortened topics among these: the time from which on the logs of their brokers are complete.
+
+    None if no message is left that shows the time.
 
     Retention removes the beginning of a log, with all queues, so the log begins no later than the first remaining
     message of any queue of the broker.

@@ -62,8 +62,8 @@ PRODUCER_GROUP = "regulus_redrive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """`rate`: messages a second at most; None: as fast as brokers take them. `canary`: so many are sent first, and the
-    others only if the group consumes these within `canary_wait_ms`, and none comes back."""
+    """`rate`: messages a second at most; None: as fast as brokers take them. `canary`: the number of messages that are
+    sent first; the others follow only if the group consumes these within `canary_wait_ms`, and none comes back."""
 
     rate: float | None = None
     canary: int = 0

@@ -81,7 +81,7 @@ class PlannedLetter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveWish:
-    """`to_topic`: send there instead of to the topics from which the letters came. `cap`: send at most so many, the
+    """`to_topic`: send there instead of to the topics from which the letters came. `cap`: send at most this many, the
     oldest first. `brokers`: all brokers that exist, without which nothing is sent; empty for a dry run."""
 
     group: str
@@ -205,7 +205,7 @@ async def _data_of(admin: Admin, span: QueueRange) -> AsyncIterator[bytes]:
         if read.data:
             yield bytes(read.data)
         if read.next_offset <= offset:
-            raise ClientError(f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name} does not go on after "
+            raise ClientError(f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name} does not continue after "
                               f"offset {offset}")
         offset = read.next_offset
 
@@ -369,7 +369,7 @@ def marked(data: bytes) -> list[MessageExt]:
     messages: list[MessageExt] = []
     position = 0
     while position < len(data):
-        # A record states its size in its first bytes. What is no record fails when it is decoded.
+        # A record states its size in its first bytes. Anything else fails when it is decoded.
         size = int.from_bytes(data[position:position + _SIZE])
         end = position + size if size > _SIZE else len(data)
         if data.find(_BATCH, position, end) >= 0:

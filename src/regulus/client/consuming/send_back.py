@@ -215,7 +215,7 @@ class SendBack:
         address = route.master(queue.broker_name) or host_text(message.store_host)
         answer = await self._instance.request(
             address, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()), SEND_BACK_TIMEOUT_MS)
-        # A broker of RocketMQ does not say what became of it; then it is told from what the request said.
+        # A broker of RocketMQ does not say what became of the message; the request shows it in some cases.
         if ConsumerSendMsgBackResponse.decode(answer).regulus_dead_letter or delay_level == DEAD_LETTER or (
                 0 <= limit <= message.reconsume_times):
             self._tell_dead(message, cause)
