@@ -10,6 +10,9 @@ _ARCHIVE_TESTS = "tests/unit/pipeline/archive/test_run.py::"
 _FILES_TESTS = "tests/unit/pipeline/archive/test_files.py::"
 _COMPACT_TESTS = "tests/unit/pipeline/archive/test_compact.py::"
 _ROTTEN = (_COMPACT_TESTS + "test_bytes_that_rotted_get_no_checksum_that_agrees_with_them",)
+_AGAIN_TESTS = "tests/unit/spark/test_topic_made_again.py::"
+_AGAIN_LIVE = (_AGAIN_TESTS + "test_the_tasks_of_a_live_read_refuse_the_new_topic",)
+_AGAIN_STREAM = (_AGAIN_TESTS + "test_a_repeated_batch_of_a_stream_refuses_the_new_topic",)
 
 MUTANTS = [
     Mutant(name="a moment is taken by way of seconds in floating point", path="regulus/model/timestamps.py",
@@ -77,4 +80,21 @@ MUTANTS = [
     Mutant(name="a damaged record ends the table of queues", path="regulus/spark/small_tables.py",
            old="        except (RecordError, DataLoss):", new="        except DataLoss:",
            tests=("tests/unit/spark/test_small_tables.py",)),
+    Mutant(name="a live task reads a new topic under the numbers of the old one", path="regulus/spark/live/scan.py",
+           old="    if is_another_topic(unit.topic_epoch, read.topic_epoch):", new="    if False:", tests=_AGAIN_LIVE),
+    Mutant(name="a batch read plans without the epochs of its topics", path="regulus/spark/read_bounds.py",
+           old="states[queue].topic_epoch) for queue", new="0) for queue", tests=_AGAIN_LIVE),
+    Mutant(name="a pull tells no epoch", path="regulus/client/administration/bulk_admin.py",
+           old="        if not await self.has_bulk(queue):", new="        if True:", tests=_AGAIN_LIVE),
+    Mutant(name="a bulk read tells no epoch", path="regulus/client/administration/bulk_admin.py",
+           old="                                 place.topic_epoch)", new="                                 0)",
+           tests=_AGAIN_LIVE),
+    Mutant(name="a task of files does not look at the epoch", path="regulus/spark/store/scan.py",
+           old="if is_another_topic(unit.topic_epoch, epochs.get(unit.topic, 0)) or", new="if", tests=_AGAIN_STREAM),
+    Mutant(name="a stream plans without the epochs of its offset", path="regulus/spark/readers/stream_planner.py",
+           old="queue.broker_name, last.epoch(queue)))", new="queue.broker_name))", tests=_AGAIN_STREAM),
+    Mutant(name="without epochs a task takes any queue for the planned one", path="regulus/spark/store/scan.py",
+           old="                and files.unit(queue_offset).physical_offset != physical_offset)",
+           new="                and False)",
+           tests=(_AGAIN_TESTS + "test_the_tasks_of_a_store_refuse_the_new_topic",)),
 ]

@@ -67,12 +67,6 @@ class StreamOffset:
         return self.epochs.get((queue.topic, queue.broker_name), 0)
 
 
-def is_another_topic(known: int, found: int) -> bool:
-    """Whether two epochs belong to different topics of one name. A place without epochs does not show it, and epochs of
-    brokers and of archives (read_bounds.QueueState) cannot be compared."""
-    return known * found > 0 and known != found
-
-
 def check_is_ours(offset: StreamOffset, selection: TopicSelection, there: Collection[MessageQueue]) -> None:
     """Raises OptionError when the offset is of other topics than the selected ones, or of other brokers."""
     topics = {queue.topic for queue in there}

@@ -30,9 +30,9 @@ from regulus.spark.marks import Mark
 from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import OnDataLoss, ReadOptions
 from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, starting_offsets, to_report
-from regulus.spark.read_plan import Gap, UnitRange
+from regulus.spark.read_plan import Gap, UnitRange, is_another_topic
 from regulus.spark.readers.admission import Waiting, admit
-from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours, is_another_topic
+from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours
 from regulus.spark.selection import queue_text
 from regulus.spark.task_parts import Part
 
@@ -165,7 +165,7 @@ class StreamPlanner:
                     and (lost := state.gap(queue)) is not None):
                 gaps.append(lost)
             if at < stop:
-                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
+                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name, last.epoch(queue)))
         reported = to_report(gaps, self._options.on_data_loss)
         # An earlier version, which kept no sizes, may have begun the batch, and divided it differently.
         sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None
