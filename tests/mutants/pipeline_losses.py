@@ -13,6 +13,10 @@ _ROTTEN = (_COMPACT_TESTS + "test_bytes_that_rotted_get_no_checksum_that_agrees_
 _AGAIN_TESTS = "tests/unit/spark/test_topic_made_again.py::"
 _AGAIN_LIVE = (_AGAIN_TESTS + "test_the_tasks_of_a_live_read_refuse_the_new_topic",)
 _AGAIN_STREAM = (_AGAIN_TESTS + "test_a_repeated_batch_of_a_stream_refuses_the_new_topic",)
+_ENDS_OF_ARCHIVES = "tests/unit/pipeline/archive/test_lost_ends.py::"
+_PLAN_TESTS = "tests/unit/spark/archive/test_plan.py::"
+_REJECTED_ENDS = (_ENDS_OF_ARCHIVES + "test_a_read_misses_what_was_rejected_at_the_ends",)
+_TWO_TOPICS = (_ENDS_OF_ARCHIVES + "test_what_the_earlier_topic_lacks_is_not_hidden_by_the_later_one",)
 
 MUTANTS = [
     Mutant(name="a moment is taken by way of seconds in floating point", path="regulus/model/timestamps.py",
@@ -97,4 +101,35 @@ MUTANTS = [
            old="                and files.unit(queue_offset).physical_offset != physical_offset)",
            new="                and False)",
            tests=(_AGAIN_TESTS + "test_the_tasks_of_a_store_refuse_the_new_topic",)),
+    Mutant(name="a read of an archive passes over rejected messages", path="regulus/spark/archive/plan.py",
+           old="if is_rejected and _may_have_rejected(", new="if False and _may_have_rejected(", tests=_REJECTED_ENDS),
+    Mutant(name="a manifest does not keep which records were rejected", path="regulus/pipeline/archive/task.py",
+           old="        rejected = named[is_visible[named]]", new="        rejected = named[:0]", tests=_REJECTED_ENDS),
+    Mutant(name="a consume queue does not say what was rejected", path="regulus/pipeline/archive/check.py",
+           old="            for offset, unit in queue.units_within(start, end):", new="            for offset, unit in ():",
+           tests=_REJECTED_ENDS),
+    Mutant(name="any header of a rejected record is believed", path="regulus/pipeline/archive/check.py",
+           old="            if not each.is_rejected or each.first in", new="            if True or each.first in",
+           tests=("tests/unit/pipeline/archive/test_check.py::"
+                  "test_a_reject_counts_where_the_records_around_it_agree",)),
+    Mutant(name="the ends of two topics of one name are taken together", path="regulus/spark/archive/plan.py",
+           old="        if epochs[-1] and each.first < epochs[-1][-1].next:", new="        if False:",
+           tests=(_PLAN_TESTS + "test_each_topic_of_a_name_has_ends_of_its_own",)),
+    Mutant(name="a rejected message is lost at any time", path="regulus/spark/archive/plan.py",
+           old="            and window.time_start <= times.high and times.low < window.time_end)", new="            )",
+           tests=(_PLAN_TESTS + "test_a_rejected_message_is_of_a_time_between_its_ranges",)),
+    Mutant(name="an audit compares two topics of one name as one", path="regulus/pipeline/jobs/audit.py",
+           old="        own = with_epoch_by_place(own)", new="        pass", tests=_TWO_TOPICS),
+    Mutant(name="an audit of an archive does not ask for its ends", path="regulus/pipeline/jobs/log_source.py",
+           old="            return self._archived(spark, partial(_lost_ends, frozenset(topics)), ENDS)",
+           new="            return _empty(spark, ENDS)",
+           tests=(_ENDS_OF_ARCHIVES + "test_the_audit_counts_what_was_rejected_at_the_ends",)),
+    Mutant(name="rejects that nothing explains are not counted", path="regulus/pipeline/archive/check.py",
+           old="                   unplaced=sum(size < end - start for (start, end), size in explained.items()),",
+           new="                   unplaced=0,",
+           tests=(_ENDS_OF_ARCHIVES + "test_rejects_that_nothing_explains_are_told_of",)),
+    Mutant(name="compaction joins rejected messages with archived ones", path="regulus/spark/archive/manifest.py",
+           old="if found and (found[-1].next, found[-1].is_rejected) == (each.first, each.is_rejected):",
+           new="if found and found[-1].next == each.first:",
+           tests=("tests/unit/pipeline/archive/test_compact.py::test_the_bytes_are_those_of_archiving_at_once",)),
 ]

@@ -45,6 +45,7 @@ from regulus.spark.archive.manifest import (
     QueueFacts,
     Range,
     RejectFile,
+    Stretch,
     TopicQueue,
     data_path,
     rejects_path,
@@ -87,13 +88,15 @@ class RangeFacts:
     hidden: int
     rejected: int
     unreadable: tuple[tuple[int, int], ...]
-    """Start and end in the log of rejects of which it is not known which messages they were."""
-    queues: dict[TopicQueue, tuple[tuple[int, int], ...]]
-    rejected_offsets: dict[TopicQueue, tuple[int, ...]]
+    """Start and end in the log of rejects that do not say which messages they were."""
+    queues: dict[TopicQueue, tuple[Stretch, ...]]
+    """Each reject that says which message it was has a stretch of its own."""
     files: tuple[ArchivedFile, ...]
     staged: tuple[str, ...]
     rejects: RejectFile | None
     staged_rejects: str
+    unplaced: int = 0
+    """How many of the unreadable ones the consume queues do not explain as a whole; see `check.settled`."""
 
     @property
     def rows(self) -> int:
@@ -201,8 +204,8 @@ class _RangeWriter:
                            for reject in found.rejects if reject.row < 0)
         return RangeFacts(
             range=self._task.range, reached=found.reached, records=len(found.is_good), hidden=int((~is_visible).sum()),
-            rejected=len(found.rejects), unreadable=unreadable, queues=self._stretches(rows),
-            rejected_offsets=self._rejected_offsets(), files=tuple(files),
+            rejected=len(found.rejects), unreadable=unreadable, queues=self._stretches(rows, is_visible),
+            files=tuple(files), unplaced=len(unreadable),
             staged=tuple(str(self._staged(number)) for number in range(len(files))), rejects=rejects,
             staged_rejects=str(self._target / "rejects.jsonl") if rejects else "")
 
@@ -230,29 +233,28 @@ class _RangeWriter:
                  day_text(int(found.column("store_timestamp")[part[0]])), part)
                 for part in np.split(ordered, borders) if len(part)]
 
-    def _stretches(self, rows: Any) -> dict[TopicQueue, tuple[tuple[int, int], ...]]:
-        """Runs of consecutive queue offsets of each queue, in the order of the log."""
+    def _stretches(self, good: Any, is_visible: Any) -> dict[TopicQueue, tuple[Stretch, ...]]:
+        """Runs of consecutive queue offsets of each queue, in the order of the log; rejects each alone."""
         found = self._found
+        named = np.array([reject.row for reject in found.rejects if reject.row >= 0], dtype=np.int64)
+        rejected = named[is_visible[named]]
+        rows = np.sort(np.concatenate([good, rejected]))
         topic, queue_ids = found.column("topic")[rows], found.column("queue_id")[rows]
         order = log_ranges.stable_order(topic, queue_ids)
-        topic, queue_ids, offsets = topic[order], queue_ids[order], found.column("queue_offset")[rows][order]
+        topic, queue_ids, rows = topic[order], queue_ids[order], rows[order]
+        offsets, is_bad = found.column("queue_offset")[rows], np.isin(rows, rejected)
         is_first = np.ones(len(order), dtype=np.bool_)
         is_first[1:] = (np.diff(topic) != 0) | (np.diff(queue_ids) != 0) | (np.diff(offsets) != 1)
+        is_first[1:] |= is_bad[1:] | is_bad[:-1]
         starts = np.flatnonzero(is_first)
         lasts = np.append(starts[1:], len(order)) - 1
-        stretches: dict[TopicQueue, list[tuple[int, int]]] = {}
+        stretches: dict[TopicQueue, list[Stretch]] = {}
         for start, last in zip(starts.tolist(), lasts[:len(starts)].tolist(), strict=True):
             key = found.topics[int(topic[start])], int(queue_ids[start])
-            stretches.setdefault(key, []).append((int(offsets[start]), int(offsets[last]) + 1))
+            place = self._base + int(found.column("position")[rows[start]])
+            stretches.setdefault(key, []).append(
+                Stretch(int(offsets[start]), int(offsets[last]) + 1, place, bool(is_bad[start])))
         return {key: tuple(parts) for key, parts in stretches.items()}
-
-    def _rejected_offsets(self) -> dict[TopicQueue, tuple[int, ...]]:
-        found = self._found
-        offsets: dict[TopicQueue, list[int]] = {}
-        for row in (reject.row for reject in found.rejects if reject.row >= 0):
-            key = found.topics[int(found.column("topic")[row])], int(found.column("queue_id")[row])
-            offsets.setdefault(key, []).append(int(found.column("queue_offset")[row]))
-        return {key: tuple(sorted(parts)) for key, parts in offsets.items()}
 
     # --- files -------------------------------------------------------------------------------------------------------
 

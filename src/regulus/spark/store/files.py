@@ -192,6 +192,19 @@ class ConsumeQueueFiles:
                 if (unit := self.unit(offset)) != FILLER and unit.size > 0:
                     yield offset, unit
 
+    def units_within(self, start: int, end: int) -> Iterator[tuple[int, ConsumeQueueUnit]]:
+        """The units whose records start in [start, end) of the log, whether or not they are good records."""
+        low, high = self._files.start // UNIT_SIZE, self._files.end // UNIT_SIZE
+        high = self._bisect(low, high, lambda at: self._is_blank(at, high))
+        low = self._first(low, high, lambda unit: unit.physical_offset >= start)
+        for first, behind in self.spans(low, high):
+            for offset in range(first, behind):
+                unit = self.unit(offset)
+                if unit.physical_offset >= end and unit != FILLER:
+                    return
+                if start <= unit.physical_offset and unit.size > 0 and unit != FILLER:
+                    yield offset, unit
+
     def begins_with_filler(self) -> bool:
         """Whether the broker began the queue with a message that had others before it, which were already gone."""
         return bool(self._files.pieces) and self.unit(self._files.start // UNIT_SIZE) == FILLER
