@@ -17,6 +17,10 @@ _ENDS_OF_ARCHIVES = "tests/unit/pipeline/archive/test_lost_ends.py::"
 _PLAN_TESTS = "tests/unit/spark/archive/test_plan.py::"
 _REJECTED_ENDS = (_ENDS_OF_ARCHIVES + "test_a_read_misses_what_was_rejected_at_the_ends",)
 _TWO_TOPICS = (_ENDS_OF_ARCHIVES + "test_what_the_earlier_topic_lacks_is_not_hidden_by_the_later_one",)
+_REBUILD = "regulus/pipeline/index/rebuild.py"
+_ROTTEN_TESTS = "tests/unit/pipeline/index/test_rotten_offsets.py::"
+_ONE_ROTTEN = (_ROTTEN_TESTS + "test_one_rotten_offset_costs_one_message",)
+_WHAT_IS_ROTTEN = (_ROTTEN_TESTS + "test_what_is_rotten",)
 
 MUTANTS = [
     Mutant(name="a moment is taken by way of seconds in floating point", path="regulus/model/timestamps.py",
@@ -132,4 +136,22 @@ MUTANTS = [
            old="if found and (found[-1].next, found[-1].is_rejected) == (each.first, each.is_rejected):",
            new="if found and found[-1].next == each.first:",
            tests=("tests/unit/pipeline/archive/test_compact.py::test_the_bytes_are_those_of_archiving_at_once",)),
+    Mutant(name="a rotten queue offset becomes a place in a file", path="regulus/pipeline/index/task.py",
+           old="                       & (offsets <= places // FIXED_SIZE_V1))", new="                       )",
+           tests=(*_ONE_ROTTEN, _ROTTEN_TESTS + "test_several_rotten_offsets_cost_no_more")),
+    Mutant(name="records without a possible number are not counted", path="regulus/pipeline/index/task.py",
+           old="        self._rejected += int((is_wanted & ~is_possible).sum())\n", new="", tests=_ONE_ROTTEN),
+    Mutant(name="a rebuild believes every queue offset", path=_REBUILD,
+           old="        if bad:\n", new="        bad = []\n        if bad:\n", tests=_ONE_ROTTEN),
+    Mutant(name="what a queue goes on with does not refute a number", path=_REBUILD,
+           old="        if number and stretch.first == last.next + passed:", new="        if False:",
+           tests=_WHAT_IS_ROTTEN),
+    Mutant(name="a hole may be larger than the log", path=_REBUILD,
+           old="    return 0 <= stretch.first - last.next <= min(room, holes_max)",
+           new="    return 0 <= stretch.first - last.next", tests=_WHAT_IS_ROTTEN),
+    Mutant(name="the larger part of a queue is refuted by the smaller one", path=_REBUILD,
+           old="            if sum(each.count for each in kept[-wrong:]) < stretch.count:", new="            if True:",
+           tests=_WHAT_IS_ROTTEN),
+    Mutant(name="units of rotten numbers are written once more", path="regulus/pipeline/index/task.py",
+           old="            if len(units) and any(low", new="            if False and any(low", tests=_ONE_ROTTEN),
 ]
