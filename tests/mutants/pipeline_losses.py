@@ -21,6 +21,7 @@ _REBUILD = "regulus/pipeline/index/rebuild.py"
 _ROTTEN_TESTS = "tests/unit/pipeline/index/test_rotten_offsets.py::"
 _ONE_ROTTEN = (_ROTTEN_TESTS + "test_one_rotten_offset_costs_one_message",)
 _WHAT_IS_ROTTEN = (_ROTTEN_TESTS + "test_what_is_rotten",)
+_STANDS = (_ENDS_TESTS + "test_a_stream_that_stands_at_a_lost_end_reports_it_once",)
 
 MUTANTS = [
     Mutant(name="a moment is taken by way of seconds in floating point", path="regulus/model/timestamps.py",
@@ -154,4 +155,16 @@ MUTANTS = [
            tests=_WHAT_IS_ROTTEN),
     Mutant(name="units of rotten numbers are written once more", path="regulus/pipeline/index/task.py",
            old="            if len(units) and any(low", new="            if False and any(low", tests=_ONE_ROTTEN),
+    Mutant(name="a stream that stands at a lost end says nothing",
+           path="regulus/spark/readers/stream_planner.py",
+           old="        self._enter_losses(entered, offset, states)\n", new="", tests=_STANDS),
+    Mutant(name="a lost end that was reported makes no batch", path="regulus/spark/readers/stream_planner.py",
+           old="(entered.positions, entered.epochs, entered.lost) != (offset.positions, offset.epochs, offset.lost)",
+           new="(entered.positions, entered.epochs) != (offset.positions, offset.epochs)", tests=_STANDS),
+    Mutant(name="a lost end is reported again and again", path="regulus/spark/readers/stream_offset.py",
+           old=", lost=parse_lost(text, CHECKPOINT))", new=")", tests=_STANDS),
+    Mutant(name="what was read of a lost end is reported twice", path="regulus/spark/readers/stream_planner.py",
+           old="(begin := max(stop, reached, first.lost.get(queue, 0)))",
+           new="(begin := max(stop, first.lost.get(queue, 0)))",
+           tests=(_ENDS_TESTS + "test_what_a_stream_had_not_read_of_a_lost_end_is_reported_too",)),
 ]
