@@ -22,6 +22,9 @@ _ROTTEN_TESTS = "tests/unit/pipeline/index/test_rotten_offsets.py::"
 _ONE_ROTTEN = (_ROTTEN_TESTS + "test_one_rotten_offset_costs_one_message",)
 _WHAT_IS_ROTTEN = (_ROTTEN_TESTS + "test_what_is_rotten",)
 _STANDS = (_ENDS_TESTS + "test_a_stream_that_stands_at_a_lost_end_reports_it_once",)
+_RUNS = ("tests/unit/spark/store/test_rotten_runs.py::"
+         "test_each_rotten_record_counts_and_no_good_one_is_passed_over",)
+_LEFTOVERS = ("tests/unit/spark/store/test_rotten_runs.py::test_leftovers_beside_rotten_records_are_no_messages",)
 
 MUTANTS = [
     Mutant(name="a moment is taken by way of seconds in floating point", path="regulus/model/timestamps.py",
@@ -167,4 +170,15 @@ MUTANTS = [
            old="(begin := max(stop, reached, first.lost.get(queue, 0)))",
            new="(begin := max(stop, first.lost.get(queue, 0)))",
            tests=(_ENDS_TESTS + "test_what_a_stream_had_not_read_of_a_lost_end_is_reported_too",)),
+    Mutant(name="rotten records one behind the other are leftovers", path=_ENDS,
+           old="        return not self._is_record(place) and not self._part_with(place).has_record_over(place)",
+           new="        return not self._is_record(place) and self._is_record(place + 200)", tests=_RUNS),
+    Mutant(name="whatever is no record is lost", path=_ENDS,
+           old="        return not self._is_record(place) and not self._part_with(place).has_record_over(place)",
+           new="        return not self._is_record(place)", tests=_LEFTOVERS),
+    Mutant(name="a part begins where a record over its first place may have begun before", path=_ENDS,
+           old="max(log.start, (number - 1) * LOOK_BYTES)", new="max(log.start, place)", tests=_LEFTOVERS),
+    Mutant(name="a part of the log covers what lies before it", path=_ENDS,
+           old="        return self.start <= physical_offset < self.end and", new="        return physical_offset < self.end and",
+           tests=_RUNS),
 ]
