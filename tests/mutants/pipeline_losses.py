@@ -22,9 +22,11 @@ _ROTTEN_TESTS = "tests/unit/pipeline/index/test_rotten_offsets.py::"
 _ONE_ROTTEN = (_ROTTEN_TESTS + "test_one_rotten_offset_costs_one_message",)
 _WHAT_IS_ROTTEN = (_ROTTEN_TESTS + "test_what_is_rotten",)
 _STANDS = (_ENDS_TESTS + "test_a_stream_that_stands_at_a_lost_end_reports_it_once",)
-_RUNS = ("tests/unit/spark/store/test_rotten_runs.py::"
-         "test_each_rotten_record_counts_and_no_good_one_is_passed_over",)
-_LEFTOVERS = ("tests/unit/spark/store/test_rotten_runs.py::test_leftovers_beside_rotten_records_are_no_messages",)
+_RUN_TESTS = "tests/unit/spark/store/test_rotten_runs.py::"
+_RUNS = (_RUN_TESTS + "test_each_rotten_record_counts_and_no_good_one_is_passed_over",)
+_LEFTOVERS = (_RUN_TESTS + "test_leftovers_beside_rotten_records_are_no_messages",)
+_CHECK_TESTS = "tests/unit/pipeline/archive/test_check.py::"
+_WINDOWS = "tests/unit/pipeline/test_windows.py::"
 
 MUTANTS = [
     Mutant(name="a moment is taken by way of seconds in floating point", path="regulus/model/timestamps.py",
@@ -114,12 +116,12 @@ MUTANTS = [
     Mutant(name="a manifest does not keep which records were rejected", path="regulus/pipeline/archive/task.py",
            old="        rejected = named[is_visible[named]]", new="        rejected = named[:0]", tests=_REJECTED_ENDS),
     Mutant(name="a consume queue does not say what was rejected", path="regulus/pipeline/archive/check.py",
-           old="            for offset, unit in queue.units_within(start, end):", new="            for offset, unit in ():",
+           old="            for offset, unit in queue.units_within(start, end):",
+           new="            for offset, unit in ():",
            tests=_REJECTED_ENDS),
     Mutant(name="any header of a rejected record is believed", path="regulus/pipeline/archive/check.py",
            old="            if not each.is_rejected or each.first in", new="            if True or each.first in",
-           tests=("tests/unit/pipeline/archive/test_check.py::"
-                  "test_a_reject_counts_where_the_records_around_it_agree",)),
+           tests=(_CHECK_TESTS + "test_a_reject_counts_where_the_records_around_it_agree",)),
     Mutant(name="the ends of two topics of one name are taken together", path="regulus/spark/archive/plan.py",
            old="        if epochs[-1] and each.first < epochs[-1][-1].next:", new="        if False:",
            tests=(_PLAN_TESTS + "test_each_topic_of_a_name_has_ends_of_its_own",)),
@@ -154,7 +156,7 @@ MUTANTS = [
            old="    return 0 <= stretch.first - last.next <= min(room, holes_max)",
            new="    return 0 <= stretch.first - last.next", tests=_WHAT_IS_ROTTEN),
     Mutant(name="the larger part of a queue is refuted by the smaller one", path=_REBUILD,
-           old="            if sum(each.count for each in kept[-wrong:]) < stretch.count:", new="            if True:",
+           old="            if sum(each.messages for each in kept[-wrong:]) < stretch.messages:", new="            if True:",
            tests=_WHAT_IS_ROTTEN),
     Mutant(name="units of rotten numbers are written once more", path="regulus/pipeline/index/task.py",
            old="            if len(units) and any(low", new="            if False and any(low", tests=_ONE_ROTTEN),
@@ -179,6 +181,22 @@ MUTANTS = [
     Mutant(name="a part begins where a record over its first place may have begun before", path=_ENDS,
            old="max(log.start, (number - 1) * LOOK_BYTES)", new="max(log.start, place)", tests=_LEFTOVERS),
     Mutant(name="a part of the log covers what lies before it", path=_ENDS,
-           old="        return self.start <= physical_offset < self.end and", new="        return physical_offset < self.end and",
+           old="        is_walked = self.start <= physical_offset < self.end",
+           new="        is_walked = physical_offset < self.end",
            tests=_RUNS),
+    Mutant(name="a rotten size decides how much of a log is mapped", path="regulus/spark/store/files.py",
+           old="    return size if layout.FIXED_SIZE_V1 <= others <= layout.FIXED_SIZE_V1 + _OTHERS_MAX else 0",
+           new="    return max(size, 0)",
+           tests=(_WINDOWS + "test_no_more_is_mapped_than_a_window_or_a_record",)),
+    Mutant(name="a record that a window cuts is no record", path="regulus/spark/store/files.py",
+           old="        if not size or physical_offset + size <= window.end:", new="        if True:",
+           tests=(_WINDOWS + "test_the_same_whatever_the_windows",)),
+    Mutant(name="a magic number that a window cuts is passed over", path="regulus/spark/store/log_walk.py",
+           old="            start = max(start + 1, window.end - _MAGIC_END + 1)",
+           new="            start = max(start + 1, window.end)",
+           tests=(_WINDOWS + "test_the_next_record_is_found_over_the_borders_of_windows",)),
+    Mutant(name="the archive job maps whole files", path="regulus/pipeline/archive/task.py",
+           old="        span = log.span(task.range.start, found.reached)",
+           new="        span = log.span(log.span_start(task.range.start), log.end)",
+           tests=(_WINDOWS + "test_a_log_larger_than_the_memory_is_archived_and_rebuilt",)),
 ]

@@ -1,7 +1,7 @@
 """Runs one task of the archive job: makes Parquet files of a range of the log, in the staging directory.
 
 The range is walked once for places, queues and times. Then its rows are sorted by topic, day and queue, and their
-columns are gathered batch by batch from the mapped log file. At most one row group is in memory, or two if one is made
+columns are gathered batch by batch from the mapped range. At most one row group is in memory, or two if one is made
 while the other is written, without bodies, which the writer takes from the log; nothing passes through the JVM.
 
 Bytes that are not a record, and records whose body differs from the checksum or whose topic is not text, go to the
@@ -39,7 +39,7 @@ from regulus.pipeline.archive.parquet import (
     row_groups,
     write_row_groups,
 )
-from regulus.record.log_units import FLAWS, LogWalk
+from regulus.record.log_units import FIELDS, FLAWS, LogWalk
 from regulus.spark.archive.manifest import (
     ArchivedFile,
     QueueFacts,
@@ -51,6 +51,7 @@ from regulus.spark.archive.manifest import (
     rejects_path,
 )
 from regulus.spark.columns.records import ColumnOptions, Records, arrow_schema, record_batch
+from regulus.spark.store.files import CommitLogFiles, Window
 from regulus.spark.table_schema import COLUMNS
 
 REJECT_DATA_MAX = 1 << 20
@@ -128,39 +129,42 @@ class _Walked:
 def archive_range(task: RangeTask, attempt: str) -> RangeFacts:
     """Stage the files of one range. Raises ArchiveFailed when the disk is full, DataLoss when the log is gone."""
     log = log_ranges.open_log(task.store_path)
-    piece = log.piece_at(task.range.start)
-    data = log.map(piece)
     target = Path(task.staging) / task.range.text / attempt
     with disk_errors(target):
         target.mkdir(parents=True)
-        found = _walk(data, piece.start, task)
+        found = _walk(log, task)
+        # The rows of a file are gathered from all over the range, so all of that is mapped; never the whole file.
+        span = log.span(task.range.start, found.reached)
         with ThreadPoolExecutor(1) as maker, ThreadPoolExecutor(1) as follower:
-            return _RangeWriter(task, target, data, piece.start, found, maker, follower).write()
+            return _RangeWriter(task, target, span, found, maker, follower).write()
 
 
-def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
+def _walk(log: CommitLogFiles, task: RangeTask) -> _Walked:
     walk = LogWalk(task.delays_ms, True, False, False)
-    position, limit = task.range.start - base, task.range.end - base
-    tables, rejects = [], []
+    base = log.span_start(task.range.start)
+    reached = task.range.start
+    tables, rejects = [np.empty((len(FIELDS), 0), dtype=np.int64)], []
     rows = 0
-    while position < limit:
-        piece = log_ranges.walked(walk, data, position, limit, base)
+    for passage in log_ranges.passages(log, walk, task.range.start, task.range.end):
+        reached = passage.end
+        if isinstance(passage, log_ranges.Skipped):
+            rejects.append(Reject(passage.start - base, passage.end - passage.start, passage.fault, -1))
+            continue
+        piece = passage.rows
+        piece.column("position")[:] += passage.window.start - base
         flaws = piece.column("flaw")
         for row in np.flatnonzero(flaws).tolist():
             rejects.append(Reject(int(piece.column("position")[row]), int(piece.column("size")[row]),
                                   FLAWS[int(flaws[row])], rows + row))
         tables.append(piece.table)
         rows += piece.table.shape[1]
-        position, reason = log_ranges.step_over(walk, data, limit, base)
-        if reason:
-            rejects.append(Reject(walk.position, position - walk.position, reason, -1))
     table = log_ranges.WalkedPiece(np.concatenate(tables, axis=1), np.empty(0, dtype=np.int64))
     nameless = list(_without_topic(table, walk))
     is_bad = table.column("flaw") != 0
     is_bad[[reject.row for reject in nameless]] = True
     rejects = sorted([*rejects, *(reject._replace(row=-1) for reject in nameless)])
     topics = [name.decode("utf-8", "replace") for name in walk.topics]
-    return _Walked(table, topics, ~is_bad, rejects, base + position)
+    return _Walked(table, topics, ~is_bad, rejects, reached)
 
 
 def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Reject]:
@@ -177,12 +181,12 @@ def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Rej
 class _RangeWriter:
     """Writes the files of one range."""
 
-    def __init__(self, task: RangeTask, target: Path, data: Any, base: int, found: _Walked,
+    def __init__(self, task: RangeTask, target: Path, span: Window, found: _Walked,
                  maker: ThreadPoolExecutor, follower: ThreadPoolExecutor) -> None:
         self._task = task
         self._target = target
-        self._data = data
-        self._base = base
+        self._data = span.data
+        self._base = span.start
         self._found = found
         self._maker = maker
         self._follower = follower

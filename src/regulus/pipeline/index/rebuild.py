@@ -123,8 +123,8 @@ class RebuildReport:
         if self.rejected:
             text += f"; {self.rejected} records rejected, as their queues do not have the numbers that they state"
         if self.made_anew:
-            text += (f"; {self.made_anew} queues begin at a later place of the log, as their numbers begin again there: "
-                     "their topics were deleted and created again")
+            text += (f"; {self.made_anew} queues begin at a later place of the log, where their numbers begin again, "
+                     "as their topics were deleted and created again")
         return text + (f"; the log ends there: {self.stop_reason}" if self.stop_reason else "")
 
 
@@ -242,7 +242,7 @@ def _settle_queues(tasks: Tasks, config: RebuildConfig, cuts: Sequence[tuple[int
         restart = last_restart(good) if good else None
         if bad:
             refused[key] = tuple((stretch.physical_offset, stretch.last_place) for stretch in bad)
-            report.rejected += sum(stretch.count for stretch in bad)
+            report.rejected += sum(stretch.messages for stretch in bad)
         if bad or restart is not None:
             floors[key] = restart or 0
         report.made_anew += restart is not None
@@ -286,7 +286,7 @@ def rotten(stretches: Sequence[Stretch], *, holes_max: int, restart_max: int, be
         else:
             wrong = next((count for count in range(1, len(kept)) if _goes_on(kept[-1 - count], stretch, holes_max)),
                          len(kept))
-            if sum(each.count for each in kept[-wrong:]) < stretch.count:
+            if sum(each.messages for each in kept[-wrong:]) < stretch.messages:
                 bad += kept[-wrong:]
                 del kept[-wrong:]
                 continue
@@ -302,7 +302,7 @@ def _before_it_goes_on(last: Stretch, following: Sequence[Stretch]) -> int:
     for number, stretch in enumerate(following[:LOOK_STRETCHES]):
         if number and stretch.first == last.next + passed:
             return number
-        passed += stretch.count
+        passed += stretch.messages
     return 0
 
 

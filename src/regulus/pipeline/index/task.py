@@ -32,6 +32,7 @@ from regulus.record.index_entry import IndexHeader
 from regulus.record.layout import FIXED_SIZE_V1
 from regulus.record.log_units import LogWalk
 from regulus.spark.archive.manifest import TopicQueue
+from regulus.spark.store.files import CommitLogFiles
 
 OPEN_FILES_MAX = 256
 """Consume queue files that a task keeps open."""
@@ -53,7 +54,7 @@ class Stretch(NamedTuple):
     last_place: int
 
     @property
-    def count(self) -> int:
+    def messages(self) -> int:
         return self.next - self.first
 
 
@@ -156,12 +157,10 @@ def is_known(topic: str, known_topics: frozenset[str] | None) -> bool:
 def rebuild_units(task: UnitsTask, attempt: str) -> UnitsFacts:
     """Write the units of one range; to run it again does no harm. Raises ArchiveFailed when the disk is full."""
     log = log_ranges.open_log(task.store_path)
-    piece = log.piece_at(task.start)
-    data = log.map(piece)
     with disk_errors(Path(task.output)):
         rebuild = _RangeRebuild(task, attempt)
         try:
-            return rebuild.run(data, piece.start)
+            return rebuild.run(log)
         finally:
             rebuild.close()
 
@@ -186,30 +185,32 @@ class _RangeRebuild:
         if self._entries_file is not None:
             self._entries_file.close()
 
-    def run(self, data: Any, base: int) -> UnitsFacts:
-        task, walk = self._task, self._walk
-        position, limit = task.start - base, task.end - base
+    def run(self, log: CommitLogFiles) -> UnitsFacts:
+        task = self._task
+        reached = task.start
         skipped = 0
         end = None
-        while position < limit:
-            rows = log_ranges.walked(walk, data, position, limit, base)
-            if task.seeks_end:
-                end = log_ranges.end_in(rows, walk, data, limit, base)
+        for passage in log_ranges.passages(log, self._walk, task.start, task.end):
+            if isinstance(passage, log_ranges.Skipped):
+                skipped += passage.end - passage.start
+                reached = passage.end
+                continue
+            rows, base = passage.rows, passage.window.start
+            end = log_ranges.end_in(passage) if task.seeks_end else None
             if end is not None:
-                position = end.offset - base
-                self._take(rows.first(int(np.searchsorted(rows.column("position"), position))), base)
+                reached = end.offset
+                self._take(rows.first(int(np.searchsorted(rows.column("position"), reached - base))), base)
                 break
             self._take(rows, base)
-            position, reason = log_ranges.step_over(walk, data, limit, base)
-            if reason:
-                skipped += position - walk.position
+            reached = passage.end
         if self._entries_file is not None:
             self._entries_file.close()
             self._draft.replace(staged_entries(task.output, task.start))
         dropped = {topic for topic, is_kept in zip(self._topics, self._is_kept, strict=True) if not is_kept}
         return UnitsFacts(
-            start=task.start, reached=base + position, records=self._records, units=self._units, skipped=skipped,
-            rejected=self._rejected, entries=self._entries, stretches={key: tuple(parts) for key, parts in self._stretches.items()},
+            start=task.start, reached=reached, records=self._records, units=self._units, skipped=skipped,
+            rejected=self._rejected, entries=self._entries,
+            stretches={key: tuple(parts) for key, parts in self._stretches.items()},
             dropped_topics=frozenset(dropped), log_end=end)
 
     def _take(self, rows: log_ranges.WalkedPiece, base: int) -> None:

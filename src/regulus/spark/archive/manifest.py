@@ -28,9 +28,9 @@ A manifest is one line of JSON with sorted keys:
     unreadable   how many of these are stretches that are not records, or records whose topic is not text or whose queue
                  offset does not fit, so that they do not say which messages they were
     unplaced     how many of the unreadable ones the consume queues do not explain either, or not as a whole
-    queues       topic -> queue -> stretches [[first, next, place, is rejected], ...] of queue offsets in the order of the
-                 log; the record of `first` is at byte `place`. Rejected messages have stretches of their own, with 1 as
-                 the last value instead of 0. A stretch that begins below the end of the one before is of a topic that
+    queues       topic -> queue -> stretches [[first, next, place, is rejected], ...] of queue offsets in the order of
+                 the log; the record of `first` is at byte `place`. Rejected messages have stretches of their own, with 1
+                 as the last value instead of 0. A stretch that begins below the end of the one before is of a topic that
                  was deleted and created again
     files        path, topic, day, rows, bytes, sha256, log_bytes, and queues: queue ->
                  [first, next, rows, first store time, last store time]
@@ -217,7 +217,8 @@ def decode(data: bytes, place: str) -> Manifest:
             range=Range(document["broker"], document["from"], document["to"]), records=document["records"],
             rows=document["rows"], hidden=document["hidden"], rejected=document["rejected"],
             unreadable=document["unreadable"], unplaced=document["unplaced"],
-            queues={(topic, int(queue_id)): tuple(Stretch(*numbers, bool(flag)) for *numbers, flag in stretches)
+            queues={(topic, int(queue_id)): tuple(Stretch(first, behind, place, bool(flag))
+                                                for first, behind, place, flag in stretches)
                     for topic, queues in document["queues"].items() for queue_id, stretches in queues.items()},
             files=tuple(_file(file) for file in document["files"]),
             rejects=rejects and RejectFile(path=rejects["path"], size=rejects["bytes"], sha256=rejects["sha256"]))

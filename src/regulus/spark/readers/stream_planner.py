@@ -153,9 +153,10 @@ class StreamPlanner:
         for queue in sorted(first.positions.keys() - last.positions.keys()):
             gaps.append(Gap(queue, first.positions[queue], first.positions[queue] + 1, _ANEW))
         for queue, stop in sorted(last.positions.items()):
-            at = reached = first.positions.get(queue)
+            at = first.positions.get(queue)
             if at is None:
                 continue
+            reached = at
             if is_another_topic(first.epoch(queue), last.epoch(queue)):
                 gaps.append(Gap(queue, at, at + 1, _ANEW))
                 at = reached = 0

@@ -99,7 +99,8 @@ class LogPart:
 
     def has_record_over(self, physical_offset: int) -> bool:
         """Whether a good record covers that place in the walked part."""
-        return self.start <= physical_offset < self.end and not any(low <= physical_offset < high for low, high in self.bad)
+        is_walked = self.start <= physical_offset < self.end
+        return is_walked and not any(low <= physical_offset < high for low, high in self.bad)
 
     def _read(self) -> None:
         position = self.start

@@ -29,7 +29,8 @@ def run(archive: Path, now_ms: int = LATER, tasks=None, **changes):
 
 
 def rows(archive: Path):
-    return sorted(archived_rows(archive, subscribePattern=".*", failOnDataLoss="false"), key=lambda row: row["physical_offset"])
+    return sorted(archived_rows(archive, subscribePattern=".*", failOnDataLoss="false"),
+                  key=lambda row: row["physical_offset"])
 
 
 def test_the_bytes_are_those_of_archiving_at_once(store, tmp_path, change_log):

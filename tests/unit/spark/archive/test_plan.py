@@ -48,7 +48,8 @@ def test_a_topic_made_anew_begins_behind_its_last_restart():
 def test_all_queues_of_a_topic_have_one_epoch():
     """Whenever each of them had its first message after the topic was made anew."""
     def of(start, **stretches):
-        return replace(manifest_of(start), queues={("t", int(name[1:])): (stretch(each),) for name, each in stretches.items()})
+        return replace(manifest_of(start), queues={
+            ("t", int(name[1:])): (stretch(each),) for name, each in stretches.items()})
 
     def epochs(*manifests):
         return [(each.epoch, each.is_past) for _, each in sorted(bounds(manifests).items())]
