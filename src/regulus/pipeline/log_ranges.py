@@ -89,7 +89,7 @@ def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> Wa
 
 
 class Passage(NamedTuple):
-    """Some records of a walk; their positions are those in the window's bytes. `end`: where the walk stands after them.
+    """Some records of a walk; their positions are those in the window's bytes. `end`: where the walk is after them.
 
     `fault` is set if there is no record at `end`, and `rows` is then empty.
     """

@@ -57,7 +57,7 @@ HOLE_MAX = 65_536
 that is further ahead is rejected, because the hole would be filled with units."""
 
 LOOK_STRETCHES = 64
-"""Stretches that are looked at for the one with which a queue goes on after rotten numbers."""
+"""Stretches among which the one is sought with which a queue continues after rotten numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +263,7 @@ def rotten(stretches: Sequence[Stretch], *, holes_max: int, restart_max: int, be
     """The stretches of a queue, in the order of the log, whose numbers the others refute. No checksum covers a record's
     queue offset, and a single wrong one would look like a topic that was created again.
 
-    A queue goes on with the next number, or further ahead by no more messages than fit into the log there and than
+    A queue continues with the next number, or further ahead by no more messages than fit into the log there and than
     `holes_max`. A topic that was created again begins at `restart_max` or below, and the queue at `begin_max` or below.
     If two stretches contradict each other, the one with fewer messages is wrong.
     """
@@ -296,8 +296,8 @@ def rotten(stretches: Sequence[Stretch], *, holes_max: int, restart_max: int, be
 
 
 def _before_it_goes_on(last: Stretch, following: Sequence[Stretch]) -> int:
-    """How many stretches with wrong numbers there are before the queue goes on as if they had the right ones; 0 when it
-    does not."""
+    """How many stretches with wrong numbers there are before the queue continues as if they had the right ones; 0 when
+    it does not."""
     passed = 0
     for number, stretch in enumerate(following[:LOOK_STRETCHES]):
         if number and stretch.first == last.next + passed:
@@ -307,7 +307,7 @@ def _before_it_goes_on(last: Stretch, following: Sequence[Stretch]) -> int:
 
 
 def _goes_on(last: Stretch, stretch: Stretch, holes_max: int) -> bool:
-    """Whether a queue may go on with that stretch."""
+    """Whether a queue may continue with that stretch."""
     room = (stretch.physical_offset - last.last_place) // FIXED_SIZE_V1
     return 0 <= stretch.first - last.next <= min(room, holes_max)
 

@@ -62,8 +62,10 @@ def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:
 
 
 def with_epoch_by_place(messages: DataFrame) -> DataFrame:
-    """Add a column `topic_epoch` to rows of an archive, which has the messages of all topics that had a name one after
-    the other: the number of times that their queue began again before, in the order of `physical_offset`."""
+    """Add a column `topic_epoch` to rows of an archive: how often their queue had begun again before them.
+
+    An archive has the messages of all topics that had a name one after the other. `physical_offset` gives their order.
+    """
     in_order = Window.partitionBy("topic", "broker_name", "queue_id").orderBy("physical_offset")
     is_step_back = F.col("queue_offset") <= F.lag("queue_offset").over(in_order)
     marked = also(messages, F.coalesce(is_step_back, F.lit(False)).cast("bigint").alias("begins_again"))

@@ -17,8 +17,8 @@ whose epoch changed enters again at 0, and queues that it no longer has are left
 with other messages, which the mark of the last one read shows, a queue goes back to the first of those, also without
 rows.
 
-A queue that lost its end stands there, and Spark plans a batch only for an offset that has changed. If losses are
-reported, the offset says up to where that was done: so the report has a batch, even if nothing else is there to read.
+A queue that lost its end does not move any more, and Spark plans a batch only for an offset that has changed. If losses
+are reported, the offset has the place up to which that was done, so that the report gets a batch of its own.
 """
 
 import logging

@@ -7,7 +7,7 @@ Three files know of messages that a queue should have after its last one that ca
     the log           whose last records are of queues that have no units of them, or are gone altogether
 
 and `checkpoint` says up to which store time messages were on disk. Only the last LOOK_BYTES of the log are walked, and
-around a unit whose record is not there as much again, because rotten records may lie one behind the other.
+around a unit whose record is not there as much again, because several rotten records may follow each other.
 
 A queue begins with its first message that the log has, because retention removes the log's oldest files first, and
 those of queues after them. So a queue lacks messages before its first one in two cases:

@@ -4,6 +4,7 @@ import pytest
 
 from regulus.pipeline.index.rebuild import rotten
 from regulus.pipeline.index.task import Stretch
+from regulus.pipeline.range_tasks import LocalTasks
 from regulus.record.consume_queue_unit import FILLER, decode_all
 from tests.store_ends import write
 from tests.stores import fill, open_store
@@ -90,6 +91,27 @@ def test_several_rotten_offsets_cost_no_more(store, tmp_path, numbers, offsets):
         unit for number, unit in enumerate(broker) if number not in wrong]
     assert report.rejected == len(wrong)
     assert sum(len(data) for data in used_queues(tmp_path / "out").values()) < 4_000
+
+
+class Watched(LocalTasks):
+    """Notes the queues' files after each pass over the log."""
+
+    def __init__(self, output):
+        self.output = output
+        self.files = []
+
+    def run(self, work, tasks):
+        done = super().run(work, tasks)
+        self.files.append(sorted(int(path.name) for path in (self.output / "consumequeue").glob("*/*/*")))
+        return done
+
+
+@pytest.mark.parametrize("offset", [5_000, 1 << 40, (1 << 63) - 1])
+def test_no_file_is_made_for_a_number_that_no_log_could_have(store, tmp_path, offset):
+    write(store, places(store)[30] + QUEUE_OFFSET, offset.to_bytes(8, "big"))
+    watched = Watched(tmp_path / "out")
+    rebuild(store, tmp_path / "out", watched, **SMALL)
+    assert max(max(files) for files in watched.files if files) < COUNT * 20
 
 
 @pytest.mark.parametrize("queue_id", [1, 9, 1 << 30])
