@@ -26,6 +26,7 @@ _RUN_TESTS = "tests/unit/spark/store/test_rotten_runs.py::"
 _RUNS = (_RUN_TESTS + "test_each_rotten_record_counts_and_no_good_one_is_passed_over",)
 _LEFTOVERS = (_RUN_TESTS + "test_leftovers_beside_rotten_records_are_no_messages",)
 _CHECK_TESTS = "tests/unit/pipeline/archive/test_check.py::"
+_PLANNER_TESTS = "tests/unit/spark/readers/test_stream_planner.py::"
 _WINDOWS = "tests/unit/pipeline/test_windows.py::"
 
 MUTANTS = [
@@ -194,9 +195,42 @@ MUTANTS = [
     Mutant(name="a magic number that a window cuts is passed over", path="regulus/spark/store/log_walk.py",
            old="            start = max(start + 1, window.end - _MAGIC_END + 1)",
            new="            start = max(start + 1, window.end)",
-           tests=(_WINDOWS + "test_the_next_record_is_found_over_the_borders_of_windows",)),
+           tests=(_WINDOWS + "test_a_record_that_begins_right_before_a_border_is_found",)),
     Mutant(name="the archive job maps whole files", path="regulus/pipeline/archive/task.py",
            old="        span = log.span(task.range.start, found.reached)",
            new="        span = log.span(log.span_start(task.range.start), log.end)",
            tests=(_WINDOWS + "test_a_log_larger_than_the_memory_is_archived_and_rebuilt",)),
+    Mutant(name="a queue that was removed after the plan is silent", path="regulus/spark/store/scan.py",
+           old="    if at < unit.end:\n", new="    if False:\n",
+           tests=(_AGAIN_TESTS + "test_what_else_is_gone_is_told_beside_a_topic_made_again",)),
+    Mutant(name="a topic made again hides what other queues lost", path="regulus/spark/store/scan.py",
+           old="        *(gap for gap in gaps if gap.queue not in queues), *replaced]", new="        *replaced]",
+           tests=(_AGAIN_TESTS + "test_what_else_is_gone_is_told_beside_a_topic_made_again",)),
+    Mutant(name="compaction forgets rejects without a place", path="regulus/pipeline/archive/compact.py",
+           old="        unplaced=sum(manifest.unplaced for manifest in manifests), queues",
+           new="        unplaced=0, queues",
+           tests=(_ENDS_OF_ARCHIVES + "test_rejects_that_nothing_explains_outlive_a_compaction",)),
+    Mutant(name="a queue that is away forgets what was reported of it", path="regulus/spark/readers/stream_planner.py",
+           old="                offset.lost[queue] = before.lost[queue]", new="                pass",
+           tests=(_PLANNER_TESTS + "test_a_lost_end_is_reported_once_although_its_broker_goes_and_comes",)),
+    Mutant(name="a manifest forgets which stretches were rejected", path="regulus/spark/archive/manifest.py",
+           old="Stretch(first, behind, place, bool(flag))", new="Stretch(first, behind, place, False)",
+           tests=_REJECTED_ENDS),
+    Mutant(name="queues with rotten numbers are not written again", path=_REBUILD,
+           old="        if bad or restart is not None:\n", new="        if restart is not None:\n", tests=_ONE_ROTTEN),
+    Mutant(name="a topic may begin again anywhere", path=_REBUILD,
+           old="restart_max=lost_max)\n", new="restart_max=1 << 62)\n", tests=_ONE_ROTTEN),
+    Mutant(name="a unit behind rejected bytes explains them", path="regulus/spark/store/files.py",
+           old="                if unit.physical_offset >= end and unit != FILLER:", new="                if False:",
+           tests=_REJECTED_ENDS),
+    Mutant(name="a record that its range cuts is not stepped over", path="regulus/pipeline/log_ranges.py",
+           old="        elif beyond := _end_beyond(walk, window.data, limit):\n            position = window.start + beyond\n",
+           new="", tests=("tests/unit/pipeline/test_log_ranges.py",)),
+    Mutant(name="the empty end of a log has a reason", path="regulus/pipeline/log_ranges.py",
+           old="    return LogEnd(passage.end, \"\" if is_empty else passage.fault)",
+           new="    return LogEnd(passage.end, passage.fault)",
+           tests=(_ARCHIVE_TESTS + "test_each_message_once_and_nothing_the_second_time",)),
+    Mutant(name="rows are sought where the window had them", path="regulus/pipeline/archive/task.py",
+           old="        piece.column(\"position\")[:] += passage.window.start - base\n", new="",
+           tests=(_WINDOWS + "test_the_same_whatever_the_windows",)),
 ]

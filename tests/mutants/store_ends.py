@@ -46,7 +46,7 @@ MUTANTS = [
            tests=(_ENDS_TESTS + "test_a_stream_that_has_read_all_fails_for_what_is_lost_behind_it",)),
     Mutant(name="a stream has no row for what is lost at an end", path="regulus/spark/readers/stream_planner.py",
            old="                gaps.append(Gap(queue, begin, last.lost[queue], _LOST_END if",
-           new="                str((Gap(queue, begin, last.lost[queue], _LOST_END if", tests=_LOST),
+           new="                str(Gap(queue, begin, last.lost[queue], _LOST_END if", tests=_LOST),
     Mutant(name="what a running broker's copy is ahead by is lost", path=_ENDS,
            old="not (store.path / \"abort\").exists()", new="True", tests=_OPEN),
     Mutant(name="a copy without its root is a closed store", path=_ENDS,

@@ -208,7 +208,8 @@ def refuse_newer(log: CommitLogFiles, end: int) -> None:
     if end < log.end:
         piece = log.piece_at(end)
         position = end - piece.start
-        magic = log.bytes_at(end, min(end + 8, log.end))[4:]
+        window = log.window(end, 8)
+        magic = window.data[end - window.start + 4:end - window.start + 8]
         is_known = int.from_bytes(magic, "big", signed=True) in _MAGICS
         if magic[:3] == MAGIC_START and magic[3:] != b"\0" and not is_known:
             raise StoreNewer(f"{piece.path} has a record of a later format (0x{magic.hex()}) at {position}: read the "

@@ -84,6 +84,20 @@ def test_the_next_record_is_found_over_the_borders_of_windows(store, monkeypatch
         assert log_walk.next_record_in(log, place, FILE_SIZE) == log_walk.next_record(whole, place, FILE_SIZE, 0)
 
 
+@pytest.mark.parametrize("before", range(1, 9))
+def test_a_record_that_begins_right_before_a_border_is_found(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(store_files, "WINDOW_BYTES", 4096)
+    opened = open_store(tmp_path / "store", mapped_file_size_commit_log=FILE_SIZE)
+    opened.append(a_message(body=b""), 1_700_000_000_000)
+    empty = opened.commit_log_max_offset()
+    opened.append(a_message(body=bytes(4096 - before - 2 * empty)), 1_700_000_000_000)
+    place = opened.commit_log_max_offset()
+    opened.append(a_message(), 1_700_000_000_000)
+    opened.close()
+    assert place == 4096 - before
+    assert log_walk.next_record_in(log_ranges.open_log(str(tmp_path / "store")), empty + 1, FILE_SIZE) == place
+
+
 _LIMITED = """
 import resource, sys
 from pathlib import Path

@@ -1,5 +1,7 @@
 """A topic that is deleted and made again between the plan of a read and its tasks, which were to read the old one."""
 
+import shutil
+
 import pytest
 
 from regulus.broker.config import BrokerConfig
@@ -112,6 +114,23 @@ def test_a_repeated_batch_of_a_stream_refuses_the_new_topic(store):
     make_again()
     rows = rows_of(read, planners[1].partitions(start, end))
     assert (numbers(rows), gaps(rows)) == ([], [(0, 0, OLD // 2), (1, 0, OLD // 2)])
+
+
+def test_what_else_is_gone_is_told_beside_a_topic_made_again(store):
+    root, make_again = store
+    opened = open_store(root)
+    fill(opened, 10, topic="TopicB")
+    opened.close()
+    read = parse_options({"storePath": str(root), "subscribe": "TopicA,TopicB", "failOnDataLoss": "report"})
+    place = open_place(read)
+    parts = place.partitions(*batch_bounds(read, place), cores=1)
+    shutil.rmtree(root / "consumequeue" / "TopicB")
+    assert gaps(rows_of(read, parts)) == [(0, 0, 10)]
+    (root / "consumequeue" / "TopicB" / "0").mkdir(parents=True)
+    make_again()
+    shutil.rmtree(root / "consumequeue" / "TopicB")
+    rows = rows_of(read, parts)
+    assert (numbers(rows), gaps(rows)) == ([], [(0, 0, 10), (0, 0, OLD // 2), (1, 0, OLD // 2)])
 
 
 def test_spark_refuses_the_new_topic(spark, store):

@@ -6,8 +6,7 @@ if its cause is known: the message is among the rejects, or the store itself has
 begins again at 0 is one whose topic was deleted and created again.
 
 A reject says which message it was only if its header is whole, and no checksum covers the header. So its queue offset
-counts if the records around it or the consume queue agree. What a consume queue has in the place of another reject is
-that message.
+counts if the records around it agree. Any other reject is the message that a consume queue has at its place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,8 +122,7 @@ def settled(facts: RangeFacts, before: QueueEnds, queues: Mapping[TopicQueue, Co
         expected = before.expected(key)
         for number, each in enumerate(stretches):
             follower = next((later.first for later in stretches[number + 1:]), None)
-            if not each.is_rejected or each.first in (expected, 0) or each.next == follower or _has_unit(
-                    queues.get(key), each):
+            if not each.is_rejected or each.first in (expected, 0) or each.next == follower:
                 kept[key].append(each)
                 expected = each.next
             else:
@@ -139,12 +137,6 @@ def settled(facts: RangeFacts, before: QueueEnds, queues: Mapping[TopicQueue, Co
                    unplaced=sum(size < end - start for (start, end), size in explained.items()),
                    queues={key: archive_manifest.joined(sorted(stretches, key=attrgetter("place")))
                            for key, stretches in kept.items() if stretches})
-
-
-def _has_unit(queue: ConsumeQueueFiles | None, reject: Stretch) -> bool:
-    """Whether the consume queue has the rejected message at its place."""
-    return queue is not None and any(offset == reject.first
-                                     for offset, _ in queue.units_within(reject.place, reject.place + 1))
 
 
 def check_contiguity(facts: RangeFacts, before: QueueEnds, queues: Mapping[TopicQueue, ConsumeQueueFiles],

@@ -160,7 +160,7 @@ def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles, say: Say)
         report.rejected += part.rejected
         report.deleted_topics |= part.dropped_topics
     say(f"settling the queues of {report.records:,} records")
-    _settle_queues(tasks, config, cuts, facts, report, log.start)
+    _settle_queues(tasks, config, cuts, facts, report)
     if config.message_index_enable:
         say(f"building the index of {sum(part.entries for part in facts):,} keys")
         _build_index(tasks, config, facts, report)
@@ -229,17 +229,16 @@ def known_topics(store_path: str) -> frozenset[str] | None:
 
 
 def _settle_queues(tasks: Tasks, config: RebuildConfig, cuts: Sequence[tuple[int, int]], facts: Sequence[UnitsFacts],
-                   report: RebuildReport, log_start: int) -> None:
+                   report: RebuildReport) -> None:
     """Write queues that began again, or with rotten numbers, once more, and all fillers."""
     queues = _joined(facts)
     lost_max = report.skipped // FIXED_SIZE_V1
     floors: dict[TopicQueue, int] = {}
     refused: dict[TopicQueue, tuple[tuple[int, int], ...]] = {}
     for key, stretches in queues.items():
-        bad = rotten(stretches, holes_max=lost_max + HOLE_MAX, restart_max=lost_max,
-                     begin_max=log_start // FIXED_SIZE_V1 + lost_max + HOLE_MAX)
-        good = [stretch for stretch in stretches if stretch not in set(bad)] if bad else stretches
-        restart = last_restart(good) if good else None
+        bad = rotten(stretches, holes_max=lost_max + HOLE_MAX, restart_max=lost_max)
+        refuted = set(bad)
+        restart = last_restart([stretch for stretch in stretches if stretch not in refuted])
         if bad:
             refused[key] = tuple((stretch.physical_offset, stretch.last_place) for stretch in bad)
             report.rejected += sum(stretch.messages for stretch in bad)
@@ -252,20 +251,19 @@ def _settle_queues(tasks: Tasks, config: RebuildConfig, cuts: Sequence[tuple[int
         again = [replace(_task(config, part, False), floors=floors, refused=refused, with_index=False)
                  for part in cuts]
         written = _joined(tasks.run(rebuild_units, again))
-        queues = {key: written.get(key, []) if key in floors else stretches for key, stretches in queues.items()}
-    queues = {key: stretches for key, stretches in queues.items() if stretches}
+        queues = {key: written[key] if key in floors else stretches for key, stretches in queues.items()}
     for key, stretches in queues.items():
         write_fillers(config.output, config.mapped_file_size_consume_queue, key, stretches)
     report.queues = len(queues)
 
 
-def rotten(stretches: Sequence[Stretch], *, holes_max: int, restart_max: int, begin_max: int) -> list[Stretch]:
+def rotten(stretches: Sequence[Stretch], *, holes_max: int, restart_max: int) -> list[Stretch]:
     """The stretches of a queue, in the order of the log, whose numbers the others refute. No checksum covers a record's
     queue offset, and a single wrong one would look like a topic that was created again.
 
     A queue continues with the next number, or further ahead by no more messages than fit into the log there and than
-    `holes_max`. A topic that was created again begins at `restart_max` or below, and the queue at `begin_max` or below.
-    If two stretches contradict each other, the one with fewer messages is wrong.
+    `holes_max`. A topic that was created again begins at `restart_max` or below. If two stretches contradict each
+    other, the one with fewer messages is wrong.
     """
     bad: list[Stretch] = []
     kept: list[Stretch] = []
@@ -273,8 +271,7 @@ def rotten(stretches: Sequence[Stretch], *, holes_max: int, restart_max: int, be
     while number < len(stretches):
         stretch = stretches[number]
         if not kept:
-            fits = stretch.first <= min(stretch.physical_offset // FIXED_SIZE_V1, begin_max)
-            (kept if fits else bad).append(stretch)
+            kept.append(stretch)
         elif stretch.first != kept[-1].next and (wrong := _before_it_goes_on(kept[-1], stretches[number:])):
             bad += stretches[number:number + wrong]
             number += wrong

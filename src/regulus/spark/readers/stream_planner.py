@@ -355,8 +355,7 @@ class StreamPlanner:
             if state is None and queue in before.lost:
                 offset.lost[queue] = before.lost[queue]
             elif state is not None and at == state.high and (lost := state.gap(queue)) is not None:
-                stood = before.lost.get(queue, 0) if before.positions.get(queue) == at else 0
-                offset.lost[queue] = max(lost.end, stood)
+                offset.lost[queue] = lost.end
 
     def _waiting(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Waiting]:
         """What each queue has to read now. Raises DataLoss for a queue that ends before the offset.

@@ -330,15 +330,6 @@ class CommitLogFiles(MappedFiles):
         del window
         return self.window(physical_offset, size)
 
-    def bytes_at(self, start: int, end: int) -> bytes:
-        """The bytes [start, end) of one file."""
-        pieces = []
-        while start < end:
-            window = self.window(start)
-            pieces.append(window.data[start - window.start:end - window.start])
-            start = window.end
-        return b"".join(pieces)
-
     def span(self, start: int, end: int) -> Window:
         """A window with all of [start, end), which are bytes of one file; the caller alone keeps it mapped."""
         piece, first = self.piece_at(start), self.span_start(start)

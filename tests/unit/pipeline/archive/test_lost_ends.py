@@ -1,12 +1,15 @@
 """What the archive job rejects at the first or the last offset of a queue is missing from the archive, and known."""
 
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from regulus.errors import DataLoss
+from regulus.pipeline.archive.compact import DAY_MS, CompactConfig, compact
+from regulus.pipeline.range_tasks import LocalTasks
 from regulus.spark.archive import manifest as archive_manifest
-from tests.archives import archive_store, archived_rows
+from tests.archives import archive_store, archived_rows, nothing
 from tests.store_ends import write
 from tests.stores import dispatch, fill, open_store
 
@@ -109,8 +112,6 @@ def test_the_audit_counts_what_was_rejected_at_the_ends(spark, damaged_store, tm
 
 def test_rejects_that_nothing_explains_are_told_of(spark, damaged_store, tmp_path):
     """A backup of the log alone: which message a queue had last, in bytes that are no record, nobody knows."""
-    import shutil
-
     write(damaged_store, places(damaged_store, "TopicA")[-1] + 4, b"\1\2\3\4")
     shutil.rmtree(damaged_store / "consumequeue")
     archive_store(damaged_store, tmp_path / "archive")
@@ -118,6 +119,16 @@ def test_rejects_that_nothing_explains_are_told_of(spark, damaged_store, tmp_pat
     assert (found.missing, found.count("rejects_without_place")) == (0, 1)
     assert "1 rejected without a place" in found.sentence()
     found.close()
+
+
+def test_rejects_that_nothing_explains_outlive_a_compaction(damaged_store, tmp_path):
+    archive = tmp_path / "archive"
+    write(damaged_store, places(damaged_store, "TopicA")[-1] + 4, b"\1\2\3\4")
+    shutil.rmtree(damaged_store / "consumequeue")
+    archive_store(damaged_store, archive, range_size=1024)
+    config = CompactConfig(archive_path=str(archive), range_size=1 << 20)
+    assert compact(LocalTasks(), config, "run", 100 * 365 * DAY_MS, None, nothing).compacted
+    assert [manifest.unplaced for manifest in archive_manifest.load(archive)] == [1]
 
 
 # --- topics of one name ----------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_each_message_once_and_nothing_the_second_time(store, tmp_path):
     archive = tmp_path / "archive"
     report = archive_store(store, archive)
     assert (report.rows, report.records, report.hidden, report.rejected) == (80, 80, 0, 0)
-    assert report.start == 0
+    assert (report.start, report.stop_reason) == (0, "")
     assert report.end == report.log_end
     assert everything(archive) == ALL
     assert archive_files.verify(archive, archive_manifest.load(archive)) == []

@@ -160,4 +160,4 @@ def of(*numbers):
 ])
 def test_what_is_rotten(stretches, bad):
     found = of(*stretches)
-    assert rotten(found, holes_max=10, restart_max=0, begin_max=10) == [found[number] for number in bad]
+    assert rotten(found, holes_max=10, restart_max=0) == [found[number] for number in bad]

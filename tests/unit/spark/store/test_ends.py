@@ -399,3 +399,5 @@ def test_only_the_last_part_of_the_log_is_walked(store, monkeypatch):
     assert tail.start in places[0] + places[1]
     assert {key: last.queue_offset for key, last in tail.of_queue.items()} == {("orders", 0): 19, ("orders", 1): 19}
     assert tail.bad == []
+    assert [tail.has_record_over(place) for place in (tail.start - 1, tail.start, tail.end - 1, tail.end)] == [
+        False, True, True, False]

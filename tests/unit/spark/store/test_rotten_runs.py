@@ -49,7 +49,8 @@ def missing(rows):
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("numbers", [
     (39,), (38, 39), (37, 38, 39), (36, 37, 38, 39), (33, 37), (32, 33, 34, 35, 36, 37, 38, 39), (20, 21, 22),
-    (35, 37, 38, 39), (0, 1, 2, 3, 36, 37, 38, 39), (29, 30, 31, 33, 34, 35, 37, 38, 39)])
+    (35, 37, 38, 39), (0, 1, 2, 3, 36, 37, 38, 39), (29, 30, 31, 33, 34, 35, 37, 38, 39),
+    tuple(range(4, 40))])
 def test_each_rotten_record_counts_and_no_good_one_is_passed_over(store, kind, numbers):
     within, data = KINDS[kind]
     by_queue = broken.places(store)
