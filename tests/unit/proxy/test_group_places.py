@@ -80,7 +80,7 @@ async def test_settings_are_answered_though_nobody_answers_where_a_group_begins(
     brokers.silent.add(code)
     stream = caller.telemetry()
     assert (await tell(stream, receives("normal"))).status.code == 20000
-    assert "where group g begins in 1 topics" in caplog.text
+    assert "group g has no offsets yet in 1 topics" in caplog.text
     assert "passed over: normal" in caplog.text
     brokers.silent.clear()
     brokers.asked.clear()
@@ -102,7 +102,7 @@ async def test_of_a_broker_that_lets_nobody_begin_is_told_unless_it_never_does(
     brokers.answers[RequestCode.NOTIFICATION] = refuse
     stream = caller.telemetry()
     assert (await tell(stream, receives("normal"))).status.code == 20000
-    assert ("where group g begins in 1 topics" in caplog.text) is is_told
+    assert ("group g has no offsets yet in 1 topics" in caplog.text) is is_told
     begun(brokers)
     await tell(stream, receives("normal"))
     assert begun(brokers) == [("g", "normal")] * is_told

@@ -149,7 +149,7 @@ async def test_a_stream_that_brings_no_settings_ends_and_one_that_has_lives(
     silent = caller.telemetry((("x-mq-client-id", "silent"),))
     await silent.write(messages.TelemetryCommand())
     assert await silent.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "no settings for 1.5 s" in await silent.details()
+    assert "no settings came on the stream for 1.5 s" in await silent.details()
     await telling.write(sends_to("trans"))
     assert (await telling.read()).status.code == 20000
     telling.cancel()
