@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=20_000, help="messages in each part of a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--in-flight", type=int, nargs="+", default=_IN_FLIGHT)
-    parser.add_argument("--clients", type=int, default=1_000, help="clients for the measurement of memory; 0: do not measure it")
+    parser.add_argument("--clients", type=int, default=1_000, help="clients to measure memory with; 0: do not")
     parser.add_argument("--ours-alone", action="store_true", help="run Regulus only, for a profile")
     arguments = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

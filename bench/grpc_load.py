@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20_000, help="number of messages, or of clients")
     parser.add_argument("--in-flight", type=int, default=16)
     parser.add_argument("--pids", default="", help="processes of the server, whose CPU time is measured")
-    parser.add_argument("--without-settings", action="store_true", help="send no settings, for a server without telemetry")
+    parser.add_argument("--without-settings", action="store_true", help="for a server without telemetry")
     arguments = parser.parse_args()
     if arguments.what == "clients":
         asyncio.run(_clients(arguments))

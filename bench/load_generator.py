@@ -338,7 +338,7 @@ def parse_arguments(arguments: list[str]) -> Load:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after this time; 10 if no limit is given")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of load before measuring")
     parser.add_argument("--server-pid", type=int, default=0, help="process whose CPU time is measured")
-    parser.add_argument("--backlog", type=int, default=0, help="pull this number of messages, which the topic must hold")
+    parser.add_argument("--backlog", type=int, default=0, help="pull this number of messages; the topic must hold them")
     parser.add_argument("--access-key", default="", help="account that signs the requests")
     parser.add_argument("--secret-key", default="")
     options = parser.parse_args(arguments)

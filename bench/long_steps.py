@@ -39,8 +39,8 @@ HOST = "127.0.0.1"
 TIMER_S = 0.001
 SAVE_INTERVAL_MS = 1000
 REGISTER_PERIOD_MS = 20_000
-TOPICS_REGISTERED_PER_S = 5_000     # at least; nothing is counted before all are
-AFTERWARDS_S = 2.5                  # what follows a change within this time is counted with it
+TOPICS_REGISTERED_PER_S = 5_000     # at least; measuring begins when all are registered
+AFTERWARDS_S = 2.5                  # steps up to this long after a change count for it
 TIMEOUT_MS = 120_000
 QUEUES = 4
 SEND = {"a": "PG", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
@@ -76,7 +76,8 @@ class LateTimer:
 
 
 async def serve(store: str, name_server: str) -> None:
-    """Run the server. Each line on the standard input is answered with the timer's figures; its end stops the server."""
+    """Run the server. Each line on the standard input is answered with the timer's figures, and its end stops the
+    server."""
     transport = TransportConfig(bind_address=HOST)
     namesrv = NamesrvConfig(listen_port=0, bind_address=HOST)
     config = BrokerConfig(listen_port=0, broker_ip1=HOST, flush_consumer_offset_interval=SAVE_INTERVAL_MS,

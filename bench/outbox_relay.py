@@ -1,6 +1,8 @@
-"""How fast relays bring the stubs of a PostgreSQL to a broker: `python -m bench.outbox_relay [stubs] [relays]`.
+"""Measures how fast relays send the stubs of a PostgreSQL database to a broker.
 
-PostgreSQL (that of the tests, without fsync), the broker and the relays share this machine.
+    python -m bench.outbox_relay [STUBS] [RELAYS]
+
+PostgreSQL (the one of the tests, without fsync), the broker and the relays share this machine.
 """
 
 import asyncio
