@@ -28,6 +28,7 @@ AUTHORIZATION_SIZE_MAX = 1_024
 """Characters of the header `authorization`. A longer one counts as unsigned: parsing is not free, and a stranger sent
 it."""
 _EITHER = (Action.PUB, Action.SUB)
+"""What a route needs: one of the two, as producers and consumers both ask for it."""
 
 ClientRequest = (
     messages.AckMessageRequest | messages.ChangeInvisibleDurationRequest | messages.EndTransactionRequest

@@ -21,7 +21,7 @@ OnRequest = Callable[[str, RemotingCommand], Awaitable[RemotingCommand | None]]
 
 
 class Brokers(Protocol):
-    """Requests return the answer whatever its response code."""
+    """The way to brokers and name servers. `ask` returns the answer whatever its response code."""
 
     on_request: OnRequest | None
 

@@ -8,7 +8,7 @@ from regulus.model.peer import Origin
 from regulus.wire.grpc.codes import Code
 
 CLIENT_ID_SIZE_MAX = 255
-"""Characters of a client id."""
+"""Characters of a client id; a call with a longer one is refused."""
 
 
 ClientKey = tuple[str, str]
@@ -63,7 +63,7 @@ def caller_of(metadata: Iterable[tuple[str, str]], peer: str, authority: str = "
 def check_client_id(caller: Caller) -> None:
     """Raises CallRefused if the client id is missing, blank or too long."""
     if not caller.client_id.strip():
-        raise CallRefused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing: each client names itself")
+        raise CallRefused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing: it must name the client")
     if len(caller.client_id) > CLIENT_ID_SIZE_MAX:
         raise CallRefused(Code.REQUEST_HEADER_FIELDS_TOO_LARGE,
                           f"x-mq-client-id has {len(caller.client_id)} characters; {CLIENT_ID_SIZE_MAX} are the most")

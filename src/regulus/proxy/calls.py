@@ -53,10 +53,11 @@ _ENTRIES_PER_TURN = 512
 """Entries of a response that are built before other calls get a turn of the event loop."""
 _STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
            ResponseCode.SLAVE_NOT_AVAILABLE)
+"""Answers to a send whose messages are stored, although perhaps not as safely as the broker is configured."""
 _GONE_PAUSES_MS = (50, 100, 200, 400, 800)
 """Pauses before further attempts while a broker lacks a queue that the name servers still list."""
 _HANDLE_SIZE_MAX = 1_024
-"""Characters of a recall handle. The longest topic and broker names need about half of them."""
+"""Characters of a recall handle; a longer one is refused before it is decoded."""
 _ENDINGS: dict[int, int] = {TransactionResolution.COMMIT: sys_flag.TRANSACTION_COMMIT,
                             TransactionResolution.ROLLBACK: sys_flag.TRANSACTION_ROLLBACK}
 

@@ -1,4 +1,4 @@
-"""Routes and settings of topics and groups, which the proxy asks of brokers and keeps for some seconds."""
+"""Routes and settings of topics and groups, which the proxy fetches from brokers and keeps for some seconds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,6 +40,8 @@ _PASSING = frozenset((Code.PROXY_TIMEOUT, Code.INTERNAL_SERVER_ERROR, Code.TOO_M
 
 
 class _Value(Generic[T]):
+    """A value, and the time of the event loop until which it is used without asking again."""
+
     __slots__ = ("fresh_until_s", "value")
 
     def __init__(self, value: T, fresh_until_s: float) -> None:
@@ -126,7 +128,7 @@ class Catalog:
         return await self._types.get(topic, lambda: self._ask_types(topic))
 
     async def group(self, group: str, topic: str = "") -> SubscriptionGroupConfig:
-        """The settings of a group, asked of the brokers of its topic. A group that no broker knows has the defaults."""
+        """The settings of a group, from a broker of its topic. A group that no broker knows has the defaults."""
         return await self._groups.get(group, lambda: self._ask_group(group, topic))
 
     async def _ask_route(self, topic: str) -> tuple[TopicRouteData, Route]:

@@ -15,10 +15,10 @@ from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 
 CLIENTS_MAX = 100_000
-"""Known clients. At one more, the user with the most clients loses one, or the new client is refused if its user has
-as many."""
+"""Known clients. At one more, the user with the most clients loses one. If the user of the new client would then have
+as many as that one, the new client is refused instead."""
 TOPICS_OF_CLIENT_MAX = 1_024
-"""Topics of one client's settings."""
+"""Topics in the settings of one client, and topics that it may send to; more are refused."""
 COMMANDS_MAX = 256
 """Commands that wait on one stream. At one more the stream is closed, because its client does not read."""
 COMMANDS_SIZE_MAX = 16 << 20

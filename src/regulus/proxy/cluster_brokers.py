@@ -86,7 +86,7 @@ class ClusterBrokers:
             await asyncio.shield(self._looking)
         address = self._addresses.get(broker)
         if address is None:
-            raise CallRefused(Code.PROXY_TIMEOUT, f"no broker {broker[:80]!r} has a master here")
+            raise CallRefused(Code.PROXY_TIMEOUT, f"no master of broker {broker[:80]!r} is known here")
         return address
 
     def _should_look(self, broker: str) -> bool:

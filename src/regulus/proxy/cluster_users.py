@@ -74,7 +74,7 @@ class ClusterUsers:
         except (CallRefused, HeaderError) as error:
             self._why = str(error)
             _log.log(logging.DEBUG if self._why == self._told else logging.WARNING,
-                     "the users of the brokers cannot be asked for: %s; %s", error,
+                     "the users of the brokers cannot be fetched: %s; %s", error,
                      "the last known ones hold" if self._rules is not None else "every call is refused")
             self._told = self._why
             return
@@ -104,7 +104,7 @@ class ClusterUsers:
                 return
             except (CallRefused, HeaderError) as error:
                 faults.append(error)
-        raise faults[0] if faults else CallRefused(Code.PROXY_TIMEOUT, "no broker has a master here")
+        raise faults[0] if faults else CallRefused(Code.PROXY_TIMEOUT, "no master of any broker is known here")
 
     async def _ask(self, name: str) -> None:
         users = await self._listed(name, RequestCode.AUTH_LIST_USER)

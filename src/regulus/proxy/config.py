@@ -16,7 +16,8 @@ _AT_LEAST_ONE = ("max_message_size", "max_user_property_size", "user_property_ma
                  "grpc_client_producer_max_attempts", "renew_schedule_period_millis", "grpc_max_inbound_message_size",
                  "calls_max", "calls_size_max", "answers_size_max",
                  "telemetry_streams_max", "receive_streams_max", "renewals_max", "metadata_size_max")
-"""Settings whose lowest value is 1: with 0 the proxy would refuse every call, or loop without progress."""
+"""Settings whose lowest value is 1. With 0, all calls or messages of a kind would be refused, or a loop would run
+without a pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +137,7 @@ class ProxyConfig:
     telemetry_streams_max: int = 20_000
     """[streams] Most telemetry streams, one or more for each client; the next one is answered `TOO_MANY_REQUESTS`."""
     grpc_max_inbound_message_size: int = 130 << 20
-    """[bytes] Largest gRPC message that a client may send, whatever it contains. A larger one is refused before it is
-    read."""
+    """[bytes] Largest gRPC message that a client may send, whatever it contains."""
     metadata_size_max: int = 16 << 10
     """[bytes] Largest total of a call's headers; above it the call ends with `RESOURCE_EXHAUSTED`."""
 

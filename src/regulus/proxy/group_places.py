@@ -54,8 +54,8 @@ class GroupPlaces:
         return begun
 
     async def _brokers_of(self, waits: dict[str, set[str] | None]) -> dict[str, list[str]]:
-        """The topics of each broker. A topic that does not exist is left out of `waits`: the group will get its first
-        message anyway."""
+        """The topics of each broker. A topic that does not exist, or has no queue to read, is removed from `waits`: the
+        group will get its first message anyway."""
         of_broker: dict[str, list[str]] = {}
         for topic in list(waits):
             try:

@@ -56,7 +56,7 @@ class Health:
     async def _check(self, message: Message, call: GrpcCall) -> bytes:
         request = await small_requests.read(HealthCheckRequest, message, call)
         if request.service not in _NAMES:
-            raise GrpcRefused(GrpcStatus.NOT_FOUND, "no such service is here")
+            raise GrpcRefused(GrpcStatus.NOT_FOUND, "this server has no such service")
         return _told(self._status())
 
     async def _list_all(self, message: Message, call: GrpcCall) -> bytes:

@@ -37,7 +37,7 @@ class LocalBrokers:
                 raise CallRefused(Code.INTERNAL_SERVER_ERROR, "the name server does not answer this request")
             return answer
         if broker != self._name or self._connection is None:
-            raise CallRefused(Code.BAD_REQUEST, f"no broker {broker[:80]!r} is here")
+            raise CallRefused(Code.BAD_REQUEST, f"broker {broker[:80]!r} is not in this process")
         try:
             return await self._connection.ask(command, timeout_ms, origin)
         except RequestTimeout as error:

@@ -78,7 +78,8 @@ def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) ->
         offsets = PoppedOffsets(PopMessageResponse.decode(answer), broker)
         handles = offsets.handles(messages, [message.properties.get(names.POP_CK) for message in messages])
     except (RecordError, HeaderError) as error:
-        raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"what broker {broker} popped cannot be read: {error}") from error
+        raise CallRefused(Code.INTERNAL_SERVER_ERROR,
+                          f"the answer of broker {broker} to a pop cannot be read: {error}") from error
     if any(message.sys_flag & sys_flag.NEED_UNWRAP for message in messages):
         # RocketMQ's own proxy hands such a record on as one message, as it has one receipt for all in it.
         raise CallRefused(Code.NOT_IMPLEMENTED, f"broker {broker} popped whole batches: {request.topic} has "
@@ -169,4 +170,4 @@ async def _check_place(brokers: Brokers, group: str, topic: str, handle: PlacedR
         raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"broker {handle.broker}: {error}") from error
     if (found.topic, found.queue_id, found.queue_offset) != (handle.real_topic(topic, group), handle.receipt.queue_id,
                                                              handle.receipt.queue_offset):
-        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names the place of another message")
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle points to another message")

@@ -36,6 +36,7 @@ REFUSAL_REST_S = 0.5
 """Delay before a refusal whose cause lasts, as some clients ask again at once whatever the answer is."""
 _LASTING = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.FORBIDDEN, Code.PROXY_TIMEOUT,
                       Code.INTERNAL_SERVER_ERROR, Code.UNAUTHORIZED, Code.TOO_MANY_REQUESTS, Code.NOT_IMPLEMENTED))
+"""Refusals whose cause usually lasts for some time."""
 
 
 def _heard(task: "asyncio.Task[list[PoppedMessage]]") -> None:

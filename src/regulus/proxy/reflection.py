@@ -68,9 +68,9 @@ def answer_to(request: ServerReflectionRequest) -> ServerReflectionResponse:
         elif kind == "all_extension_numbers_of_type" and definitions.is_message(request.all_extension_numbers_of_type):
             answer.all_extension_numbers_response.base_type_name = request.all_extension_numbers_of_type
         else:       # a request for an extension among others: the files define none
-            _set_error(answer, GrpcStatus.NOT_FOUND, "nothing of that name is here")
+            _set_error(answer, GrpcStatus.NOT_FOUND, "this server defines nothing of that name")
     except KeyError:
-        _set_error(answer, GrpcStatus.NOT_FOUND, "nothing of that name is here")
+        _set_error(answer, GrpcStatus.NOT_FOUND, "this server defines nothing of that name")
     return answer
 
 

@@ -152,7 +152,7 @@ class Renewals:
         return self.has(renewed)
 
     def is_over(self, renewed: Renewed, now_ms: int) -> bool:
-        """Whether this is the last renewal: the next one would come after renewMaxTimeMillis."""
+        """Whether the message may not be renewed again: its time would end after renewMaxTimeMillis."""
         return self._left_ms(renewed, now_ms) <= self._ahead_ms
 
     def extension_ms(self, renewed: Renewed, now_ms: int) -> int:

@@ -58,9 +58,9 @@ class Renewing:
     async def decided(self, key: Key, *, live: bool = True) -> AsyncIterator[PlacedReceipt]:
         """Give the valid handle for the one that the client sent, and stop renewing its message.
 
-        If the body of the `async with` fails or is cancelled, the message is renewed again, as the client may try
-        again. A message that is not renewed has the client's own handle, which must not have expired if `live`. Raises
-        CallRefused."""
+        The client may try again if the body of the `async with` fails, except with INVALID_RECEIPT_HANDLE, or is
+        cancelled. The message is then renewed as before, or released if its client is gone. If the message was not
+        renewed, the valid handle is the client's own, which must not have expired if `live`. Raises CallRefused."""
         under_way = self._under_way.get(key)
         if under_way is not None:
             await asyncio.wait([under_way])

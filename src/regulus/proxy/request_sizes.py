@@ -17,8 +17,8 @@ _MESSAGES, _BODY = 1, 4     # numbers in SendMessageRequest and Message
 
 
 def unpacked_size_max(method: str, message_size_max: int) -> int:
-    """Bytes that a compressed request may have when it is decompressed. A compressed send may have one body of the
-    largest size, not 256, because its size is known only after the work."""
+    """Bytes that a compressed request may have when it is decompressed. A compressed send has room for one body of the
+    largest size, not for 256, because its size is known only after it is decompressed."""
     return REQUEST_SIZE_MAX + (message_size_max if method == "SendMessage" else 0)
 
 

@@ -169,7 +169,7 @@ def _set_times(stored: dict[str, str], system: messages.SystemProperties, config
         if system.HasField("orphaned_transaction_recovery_duration"):
             seconds = ms_of(system.orphaned_transaction_recovery_duration) // 1000
             if not 0 <= seconds <= config.max_transaction_recovery_second:
-                raise CallRefused(Code.BAD_REQUEST, f"a transaction is to be checked after {seconds} s; 0 to "
+                raise CallRefused(Code.BAD_REQUEST, f"the transaction is to be checked after {seconds} s; 0 to "
                                                     f"{config.max_transaction_recovery_second} s are possible")
             stored[names.CHECK_IMMUNITY_TIME] = str(seconds)
     if system.HasField("delivery_timestamp"):
@@ -218,7 +218,7 @@ def _set_origin(stored: dict[str, str], system: messages.SystemProperties, peer:
 
 def send_command(batch: Sequence[Sendable], broker: str, queue_id: int) -> RemotingCommand:
     """The request that sends messages to one queue. Raises CallRefused if the properties are too large to be stored,
-    and MessageIllegal for a message that no record can hold."""
+    and MessageIllegal for a message that cannot be encoded."""
     first = batch[0]
     topic = first.message.topic
     properties = first.message.properties

@@ -115,7 +115,7 @@ class ProxyServer:
         await self._server.stop(STOP_S)
         self._renewing.give_up()
         await self._renewing.finish()
-        # Brokers may hold polls until here; messages that these bring meanwhile are given back.
+        # Until here brokers may hold polls; messages that come with them meanwhile are given back.
         await self._brokers.stop()
         await self._receive.stop()
 

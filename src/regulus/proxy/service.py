@@ -1,7 +1,7 @@
 """Serves the methods of MessagingService over gRPC: parses requests, keeps limits, and answers every refusal.
 
-A refusal is a status inside the response, and gRPC's own status is OK. Only calls of unknown methods, broken gRPC
-messages and ends of telemetry streams have another gRPC status.
+A refusal is a status inside the response, and gRPC's own status is OK. Another gRPC status is only for telemetry
+streams, and for calls whose request cannot be read at all.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The settings that a client gets: its own ones, with those that the server decides written over them.
+"""The settings that a client gets: its own ones, with those on top that the server decides.
 
 Source: GrpcClientSettingsManager.
 """
@@ -13,7 +13,7 @@ from regulus.wire.grpc.times import set_ms
 CUSTOMIZED_BACKOFF_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """Delay until the next delivery after the first failed one, the second, and so on; the last delay is repeated."""
 _INITIAL_MS, _MAX_MS, _MULTIPLIER = 5_000, 7_200_000, 2
-"""Delays for Node.js clients, which know only exponential ones; close to the list above."""
+"""First delay, longest delay and factor for Node.js clients, which ignore a list of delays."""
 CONSUMERS = frozenset((ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER))
 """The consumers that are served."""
 LITE_CONSUMERS = frozenset((ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER))

@@ -75,8 +75,8 @@ class TelemetryStreams:
         """Check all streams again after accounts, users or policies have changed. A stream that is no longer allowed
         ends.
 
-        A client that loses its newest stream is forgotten and its messages are released: it could not acknowledge
-        them."""
+        A client that loses its newest stream is forgotten, and its messages are released: otherwise they would be
+        renewed without ever being acknowledged."""
         for number, (stream, caller) in enumerate(list(self._open.items()), 1):
             try:
                 if stream in self._open:    # it may have ended in a pause of this loop

@@ -17,6 +17,8 @@ _FORM = re.compile(rf"({_UNIQUE_KEY})@([^@\x00-\x20]{{1,255}})@(\d{{1,19}})@(\d{
 
 
 class TransactionId(NamedTuple):
+    """Where a half message is stored: its broker, its offset in the half queue, and its offset in the commit log."""
+
     unique_key: str
     broker: str
     half_offset: int

@@ -251,7 +251,7 @@ async def test_what_was_told_last_holds_while_nobody_answers(caplog: pytest.LogC
         await users.look()
     assert known(users) == ["ann"]
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        "the users of the brokers cannot be asked for: it is gone; the last known ones hold"]
+        "the users of the brokers cannot be fetched: it is gone; the last known ones hold"]
     brokers.told["a"] = told("ann")
     await users.look()
     assert "are known again" in caplog.text

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 _VARINT, _EIGHT, _SIZED, _FOUR = 0, 1, 2, 5
 _VARINT_SIZE_MAX = 10
+"""Bytes of the longest varint, which has 64 bits."""
 
 
 class Field(NamedTuple):
