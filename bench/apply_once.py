@@ -34,7 +34,7 @@ from regulus.reliability.outbox import new_message_id, stub_values
 
 GROUP = "billing"
 BODY = b"x" * 200
-STUBS_AT_ONCE = 1_000
+STUBS_AT_ONCE = 1_000               # stubs written in one statement
 QUEUES = 4
 
 _shop = MetaData()

@@ -53,7 +53,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 START_MS = 1_700_000_000_000
 HOST = host_bytes("10.0.0.1", 10911)
-TICK_MS = 100
+TICK_MS = 100                       # longest time between two ticks of the server
 
 
 @dataclass

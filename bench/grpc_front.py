@@ -43,7 +43,7 @@ from regulus.model.topics import TopicConfig
 _HERE = Path(__file__).resolve().parent
 _IN_FLIGHT = (1, 16, 64)
 _QUEUES = 8
-_LOAD_WITHIN_S = 600
+_LOAD_WITHIN_S = 600                # limit of one run of the load
 _SETTINGS = {**RELEASE_DEFAULTS, "flushDiskType": "ASYNC_FLUSH"}
 
 

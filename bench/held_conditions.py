@@ -34,7 +34,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _TOPIC = "Held"
 _QUEUES = 8
-_HOLD_MS = 120_000
+_HOLD_MS = 120_000                  # longer than a run, so that the pulls keep waiting
 
 
 async def _send(broker: Broker, count: int) -> float:

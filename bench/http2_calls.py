@@ -42,7 +42,7 @@ _HERE = Path(__file__).resolve().parent
 _SEND = f"/{messages.SERVICE}/SendMessage"
 _LIMITS = GrpcLimits(connections_max=16, message_size_max=4 << 20, held_max=64 << 20, waiting_max=64 << 20,
                      metadata_size_max=16 << 10)
-_WINDOW = 1 << 30
+_WINDOW = 1 << 30                   # so large that flow control never stops the load
 _OK = messages.SendMessageResponse(status=messages.Status(code=Code.OK, message="OK")).SerializeToString()
 
 

@@ -25,8 +25,8 @@ from real_rocketmq import java_command
 from toolchain import java_libraries
 
 CLIENT_VERSION = "5.3.3"
-WARM_UP_S = 4
-CONSUMER_AVERAGES_S = 9
+WARM_UP_S = 4                       # time in which the JVM compiles; its reports do not count
+CONSUMER_AVERAGES_S = 9             # a report of the consumer is an average over this time
 START_MAX_S = 60         # from the start of a program to its first report, on a busy machine
 CONSUME_MAX_S = 120
 PAST_THE_BEST = 0.9      # share of the best report; one below it shows that the backlog has ended

@@ -36,9 +36,9 @@ from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 HOST = "127.0.0.1"
-TIMER_S = 0.001
-SAVE_INTERVAL_MS = 1000
-REGISTER_PERIOD_MS = 20_000
+TIMER_S = 0.001                     # period of the timer that shows late turns of the loop
+SAVE_INTERVAL_MS = 1000             # how often the broker saves offsets, so that it happens in each measurement
+REGISTER_PERIOD_MS = 20_000         # how often the broker registers its topics
 TOPICS_REGISTERED_PER_S = 5_000     # at least; measuring begins when all are registered
 AFTERWARDS_S = 2.5                  # steps up to this long after a change count for it
 TIMEOUT_MS = 120_000

@@ -37,8 +37,8 @@ from regulus.store.file_message_store import FileMessageStore
 BODY = b"x" * 200
 QUEUES = 8
 OPEN_EACH, LOST_EACH = 100, 1_000
-ROWS_AT_ONCE = 10_000
-_LOOK_S = 0.5
+ROWS_AT_ONCE = 10_000               # rows of one commit
+_LOOK_S = 0.5                       # pause between two samples of memory
 
 Row = tuple[object, ...]
 STUB = ("message_id", "topic", "tags", "body", "properties", "flag", "status", "send_count", "resend_time",

@@ -22,7 +22,7 @@ from regulus.reliability.relay_loop import Relay
 from regulus.testing.running_server import ServerProcess
 
 BODY = b"x" * 200
-ROWS_AT_ONCE = 5_000
+ROWS_AT_ONCE = 5_000                # stubs written in one statement
 
 
 def fill(engine: Engine, count: int) -> None:

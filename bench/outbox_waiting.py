@@ -31,7 +31,7 @@ from regulus.reliability.retry_policy import ResendPolicy
 
 PATIENT = RelayConfig(policy=ResendPolicy(interval_ms=86_400_000, interval_ms_max=86_400_000))
 """A relay configuration whose claimed stubs do not become due again during the measurement."""
-ROWS_AT_ONCE = 500_000
+ROWS_AT_ONCE = 500_000              # stubs written in one statement
 REVIEWS = 50
 RELAYS = 4
 TURNS, TURN_S = 20, 3.0

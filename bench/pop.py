@@ -41,7 +41,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _TOPIC = "Popped"
 _QUEUES = 8
-_SEND_BATCH = 200
+_SEND_BATCH = 200                   # messages of one batch while the topic is filled
 _POP_BATCH = 32
 _BODY_SIZE = 1024
 _INVISIBLE_MS = 600_000         # longer than a round, so that no message comes twice

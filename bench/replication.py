@@ -37,9 +37,9 @@ from regulus.wire import ha_frame
 
 OURS = "Regulus"
 _GET_BROKER_RUNTIME_INFO = 28
-_COPIED_WITHIN_S = 120.0
-_LOOK_S = 0.02
-_PIECE = 1 << 20
+_COPIED_WITHIN_S = 120.0            # limit of the wait for a slave
+_LOOK_S = 0.02                      # pause between two looks at the slave
+_PIECE = 1 << 20                    # bytes of one write or read
 _MB = 1_000_000
 _SETTINGS = {"mappedFileSizeCommitLog": str(1 << 30), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000",
              "osPageCacheBusyTimeOutMills": "10000", "flushDiskType": "ASYNC_FLUSH", "haSendHeartbeatInterval": "1000"}

@@ -45,7 +45,7 @@ SPARK_SCRIPTS = {"spark": ("spark_scan.py", "--messages", "4000000"),
                  "live": ("spark_live.py", "--spark", "--messages", "4000000"), "stream": ("spark_stream.py",),
                  "archive": ("spark_archive.py", "--messages", "4000000"), "sink": ("spark_sink.py",)}
 PARTS = ("load", "pull", "java", "consume", *SPARK_SCRIPTS)
-WARM_UP_SECONDS = 12
+WARM_UP_SECONDS = 12                # time in which the JVMs compile the code of the load
 BACKLOG = 4_000_000     # messages in the topic, which each round pulls from the beginning
 SPARK_TIMEOUT_S = 1800
 

@@ -29,7 +29,7 @@ from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire.frame_reader import FrameReader
 
-READ_SIZE = 256 << 10
+READ_SIZE = 256 << 10               # bytes of one read of the server
 DISPATCH_MAX = 2048
 STEPS = ("read frames", "handle", "encode answers", "dispatch")
 

@@ -25,7 +25,7 @@ from typing import Any
 KINDS = ("json", "binary", "delayed", "pull", "pop")
 READS = ("pull", "pop")
 SENDS_PER_TURN = 2048
-SENDS_PER_READ = 64
+SENDS_PER_READ = 64                 # requests in the bytes of one read
 RING = 512                      # number of different sends
 WARM_UP_TURNS = 10
 NOW_MS = 1_700_000_000_000

@@ -67,7 +67,7 @@ class PlainFile:
     sink: pa.NativeFile
 
     def follow(self) -> None:
-        """Nothing."""
+        """Nothing: a StagedFile would hash what was written."""
 
 
 def cases(tasks: SparkTasks, root: Path, output: Path, arguments: argparse.Namespace) -> dict[

@@ -30,7 +30,7 @@ from regulus.testing.running_server import ServerProcess
 
 COLUMNS = ("keys", "tags", "body")
 TARGET = "sunk"
-TRANSACTIONAL_SHARE = 10
+TRANSACTIONAL_SHARE = 10            # one row in this many is written by the transactional writer
 
 
 class DiscardWriter(DataSourceArrowWriter):

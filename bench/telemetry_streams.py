@@ -18,7 +18,7 @@ from unfinished_frames import resident_mib
 from regulus.wire.grpc import definitions, messages
 
 METHOD = f"/{definitions.SERVICE}/Telemetry"
-AT_ONCE = 50
+AT_ONCE = 50                        # streams that are opened at the same time
 
 
 async def open_stream(channel: grpc.aio.Channel, number: int, room: asyncio.Semaphore) -> object:

@@ -44,7 +44,7 @@ from regulus.wire.remoting_command import RemotingCommand
 _TOPIC, _PLAIN_TOPIC = "Timed", "Plain"
 _QUEUES = 8
 _BODY = bytes(128)
-_IN_FLIGHT = 32
+_IN_FLIGHT = 32                     # requests under way on each connection
 _TIMEOUT_MS = 30_000
 _HOUR_S, _DAY_S = 3_600, 86_400
 _DUE_AFTER_MS, _DUE_WITHIN_MS = 5_000, 10_000

@@ -20,7 +20,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 FRAME_SIZE = 16 << 20
 STILL_S = 2.0       # time without growth after which the broker accepts no more
-LONGEST_S = 30.0
+LONGEST_S = 30.0                    # limit of the wait
 
 
 def resident_mib(pid: int) -> float:

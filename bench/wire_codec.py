@@ -12,7 +12,7 @@ from pathlib import Path
 from time import process_time_ns
 
 ROOT = Path(__file__).resolve().parent.parent
-ROUND_NS = 100_000_000
+ROUND_NS = 100_000_000              # about the CPU time of one round
 
 
 def measure(name: str, operation: Callable[[], object]) -> None:
