@@ -184,7 +184,7 @@ MUTANTS = [
     Mutant(name="a part of the log covers what lies before it", path=_ENDS,
            old="        is_walked = self.start <= physical_offset < self.end",
            new="        is_walked = physical_offset < self.end",
-           tests=_RUNS),
+           tests=(_ENDS_TESTS + "test_only_the_last_part_of_the_log_is_walked",)),
     Mutant(name="a rotten size decides how much of a log is mapped", path="regulus/spark/store/files.py",
            old="    return size if layout.FIXED_SIZE_V1 <= others <= layout.FIXED_SIZE_V1 + _OTHERS_MAX else 0",
            new="    return max(size, 0)",
