@@ -15,7 +15,7 @@ from regulus.model.store_rules import StoreRules
 from regulus.model.topics import TRACE_TOPIC, name_fault
 
 _MESSAGE_SIZE_MAX = 1 << 30
-_PIECE_SIZE_MAX = (4 << 20) - 12        # a slave of RocketMQ has room for no more, with its head
+_PIECE_SIZE_MAX = (4 << 20) - 12        # limit of RocketMQ's slaves, without the head of a piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class BrokerConfig(StoreRules):
     """[ms] How long one registration waits for the name server's answer."""
 
     def __post_init__(self) -> None:
-        StoreRules.__post_init__(self)   # with slots, super() would look for a class that is gone
+        StoreRules.__post_init__(self)   # with slots, super() would look for the class before its slots were added
         for key, name in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
             fault = name_fault(name)
             if fault is not None:
@@ -219,7 +219,8 @@ class BrokerConfig(StoreRules):
             raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         if self.broker_ip1 and not is_numeric_address(self.broker_ip1):
             raise ConfigError(f"brokerIP1 is {self.broker_ip1!r}: write a numeric address, as messages keep it in 4 or "
-                              "16 bytes; left out, it is the one by which this machine reaches the name server")
+                              "16 bytes; if it is left out, it is the address by which "
+                              "this machine reaches the name server")
         if not 0 <= self.listen_port <= 65535:
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),
@@ -279,7 +280,7 @@ class BrokerConfig(StoreRules):
 
     @property
     def guard(self) -> str:
-        """The setting by which requests must be signed; empty where they need not."""
+        """Name of the setting by which requests must be signed; empty if they need no signature."""
         return "aclEnable" if self.acl_enable else "authenticationEnabled" if self.authentication_enabled else ""
 
     @property
