@@ -12,11 +12,11 @@ from regulus.errors import HeaderError
 from regulus.wire import encoded_table, fastjson
 from regulus.wire.encoded_table import Pieces
 
-NONE = -1
+NONE = -1       # no archive has reported yet
 
 _KEY = "archivedPhysicalOffset"
 _IDENTITY_KEY = "archiveIdentity"
-IDENTITY_SIZE_MAX = 128
+IDENTITY_SIZE_MAX = 128     # characters; saved with the offset
 
 
 class ArchivedOffset:

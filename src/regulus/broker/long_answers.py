@@ -118,7 +118,7 @@ class LongAnswers:
         """Run the first step; returns the response if that was all.
 
         Beyond the limits the request is refused, with `is_deed` before its first step. A request with a `line` waits
-        until those before it in the line are done. Only steps of a deed may change anything before the last step.
+        until those before it in the line are done. Only with `is_deed` may steps before the last one change anything.
         """
         answer = _LongAnswer(peer, request, steps, is_deed, line)
         fault = self._refusal(answer) if is_deed else ""
@@ -144,9 +144,9 @@ class LongAnswers:
         return 0 if self._turns else None
 
     def end_deed(self) -> bool:
-        """Run a step of a deed, or of the request before it in its line; False when there is no deed.
+        """Run a step of an answer with `is_deed`, or of the one before it in its line; False when there is none left.
 
-        For the end of the broker: there are no more ticks, and a deed must not stay half done.
+        For the end of the broker: there are no more ticks, and an effect must not stay half done.
         """
         deed = next((answer for answer in self._under_way if answer.is_deed), None)
         if deed is None:
@@ -173,10 +173,10 @@ class LongAnswers:
         return ""
 
     def _gives_way(self, answer: _LongAnswer) -> bool:
-        """Make room by dropping the latest answer of the user that has the most; False if the new one's user has as
-        many.
+        """Make room by dropping the latest answer of the user that has the most; False if that user would not have more
+        than the new answer's user.
 
-        A deed that has begun is never dropped. Looks at all answers under way.
+        An effect that has begun is never dropped. Looks at all answers under way.
         """
         is_lined = answer.line is not None
         by_count = (self._load.lined >= self._lined_max) if is_lined else (self._load.unlined >= self._count_max)

@@ -129,7 +129,7 @@ class SinkMarks:
         mark = self._marks.get(run.sink)
         if mark is None or mark.sequence.batch <= run.first.batch:
             return ""
-        return (f"{run.sink} has reached batch {mark.sequence.batch}, of which {mark.sequence.row + 1} rows are "
+        return (f"{run.sink} has come to batch {mark.sequence.batch}, of which {mark.sequence.row + 1} rows are "
                 f"stored, and this is row {run.first.row} of batch {run.first.batch}: an earlier batch cannot be "
                 "compared with what is stored; new data needs a new sinkId")
 

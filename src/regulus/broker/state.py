@@ -85,9 +85,9 @@ ACCESS_DOCUMENT = "regulusAccess"
 
 OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
                  ARCHIVE_DOCUMENT, ACCESS_DOCUMENT, POP_ORDERS_DOCUMENT)
-"""Documents that a slave asks of a Regulus master only, after its topics and before all others, so that the numbers of
-set-backs are older than the offsets they go with. RocketMQ has the delay offsets, but not what is noted next to them;
-its slaves do not ask for orders of pops."""
+"""Documents that a slave asks of a Regulus master only, after its topics and before all others. The numbers of
+set-backs are thus older than the offsets they go with. RocketMQ has the delay offsets, but not what is noted next to
+them; its slaves do not ask for orders of pops."""
 
 
 class RouteAsk(NamedTuple):

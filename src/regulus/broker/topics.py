@@ -23,6 +23,7 @@ from regulus.wire.bodies import TopicConfigSerializeWrapper
 from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.json_fields import pretty_writer, to_value
 
+# Queues of system topics. Source: TopicConfigManager, BrokerConfig.reviveQueueNum.
 BENCHMARK_QUEUE_NUMS = 1024
 CLUSTER_TOPIC_QUEUE_NUMS = 16
 REVIVE_QUEUE_NUMS = 8

@@ -65,7 +65,7 @@ JUDGED_PER_TICK_MAX = 256
 PASSED_PER_TICK_MAX = 16_384
 # between two looks for answers, while ASKED_MAX questions are open
 PAUSE_MS = 20
-LOADED_AT_A_TIME = 1024
+LOADED_AT_A_TIME = 1024     # units read in one call of the store, at a start
 ENDED_MAX = 10_000
 """Ended transactions whose outcome is remembered, in case a producer ends one twice."""
 FOUND_MAX = 32

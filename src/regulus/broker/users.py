@@ -20,7 +20,7 @@ from regulus.errors import ConfigError, HeaderError
 from regulus.wire.bodies import StoredUsers
 from regulus.wire.encoded_table import LatePieces
 
-USERS_MAX = 1_000
+USERS_MAX = 1_000       # bounds the document, and the rules that each change makes
 ENTRIES_MAX = 4_000
 """Entries of all policies together."""
 NAME_LENGTH_MAX = 255

@@ -22,6 +22,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 VERSION_DESCRIPTION = "V5_3_3"
 HEALTHY = "ok"
+# Capacities of the queues of RocketMQ's thread pools.
 _THREAD_POOLS = {"send": 10_000, "pull": 100_000, "query": 20_000, "litePull": 100_000, "ack": 100_000}
 _PUT_TIME_BUCKETS = ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s",
                      "3~4s", "4~5s", "5~10s", "10s~")

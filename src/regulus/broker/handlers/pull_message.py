@@ -30,6 +30,7 @@ from regulus.wire.headers.pull_message import (
 )
 from regulus.wire.remoting_command import RemotingCommand
 
+# Values of `forbiddenType` in a refusal. Source: ForbiddenType.
 BROKER_FORBIDDEN = 1
 GROUP_FORBIDDEN = 2
 TOPIC_FORBIDDEN = 3

@@ -38,6 +38,7 @@ RESET_VERSION_MIN = 28
 """V3_0_7_SNAPSHOT: older clients know neither 220 nor 221."""
 RUNNING_INFO_VERSION_MIN = 62
 """V3_1_8_SNAPSHOT: older clients do not know these requests."""
+# Source: Broker2Client.getConsumeStatus, Broker2Client.callClient.
 STATUS_TIMEOUT_MS = 5_000
 CALL_TIMEOUT_MS = 10_000
 _CREDENTIALS = frozenset({"AccessKey", "Signature", "SecurityToken"})

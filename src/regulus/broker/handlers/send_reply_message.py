@@ -20,7 +20,7 @@ from regulus.wire.headers import PushReplyMessageToClientRequest, SendMessageReq
 from regulus.wire.headers.send_message import send_message_response
 from regulus.wire.remoting_command import RemotingCommand
 
-PUSH_TIMEOUT_MS = 10_000
+PUSH_TIMEOUT_MS = 10_000    # Source: Broker2Client.callClient
 NOT_STORED_ID = "0"
 
 

@@ -24,7 +24,7 @@ def refuse_timer(request: RemotingCommand, message: MessageExt, facts: SendFacts
         return None
     if not facts.timer_precision_ms:
         return refuse_send(request, facts, ResponseCode.SYSTEM_ERROR,
-                           "this broker does not support messages with a time of their own (timerWheelEnable=false)")
+                           "messages with a time of their own are not served by this broker (timerWheelEnable=false)")
     due_ms = deliver_ms(properties, now_ms)
     if due_ms < 0:
         given = ", ".join(sorted(names.TIMER_PROPERTIES & properties.keys()))
