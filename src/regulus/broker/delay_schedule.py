@@ -30,15 +30,15 @@ from regulus.wire.bodies import DelayOffsetSerializeWrapper
 from regulus.wire.encoded_table import Pieces
 from regulus.wire.json_fields import to_value
 
-# Bounds the appends of one tick, so that other requests are served in between.
 DELIVERIES_PER_TICK_MAX = 256
+"""Bounds the appends of one tick, so that other requests are served in between."""
 POLL_MS = 100
 """Pause after a level was empty or refused, in ms; a level with a waiting message pauses no longer than that message
 waits."""
 AGAIN_PER_TICK_MAX = DELIVERIES_PER_TICK_MAX // 2
 """Messages missing in an earlier run that one tick tries again, at most, so that the others are delivered too."""
-# Deliveries after which slaves see a new version of the offsets.
 UPDATES_PER_DATA_VERSION = 200
+"""Deliveries after which slaves see a new version of the offsets."""
 PARKED_AGAIN_MS_MIN = 60_000
 PARKED_AGAIN_MS_MAX = 1_800_000
 """Limits in ms of the wait for a damaged queue; the longest level within that wait is used."""

@@ -59,12 +59,11 @@ from regulus.wire.remoting_command import RemotingCommand
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 OP_TAG = "d"
-# Bounds for one tick, so that other requests are served in between: halves read, and halves passed because they are
-# done.
 JUDGED_PER_TICK_MAX = 256
+"""Halves read in one tick, so that other requests are served in between."""
 PASSED_PER_TICK_MAX = 16_384
-# between two looks for answers, while ASKED_MAX questions are open
-PAUSE_MS = 20
+"""Halves that one tick passes because they are done."""
+PAUSE_MS = 20       # between two looks for answers, while ASKED_MAX questions are open
 LOADED_AT_A_TIME = 1024     # units read in one call of the store, at a start
 ENDED_MAX = 10_000
 """Ended transactions whose outcome is remembered, in case a producer ends one twice."""

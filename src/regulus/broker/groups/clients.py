@@ -21,8 +21,7 @@ from regulus.model.topics import is_retry_topic
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
 
 CLIENT_EXPIRY_MS = 120_000      # four heartbeats of RocketMQ's clients, which send one each 30 s
-# Pause in ms between two scans for silent clients.
-EXPIRY_SCAN_MS = 10_000
+EXPIRY_SCAN_MS = 10_000         # between two searches for silent clients
 PRODUCER_GROUPS_MAX = 256
 """Producer groups of one connection, besides those named after topics to which it may send: a proxy has one of these
 for each topic."""

@@ -15,8 +15,8 @@ from regulus.wire.bodies import ConsumerOffsetSerializeWrapper
 from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.json_fields import to_value
 
-# Commits after which slaves see a new version.
 COMMITS_PER_DATA_VERSION = 500
+"""Commits after which slaves see a new version of the offsets."""
 NOT_FOUND = -1
 
 

@@ -141,7 +141,7 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
 
 def _given_back(request: RemotingCommand, key: CheckpointKey, header: ChangeMessageInvisibletimeRequest,
                 receipt: ReceiptHandle, broker: BrokerState, now_ms: int) -> Outcome:
-    """Give back a message that its client did not deliver: others get it soon, without counting a delivery. The answer
+    """Give back a message that no consumer has seen: others get it soon, without counting a delivery. The answer
     has no receipt."""
     is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
     if not broker.give_back(key, (header.offset,), receipt.revive_queue_id, receipt.invisible_time, now_ms):

@@ -18,8 +18,8 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import HeartBeatResponse, UnregisterClientRequest
 from regulus.wire.remoting_command import RemotingCommand
 
-# Bounds one step; each producer costs the check of a permission.
 PRODUCERS_A_STEP = 256
+"""Producers registered in one step; each costs the check of a permission."""
 
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

@@ -37,8 +37,7 @@ MESSAGES_MAX = 32
 ANSWER_SIZE_MAX = 4 << 20
 """Bytes of the messages of one answer, of all queues together, unless its first message alone has more. Clients accept
 frames of at most 16 MiB."""
-# 12 hours in ms
-INVISIBLE_MS_MAX = 12 * 3_600_000
+INVISIBLE_MS_MAX = 12 * 3_600_000       # 12 hours
 ATTEMPT_ID_SIZE_MAX = 255
 """Characters of an attempt id, which is kept with the queue that is popped in order. Clients send 36."""
 _MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)

@@ -42,8 +42,8 @@ FLIGHTS_MAX = 100_000
 """Pops that are kept here; beyond the limit the oldest are left to the log."""
 ACK_FLUSH_MS = 1_000
 """How long in ms an ack may be kept here without a record."""
-# Bounds the appends of one tick, so that other requests are served in between.
 FLUSHED_PER_TICK_MAX = 128
+"""Bounds the appends of one tick, so that other requests are served in between."""
 BEFORE_REVIVAL_MS = 1_000
 """Time in ms by which a checkpoint reaches the revive topic before its messages become visible again."""
 

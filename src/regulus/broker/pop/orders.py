@@ -249,7 +249,7 @@ class PopOrders:
         return encoded_table.document({"table": self.encoded})
 
     def follow(self, text: str) -> None:
-        """Take over the document of this slave's master in place of the own entries."""
+        """Take over the document of this slave's master in place of its own entries."""
         if text == self._followed:
             return
         self._table.clear()

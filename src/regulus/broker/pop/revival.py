@@ -53,14 +53,12 @@ from regulus.record.pop_record import (
 
 READ_PER_TICK_MAX = 256
 """Records of one revive queue that one tick reads."""
-# Records read in one call of the store.
-READ_AT_ONCE_MAX = 32
+READ_AT_ONCE_MAX = 32       # records read in one call of the store
 REVIVED_PER_TICK_MAX = 128
 """Messages of all queues together that one tick decides."""
 PENDING_MAX = 20_000
 """Undecided checkpoints kept for one queue; the rest are read again when none of these is due."""
-# Pause in ms when nothing is due.
-POLL_MS = 100
+POLL_MS = 100       # pause when nothing is due
 GIVEN_BACK_MAX = 10_000
 """Messages that wait to be given back; beyond the limit they become visible at their time, with a counted delivery."""
 GIVEN_BACK_TIMES_MAX = 16

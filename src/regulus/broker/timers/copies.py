@@ -100,7 +100,7 @@ def _identity(message: MessageExt, rolls: int | None = None) -> str:
     """Identity of a waiting message and its copies: original topic, key, and time of birth.
 
     The time distinguishes another message with the same properties, which a consumer may have forwarded. Line breaks,
-    which no topic contains, mark recall markers, and messages that were put back for the `rolls`-th time.
+    which no topic contains, set apart recall markers, and messages that were put back for the `rolls`-th time.
     """
     properties = message.properties
     kind = "\n" if names.TIMER_DEL_UNIQUE_KEY in properties else ""

@@ -57,8 +57,8 @@ HOMELESS = "a message in the topic of timers does not say when it is due, or whe
 REFUSED = "a message whose time has come is refused by the log, and is not delivered"
 LATER = "a message whose time has come is tried again in a minute"
 NOT_ENTERED = "messages wait to be entered among those with a time of their own"
-# Messages entered by one tick, at most, so that other requests are served in between.
 ENTERED_PER_TICK_MAX = 256
+"""Messages entered by one tick, at most, so that other requests are served in between."""
 STEPS_PER_TICK_MAX = 256
 """Deliveries, or reads of the book, in one tick."""
 RECORDS_PER_STEP = 16       # of a slot's chain, each of which is a random read
