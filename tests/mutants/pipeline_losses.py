@@ -233,4 +233,9 @@ MUTANTS = [
     Mutant(name="rows are sought where the window had them", path="regulus/pipeline/archive/task.py",
            old="        piece.column(\"position\")[:] += passage.window.start - base\n", new="",
            tests=(_WINDOWS + "test_the_same_whatever_the_windows",)),
+    Mutant(name="a topic of which all was rejected is not in the archive",
+           path="regulus/pipeline/jobs/log_source.py",
+           old="    return {topic for manifest in manifests for topic, _ in manifest.queues}",
+           new="    return {file.topic for manifest in manifests for file in manifest.files}",
+           tests=(_ENDS_OF_ARCHIVES + "test_a_topic_of_which_all_was_rejected_is_a_topic_of_the_archive",)),
 ]

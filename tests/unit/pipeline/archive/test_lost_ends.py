@@ -7,7 +7,7 @@ import pytest
 
 from regulus.errors import DataLoss
 from regulus.pipeline.archive.compact import DAY_MS, CompactConfig, compact
-from regulus.pipeline.range_tasks import LocalTasks
+from regulus.pipeline.range_tasks import LocalTasks, Look
 from regulus.spark.archive import manifest as archive_manifest
 from tests.archives import archive_store, archived_rows, nothing
 from tests.store_ends import write
@@ -129,6 +129,19 @@ def test_rejects_that_nothing_explains_outlive_a_compaction(damaged_store, tmp_p
     config = CompactConfig(archive_path=str(archive), range_size=1 << 20)
     assert compact(LocalTasks(), config, "run", 100 * 365 * DAY_MS, None, nothing).compacted
     assert [manifest.unplaced for manifest in archive_manifest.load(archive)] == [1]
+
+
+def test_a_topic_of_which_all_was_rejected_is_a_topic_of_the_archive(tmp_path):
+    from regulus.pipeline.jobs.log_source import _topics_of_an_archive
+
+    opened = open_store(tmp_path / "store")
+    fill(opened, 2)
+    fill(opened, 80, topic="TopicB", first=100)
+    opened.close()
+    for place in places(tmp_path / "store", "TopicA"):
+        write(tmp_path / "store", place + 88, b"XX")
+    archive_store(tmp_path / "store", tmp_path / "archive")
+    assert _topics_of_an_archive(Look(str(tmp_path / "archive")), "0") == {"TopicA", "TopicB"}
 
 
 # --- topics of one name ----------------------------------------------------------------------------------------------
