@@ -83,8 +83,8 @@ def batch_bounds(options: ReadOptions, place: Place) -> Bounds:
     states = place.states(queues)
     starts, gaps = starting_offsets(options, place, queues, states, is_stream=False)
     ends, beyond = _ending_offsets(options, place, queues, states)
-    ranges = [UnitRange(queue.topic, queue.queue_id, starts[queue], ends[queue], queue.broker_name)
-              for queue in queues if starts[queue] < ends[queue]]
+    ranges = [UnitRange(queue.topic, queue.queue_id, starts[queue], ends[queue], queue.broker_name,
+                        states[queue].topic_epoch) for queue in queues if starts[queue] < ends[queue]]
     return Bounds(ranges, [*gaps, *beyond])
 
 

@@ -17,8 +17,9 @@ from regulus.reliability.confirms import CONFIRMATION_TOPIC, ConfirmationListene
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.relay_loop import Relay
+from tests.waiting import until
 
-from .consumed import FROM_FIRST, wait_until
+from .consumed import FROM_FIRST
 from .deliveries import context, message, rows
 from .shop import book, booked, count_stubs, orders, place_orders, shop, stub
 
@@ -144,7 +145,7 @@ async def test_confirmations_by_message_reach_the_stub(engine, business, regulus
     confirmations.subscribe(CONFIRMATION_TOPIC)
     try:
         async with Relay(business, address), effects, confirmations:
-            await wait_until(lambda: count_stubs(business, status="CONFIRMED") == 6)
+            await until(lambda: count_stubs(business, status="CONFIRMED") == 6)
     finally:
         producer.shutdown()
     assert booked(engine) == list("123456")

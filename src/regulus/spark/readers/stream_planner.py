@@ -16,6 +16,9 @@ A queue that is found later enters the offsets at its first message, without row
 whose epoch changed enters again at 0, and queues that it no longer has are left out. If a log was cut and continued
 with other messages, which the mark of the last one read shows, a queue goes back to the first of those, also without
 rows.
+
+A queue that lost its end does not move any more, and Spark plans a batch only for an offset that has changed. If losses
+are reported, the offset has the place up to which that was done, so that the report gets a batch of its own.
 """
 
 import logging
@@ -30,9 +33,9 @@ from regulus.spark.marks import Mark
 from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import OnDataLoss, ReadOptions
 from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, starting_offsets, to_report
-from regulus.spark.read_plan import Gap, UnitRange
+from regulus.spark.read_plan import Gap, UnitRange, is_another_topic
 from regulus.spark.readers.admission import Waiting, admit
-from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours, is_another_topic
+from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours
 from regulus.spark.selection import queue_text
 from regulus.spark.task_parts import Part
 
@@ -43,6 +46,7 @@ _LOOK_SHARE = 10
 _PAUSE_SECONDS = 0.5
 """The pause between two checks for queues that are away."""
 
+_LOST_END = "because the queue lost its end"
 _ANEW = "because the topic was deleted and created again; how many more there were is not known"
 
 
@@ -127,6 +131,7 @@ class StreamPlanner:
                              if end > waiting[queue].start}
             self._batch_at = self._now()
         self._enter_new_queues(entered, states)
+        self._enter_losses(entered, offset, states)
         moved = {queue: at for queue, at in entered.positions.items() if offset.positions.get(queue) != at}
         entered.marks = {**{queue: mark for queue, mark in offset.marks.items()
                             if queue in entered.positions and queue not in moved},
@@ -135,14 +140,13 @@ class StreamPlanner:
             entered.began = offset
         self._is_known = True
         self._planned = dict(entered.positions)
-        is_changed = (entered.positions, entered.epochs) != (offset.positions, offset.epochs)
+        is_changed = (entered.positions, entered.epochs, entered.lost) != (offset.positions, offset.epochs, offset.lost)
         return entered.object() if is_changed or offset.is_initial else dict(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Part]:
         """What each task of a batch reads. Raises DataLoss for lost messages, if the options say so."""
         first, last = StreamOffset.parse(start), StreamOffset.parse(end)
-        is_first = first.is_initial
-        if is_first and last.began is not None:
+        if first.is_initial and last.began is not None:
             first = last.began
         ranges, gaps = [], []
         states = self._states_of(list(last.positions))
@@ -152,20 +156,21 @@ class StreamPlanner:
             at = first.positions.get(queue)
             if at is None:
                 continue
+            reached = at
             if is_another_topic(first.epoch(queue), last.epoch(queue)):
                 gaps.append(Gap(queue, at, at + 1, _ANEW))
-                at = 0
+                at = reached = 0
             elif at > stop:
                 gaps.append(Gap(queue, stop, at, _cut(stop, at, first.marks.get(queue))))
             state = states.get(queue)
             if state is not None and at < min(stop, state.low):
                 gaps += missing_before(queue, at, state._replace(low=min(stop, state.low)))
                 at = min(stop, state.low)
-            if (state is not None and stop == state.high and (at < stop or is_first)
-                    and (lost := state.gap(queue)) is not None):
-                gaps.append(lost)
+            if queue in last.lost and (begin := max(stop, reached, first.lost.get(queue, 0))) < last.lost[queue]:
+                lost = None if state is None else state.gap(queue)
+                gaps.append(Gap(queue, begin, last.lost[queue], _LOST_END if lost is None else lost.cause))
             if at < stop:
-                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
+                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name, last.epoch(queue)))
         reported = to_report(gaps, self._options.on_data_loss)
         # A queue that is not there after a restart may be read from before what was planned, and has no size then.
         sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None
@@ -339,6 +344,18 @@ class StreamPlanner:
             if queue not in offset.positions and (self._target is None or queue in self._target):
                 offset.positions[queue] = state.low
                 offset.epochs.setdefault((queue.topic, queue.broker_name), state.topic_epoch)
+
+    def _enter_losses(self, offset: StreamOffset, before: StreamOffset,
+                      states: Mapping[MessageQueue, QueueState]) -> None:
+        """Note the lost ends that this batch reports or an earlier one did, of queues that are read up to there."""
+        if self._options.on_data_loss is not OnDataLoss.REPORT:
+            return
+        for queue in offset.positions.keys() & before.positions.keys():
+            state, at = states.get(queue), offset.positions[queue]
+            if state is None and queue in before.lost:
+                offset.lost[queue] = before.lost[queue]
+            elif state is not None and at == state.high and (lost := state.gap(queue)) is not None:
+                offset.lost[queue] = lost.end
 
     def _waiting(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Waiting]:
         """What each queue has to read now. Raises DataLoss for a queue that ends before the offset.

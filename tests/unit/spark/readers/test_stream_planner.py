@@ -9,7 +9,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
 from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import QueueState
-from regulus.spark.read_plan import ReadRange
+from regulus.spark.read_plan import Missing, ReadRange
 from regulus.spark.readers.stream_planner import StreamPlanner
 
 Q0, Q1, Q2 = (MessageQueue("orders", "b", number) for number in range(3))
@@ -448,6 +448,21 @@ def test_a_queue_that_does_not_move_is_not_asked_again(monkeypatch):
     rig.place.write_anew(Q0, 7, 30)
     with pytest.raises(DataLoss, match="message 9 was 0-9"):
         rig.latest(start)
+
+
+def test_a_lost_end_is_reported_once_although_its_broker_goes_and_comes():
+    rig = Rig(failOnDataLoss="report")
+    start = rig.latest(rig.planner.initial())
+    short = rig.place.table[Q0]._replace(missing=Missing(10, 15, "the log was cut", True))
+    rig.place.table[Q0] = short
+    end = rig.latest(start)
+    assert rig.gaps(start, end) == [(0, 10, 15)]
+    del rig.place.table[Q0]
+    rig.planner._looked_at = None
+    assert rig.latest(end) == end
+    rig.place.table[Q0] = short
+    rig.planner._looked_at = None
+    assert rig.latest(end) == end
 
 
 # --- from an archive to its brokers ----------------------------------------------------------------------------------
