@@ -127,7 +127,7 @@ async def test_after_the_last_delivery_it_is_a_dead_letter(broker: BothProtocols
     [letter] = await dead_letters(broker)
     assert letter.body == b"tea"
     # The protocol of gRPC has no field for it.
-    assert letter.properties.get("CAUSE_1") == ("RECONSUME_LATER" if protocol == "remoting" else None)
+    assert letter.properties.get("CAUSE_1") == ("RECONSUME_LATER" if protocol == "rocketmq" else None)
 
 
 async def dead_letters(broker: BothProtocols) -> list[MessageExt]:
