@@ -115,4 +115,7 @@ MUTANTS = [
            new="        if False:\n", tests=_SEND_BACK_TESTS),
     Mutant(name="the broker drops the cause", path=_HANDLER, old="    if header.regulus_cause:", new="    if False:",
            tests=_HANDLER_TESTS),
+    Mutant(name="a cause keeps a message from being stored", path=_HANDLER,
+           old="appended.status == PutStatus.MESSAGE_ILLEGAL and without", new="False and without",
+           tests=(_COMMAND + "a_message_that_fills_a_file_of_the_log_becomes_a_letter_without_its_cause",)),
 ]

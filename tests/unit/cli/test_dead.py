@@ -16,6 +16,8 @@ from regulus.client.sync import Admin, Producer, PushConsumer
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
+from regulus.testing.running_server import ServerThread
+from tests.stores import small_config
 from tests.unit.spark.sink.support import messages_of
 
 SENDS = ("-y", "--brokers", "broker-a")
@@ -202,3 +204,30 @@ def test_letters_are_counted_by_topic_tag_and_day(run, shop):
     assert [row["cause"] for row in json.loads(
         run(dead, "show", "g", "--group-by", "cause", "--output", "json"))] == ["(unknown)"]
     assert len(run(dead, "show", "g", "--limit", "2").splitlines()) == 4    # header, two rows, and that there are more
+
+
+def test_a_message_that_fills_a_file_of_the_log_becomes_a_letter_without_its_cause(tmp_path):
+    """Files of 4 KiB, in which the message has room and its cause has not."""
+    server = ServerThread(tmp_path, store_config=small_config(tmp_path))
+    server.start()
+
+    def fail(messages, context):
+        context.delay_level_when_next_consume = -1
+        raise ValueError("x" * 1_000)
+
+    try:
+        where = server.name_server_address
+        consumer = PushConsumer(where, "g", fail, PushConsumerConfig(
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
+        consumer.subscribe("Orders")
+        with Admin(where) as admin, Producer(where, "shop") as producer:
+            admin.create_topic(TopicConfig(topic_name="Orders", read_queue_nums=1, write_queue_nums=1))
+            for body in (b"small", b"b" * 3_500):
+                producer.send(Message("Orders", body))
+            with consumer:
+                wait_until(lambda: len(messages_of(server, "%DLQ%g")) == 2)
+            small, large = sorted(messages_of(server, "%DLQ%g", wait_for=2), key=lambda each: len(each.body))
+    finally:
+        server.stop()
+    assert small.properties["CAUSE_1"].startswith("ValueError: xxx")
+    assert (len(large.body), "CAUSE_1" in large.properties) == (3_500, False)
