@@ -23,6 +23,7 @@ from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import parked_again, when_due
 from regulus.broker.storing import Storing
 from regulus.errors import HeaderError
+from regulus.model.message_type import DELAY
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
 from regulus.wire import encoded_table, fastjson
@@ -51,6 +52,9 @@ class DelaySchedule:
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion()
         self.changes = 0
+        self.delivered_nums = 0
+        self.delivered_size = 0
+        """Messages that this run delivered, and their bytes in the log."""
         self._store = store
         self._storing = storing
         self._ladder_ms = tuple(ladder_ms)
@@ -141,7 +145,10 @@ class DelaySchedule:
                 self._note_missing(level, unit.queue_offset)
             return True
         queue = (message.topic, message.queue_id)
-        status = self._storing.deliver(message, now_ms).status
+        status = self._storing.deliver(message, now_ms, DELAY).status
+        if status == PutStatus.PUT_OK:
+            self.delivered_nums += 1
+            self.delivered_size += message.store_size
         if status == PutStatus.QUEUE_DAMAGED:
             assert parked is not None
             status = self._storing.append(parked_again(parked, self._again_level(queue, now_ms)), now_ms).status

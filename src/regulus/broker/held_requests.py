@@ -48,20 +48,21 @@ class HeldRequest:
 
     `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer;
     None when nothing was there for it, and it is held again. `opaque` is the request's, where its asker may take it
-    back; `unsent` is for an answer that reaches nobody.
+    back; `unsent` is for an answer that reaches nobody. `since_ms`, of the steady clock, is when it was asked.
     """
 
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "opaque", "peer", "places",
-                 "request", "sequence", "unsent")
+                 "request", "sequence", "since_ms", "unsent")
 
     def __init__(self, request: RemotingCommand, peer: Peer, places: tuple[Place, ...], message_filter: Filter,
                  deadline_ms: int, resume: Callable[[int], RemotingCommand | None], opaque: int | None = None,
-                 unsent: Unsent | None = None) -> None:
+                 unsent: Unsent | None = None, since_ms: int = 0) -> None:
         self.request = request
         self.peer = peer
         self.channel = peer.channel
         self.opaque = opaque
         self.unsent = unsent
+        self.since_ms = since_ms
         self.places = places
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms

@@ -39,6 +39,7 @@ from regulus.broker.pop.flights import PopFlights
 from regulus.broker.pop.orders import PopOrders
 from regulus.broker.pop.places import PopPlaces
 from regulus.broker.pop.revival import PopRevival
+from regulus.broker.request_latencies import RequestLatencies
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.settings_changes import SettingsChanges
@@ -114,6 +115,8 @@ class BrokerState:
 
     `route_asks` is what the server has to ask a name server.
 
+    `latencies` are counted if the page of metrics is on.
+
     `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
     """
 
@@ -135,8 +138,9 @@ class BrokerState:
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.timers = Timers(config, store, self.storing)
         self.pop_flights = PopFlights(config, store, self.storing, now_ms)
+        self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
-                                      self.subscription_groups, self.consumer_offsets)
+                                      self.subscription_groups, self.consumer_offsets, self.statistics.ends)
         self.pop_orders = PopOrders()
         self.vain_pops = VainPops(self.consumer_offsets, self.pop_orders)
         self.request_modes = RequestModes(self.settings)
@@ -145,7 +149,6 @@ class BrokerState:
                                     self.subscription_groups, is_slave=config.is_slave)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
-        self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.notices: deque[Notice] = deque()
         self.group_notices = GroupNotices(self.clients, self.subscription_groups, self.notices)
         self.held_access = HeldAccess(self.held_requests, self.notices)
@@ -163,6 +166,7 @@ class BrokerState:
         self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
         self.access_documents: AccessDocuments | None = None
         self.guard: Guard | None = None
+        self.latencies: RequestLatencies | None = None
         self._seed = seed
         self._unique_keys_made = 0
         self._pops = 0
@@ -345,9 +349,11 @@ class BrokerState:
                 if self.guard is not None and (refusal := self.held_access.refusal(held, self.guard)) is not None:
                     self.notices.append(Notice(held.channel, Reply(refusal)))
                     continue
-                log_end, unsent = self.store.commit_log_max_offset(), held.unsent
+                log_end, unsent, code = self.store.commit_log_max_offset(), held.unsent, held.request.code
                 answer = held.answer(now_ms)
                 if answer is not None:
+                    if self.latencies is not None:
+                        self.latencies.note(code, answer.code, self.steady_ms - held.since_ms, is_long_polling=True)
                     # Of a pop, which is in the log before it is handed out.
                     has_written = self.store.commit_log_max_offset() > log_end
                     durable_at = self.storing.durable_at() if has_written else 0

@@ -29,43 +29,43 @@ class Storing:
         self.happenings = Happenings()
         self.put_failed_times = 0
 
-    def store(self, message: MessageExt, now_ms: int) -> Appended:
-        """Give the message its place, and append it there."""
+    def store(self, message: MessageExt, now_ms: int, kind: str = "") -> Appended:
+        """Give the message its place, and append it there. `kind`: its message type if it counts as sent."""
         place(message, self.facts.delay_level_max, self.facts.timer_precision_ms, now_ms)
-        return self.append(message, now_ms)
+        return self.append(message, now_ms, 1, kind)
 
-    def append(self, message: MessageExt, now_ms: int, messages: int = 1) -> Appended:
+    def append(self, message: MessageExt, now_ms: int, messages: int = 1, kind: str = "") -> Appended:
         """Append a message where it is: one whose delay is over must not wait again. `messages`: how many it is, for an
         inner batch."""
         appended = self.facts.store.append(message, now_ms)
-        self._count(message.topic, messages, appended)
+        self._count(message.topic, messages, appended, kind)
         return appended
 
-    def deliver(self, message: MessageExt, now_ms: int) -> Appended:
+    def deliver(self, message: MessageExt, now_ms: int, kind: str = "") -> Appended:
         """Append a message that waited, unless its topic is gone."""
         if self.is_home(message.topic, now_ms):
-            return self.append(message, now_ms)
+            return self.append(message, now_ms, 1, kind)
         self.happenings.note(GONE, message.topic)
         return Appended(_MESSAGE_ILLEGAL, remark=f"topic {message.topic} was deleted while the message waited")
 
-    def append_batch(self, messages: list[MessageExt], now_ms: int) -> Appended:
+    def append_batch(self, messages: list[MessageExt], now_ms: int, kind: str = "") -> Appended:
         """Append messages of one queue, one behind the other, or none of them."""
         appended = self.facts.store.append_batch(messages, now_ms)
-        self._count(messages[0].topic, len(messages), appended)
+        self._count(messages[0].topic, len(messages), appended, kind)
         return appended
 
     def durable_at(self, *, waits: bool = True) -> int:
         """What an answer to what was just stored waits for, as Reply says it. `waits`: whether the client wants to."""
         return self.facts.durable_at(self.facts.store.commit_log_max_offset(), waits)
 
-    def _count(self, topic: str, messages: int, appended: Appended) -> None:
+    def _count(self, topic: str, messages: int, appended: Appended, kind: str) -> None:
         if appended.status is not _PUT_OK:
             self.put_failed_times += 1
             return
         facts = self.facts.topics.get(topic)
         # A topic may be gone while a message for it waited.
         if facts is not None:
-            facts.count(messages, appended)
+            facts.count(kind, messages, appended)
 
 
 def refusal_of(appended: Appended) -> str:

@@ -43,7 +43,8 @@ _ROUTES = "routes"
 _NOTHING_SAVED_LATER_MS = 3_600_000
 
 
-def _never_durable(end: int, writer: Writer, frames: bytes, is_firm: bool = False) -> None:
+def _never_durable(end: int, writer: Writer, frames: bytes, is_firm: bool = False,
+                   sent: Callable[[int], None] | None = None) -> None:
     raise AssertionError("a name server stores no messages")
 
 

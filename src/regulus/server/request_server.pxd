@@ -9,6 +9,7 @@ cdef Py_ssize_t _JOINED_PART_MAX
 @cython.locals(size=Py_ssize_t)
 cpdef send_parts(object connection, list parts)
 
-@cython.locals(request=RemotingCommand, reply=Reply, command=RemotingCommand, taker=list, end="long long")
+@cython.locals(request=RemotingCommand, reply=Reply, command=RemotingCommand, taker=list, end="long long",
+               code=cython.int, run_code=cython.int, run_times=cython.int, run_taker=list)
 cpdef long long decide(list requests, object handle, object peer, object state, object now_ms, list parts, list held,
-                       list others, object refusals) except -1
+                       list others, object refusals, object tally=*) except -1

@@ -1,0 +1,80 @@
+"""How long requests take, by request and answer. There is one for a broker whose page of metrics is on.
+
+The time runs from the read that brought the request until its answer was written; all requests of one read that are
+answered at once leave in one write, and have one time. Runs of equal answers are counted together.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.metrics_text import Histogram
+
+EDGES_MS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
+"""Source: BrokerMetricsManager / RemotingMetricsManager, RPC latency buckets."""
+CREATION_EDGES_MS = (10, 100, 1000, 3000, 5000)
+"""Of the creation of topics and groups. Source: BrokerMetricsManager."""
+KINDS_MAX = 1_024
+"""Kinds of answers that are counted by themselves. Request codes are strangers' numbers; further kinds are one."""
+
+SUCCESS, ONEWAY = "success", "oneway"
+
+_CREATIONS = frozenset((int(RequestCode.UPDATE_AND_CREATE_TOPIC), int(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST),
+                        int(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP),
+                        int(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)))
+
+
+class AnswerKind(NamedTuple):
+    request_code: int
+    response_code: int
+    is_long_polling: bool
+    result: str
+
+
+OTHERS = AnswerKind(-1, -1, False, SUCCESS)
+"""All kinds beyond KINDS_MAX."""
+
+Runs = Iterable[tuple[int, int, str, int]]
+"""Request code, response code, result, and how many such answers in a row."""
+
+
+class RequestLatencies:
+    """`histograms` in ms. `creations` are those of topics and groups by request code, and whether they succeeded."""
+
+    def __init__(self) -> None:
+        self.histograms: dict[AnswerKind, Histogram] = {}
+        self.creations: dict[tuple[int, bool], Histogram] = {}
+
+    def note_runs(self, runs: Runs, took_ms: float) -> None:
+        """Answers that left together."""
+        for request_code, response_code, result, times in runs:
+            self.note(request_code, response_code, took_ms, result=result, times=times)
+
+    def note(self, request_code: int, response_code: int, took_ms: float, *, is_long_polling: bool = False,
+             result: str = SUCCESS, times: int = 1) -> None:
+        kind = AnswerKind(request_code, response_code, is_long_polling, result)
+        histogram = self.histograms.get(kind) or self._new(kind)
+        histogram.add(took_ms, times)
+        if request_code in _CREATIONS:
+            self._note_creation(request_code, response_code == ResponseCode.SUCCESS, took_ms)
+
+    def _new(self, kind: AnswerKind) -> Histogram:
+        if len(self.histograms) >= KINDS_MAX:
+            kind = OTHERS
+        return self.histograms.setdefault(kind, Histogram(EDGES_MS))
+
+    def _note_creation(self, request_code: int, is_success: bool, took_ms: float) -> None:
+        histogram = self.creations.get((request_code, is_success))
+        if histogram is None:
+            histogram = self.creations[request_code, is_success] = Histogram(CREATION_EDGES_MS)
+        histogram.add(took_ms)
+
+
+def code_name(code: int, codes: type[RequestCode] | type[ResponseCode]) -> str:
+    """The name in lower case, as RocketMQ writes it; an unknown code is its number."""
+    if code == OTHERS.request_code:
+        return "others"
+    try:
+        return codes(code).name.lower()
+    except ValueError:
+        return str(code)
