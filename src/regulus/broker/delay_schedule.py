@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import parked_again, when_due
 from regulus.broker.storing import Storing
-from regulus.errors import HeaderError
+from regulus.errors import HeaderError, StoreError
 from regulus.model.message_type import DELAY
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
@@ -74,6 +74,14 @@ class DelaySchedule:
         ends = {level: self._store.max_offset(SCHEDULE_TOPIC, level - 1) for level in range(1, self.level_max + 1)}
         return {level: (self.offset_table.get(level, 0), end) for level, end in ends.items()
                 if end > 0 or level in self.offset_table}
+
+    def late_ms(self, level: int, now_ms: int) -> int:
+        """For how long the first message of the level has been due; 0 when none is."""
+        try:
+            units = self._store.queue_units(SCHEDULE_TOPIC, level - 1, self._corrected(level), 1)
+        except StoreError:
+            return 0
+        return max(0, now_ms - units[0].tags_code) if units else 0
 
     def tick(self, now_ms: int) -> int:
         """Deliver what is due, DELIVERIES_PER_TICK_MAX at most; ms until the next look, 0 when more is due."""

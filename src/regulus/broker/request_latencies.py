@@ -58,6 +58,16 @@ class RequestLatencies:
         if request_code in _CREATIONS:
             self._note_creation(request_code, response_code == ResponseCode.SUCCESS, took_ms)
 
+    def created(self, codes: Iterable[RequestCode], is_success: bool) -> Histogram | None:
+        """The creations by these requests together; None when there were none."""
+        found = [self.creations[code, is_success] for code in codes if (code, is_success) in self.creations]
+        if not found:
+            return None
+        together = Histogram(CREATION_EDGES_MS)
+        together.counts = [sum(counts) for counts in zip(*[each.counts for each in found], strict=True)]
+        together.sum = sum([each.sum for each in found])
+        return together
+
     def _new(self, kind: AnswerKind) -> Histogram:
         if len(self.histograms) >= KINDS_MAX:
             kind = OTHERS

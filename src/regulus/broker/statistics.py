@@ -112,8 +112,8 @@ class PopCounts:
 
 
 class Statistics:
-    """`pops` by group and topic. `items` by statistics name and key: a table for each name, so that none grows by a long step. The other counts
-    are of the whole broker since it started."""
+    """`items` by statistics name and key: a table for each name, so that none grows by a long step. `pops` by group and
+    topic. The other counts are of the whole broker since it started."""
 
     def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from regulus.errors import ConfigError
 
-EXPORTER_TYPES = ("DISABLE", "PROM")
+_EXPORTER_TYPES = ("DISABLE", "PROM")
 OWN_LABELS = ("cluster", "node_type", "node_id", "aggregation")
 """Labels of every series, which `metricsLabel` cannot replace."""
 
@@ -34,8 +34,6 @@ class MetricsConfig:
     metrics_otel_cardinality_limit: int = 50_000
     """[series] Most on the page. What is beyond it is left out, and `regulus_metrics_left_out_series` counts it.
     RocketMQ has this limit for each metric by itself."""
-    metrics_exporter_names_enable: bool = False
-    """Whether the page also has the names of apache/rocketmq-exporter that dashboards for RocketMQ 4 use."""
 
     # Its limits
     metrics_connections_max: int = 32
@@ -44,9 +42,9 @@ class MetricsConfig:
     """[ms] A connection that brings no whole request, or does not read its answer, for so long is closed."""
 
     def __post_init__(self) -> None:
-        if self.metrics_exporter_type not in EXPORTER_TYPES:
-            raise ConfigError(f"metricsExporterType is {self.metrics_exporter_type}: write {' or '.join(EXPORTER_TYPES)}"
-                              "; a collector of OpenTelemetry reads the page of PROM as well")
+        if self.metrics_exporter_type not in _EXPORTER_TYPES:
+            raise ConfigError(f"metricsExporterType is {self.metrics_exporter_type}: write DISABLE or PROM, whose page "
+                              "a collector of OpenTelemetry reads as well")
         for key, number, low, high in (
                 ("metricsPromExporterPort", self.metrics_prom_exporter_port, 0, 65_535),
                 ("metricsOtelCardinalityLimit", self.metrics_otel_cardinality_limit, 1, _SERIES_MAX),
@@ -57,8 +55,8 @@ class MetricsConfig:
         for pair in filter(None, self.metrics_label.split(",")):
             name, _, value = pair.partition(":")
             if not is_label_name(name) or not value or ":" in value:
-                raise ConfigError(f"metricsLabel has {pair!r}: write key:value with a key of letters, digits and _, and "
-                                  "a value without colon and comma")
+                raise ConfigError(f"metricsLabel has {pair!r}: write key:value, the key in letters, digits and _, the "
+                                  "value without colon and comma")
             if name in OWN_LABELS:
                 raise ConfigError(f"metricsLabel has {name!r}, which every series has already")
 

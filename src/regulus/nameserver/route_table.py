@@ -125,6 +125,16 @@ class RouteTable:
 
     # --- brokers arrive------------------------------------------------------------------------------------------------
 
+    @property
+    def live_count(self) -> int:
+        """Registered addresses of brokers."""
+        return len(self._live)
+
+    def silences(self, steady_ms: int) -> list[tuple[str, str, str, int]]:
+        """Cluster, name and address of each registered broker, and for how many ms it has been silent."""
+        return [(cluster, live.broker_name, address, max(0, steady_ms - live.heard_ms))
+                for (cluster, address), live in self._live.items()]
+
     def register(self, registration: Registration, steady_ms: int, delete_missing_topics: bool = False) -> Registered:
         """Register a broker in one step, so that no other change sees half of it.
 

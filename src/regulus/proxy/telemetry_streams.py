@@ -62,6 +62,9 @@ class TelemetryStreams:
         self._of_client: Counter[ClientKey] = Counter()
         self._is_full = False
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def end(self) -> None:
         """Let all streams end: the server stops."""
         for stream in self._open:

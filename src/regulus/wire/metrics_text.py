@@ -54,7 +54,9 @@ class Rows:
     def add(self, value: Number, *labels: str) -> None:
         family = self._family
         if family.has_room(1):
-            family.lines.append(f"{family.name}{{{self._text(labels)}}} {number(value)}\n")
+            text = self._text(labels)
+            family.lines.append(f"{family.name}{{{text}}} {number(value)}\n" if text else
+                                f"{family.name} {number(value)}\n")
 
     def add_histogram(self, histogram: Histogram, *labels: str) -> None:
         """A histogram counts as so many series as it has lines, and is there as a whole or not at all."""
@@ -125,6 +127,10 @@ class MetricsPage:
     @property
     def is_full(self) -> bool:
         return self.series >= self.series_max
+
+    def open_end(self, series: int) -> None:
+        """Room for so many more series, which tell what was left out."""
+        self.series_max = self.series + series
 
     @property
     def left_out(self) -> dict[str, int]:
