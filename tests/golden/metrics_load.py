@@ -25,11 +25,11 @@ INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 class Load:
     """Afterwards `rig` is the broker, and `text` its page."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_exporter_names: bool = False) -> None:
         self.rig = make_rig(broker_cluster_name="cluster-a", broker_name="broker-a")
         self._number = 0
         self._queues = cycle(range(QUEUES))
-        self._metrics = BrokerMetrics(self.rig.broker, {})
+        self._metrics = BrokerMetrics(self.rig.broker, {}, has_exporter_names=has_exporter_names)
 
     def run(self) -> None:
         rig, now_ms = self.rig, self.rig.now_ms

@@ -34,6 +34,8 @@ class MetricsConfig:
     metrics_otel_cardinality_limit: int = 50_000
     """[series] Most on the page. What is beyond it is left out, and `regulus_metrics_left_out_series` counts it.
     RocketMQ has this limit for each metric by itself."""
+    metrics_exporter_names_enable: bool = False
+    """Whether a broker's page also has the names of apache/rocketmq-exporter, for dashboards that know those."""
 
     # Its limits
     metrics_connections_max: int = 32

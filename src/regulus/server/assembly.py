@@ -290,7 +290,8 @@ class BrokerServer:
     def _make_metrics(self, bound: socket) -> None:
         """The page of this process; other servers of it add what they have."""
         self.metrics = MetricsPageServer(self._metrics_config, bound, self._watchdog)
-        families = BrokerMetrics(self.broker, self._metrics_config.labels)
+        families = BrokerMetrics(self.broker, self._metrics_config.labels,
+                                 has_exporter_names=self._metrics_config.metrics_exporter_names_enable)
         readiness = Readiness(self.broker, self.store, self._door, self._replication,
                               bool(self._name_servers) or self._name_server is not None, lambda: self._is_running)
 

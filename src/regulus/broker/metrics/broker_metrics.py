@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from regulus.broker.metrics import broker_families, group_families, own_families, topic_families
+from regulus.broker.metrics.exporter_families import ExporterFamilies
 from regulus.broker.metrics.group_families import GroupFamilies
 from regulus.broker.metrics.server_facts import ServerFacts
 from regulus.broker.metrics.sheet import Sheet
@@ -15,14 +16,16 @@ LEFT_OUT_ROOM = 200
 
 
 class BrokerMetrics:
-    """`labels`: those that the configuration adds to every series."""
+    """`labels`: those that the configuration adds to every series. `has_exporter_names`: whether the names of
+    rocketmq-exporter are shown as well."""
 
-    def __init__(self, broker: BrokerState, labels: Mapping[str, str]) -> None:
+    def __init__(self, broker: BrokerState, labels: Mapping[str, str], *, has_exporter_names: bool = False) -> None:
         self._broker = broker
         self._labels = dict(labels)
         self._groups = GroupFamilies(broker)
         self._halves = OpenHalves()
         self._timers = TimerFamilies()
+        self._exporter = ExporterFamilies(broker, labels) if has_exporter_names else None
 
     def fill(self, page: MetricsPage, facts: ServerFacts, now_ms: int) -> Iterator[None]:
         """Yields after each step. The numbers of one page are of its beginning, or a little later."""
@@ -46,6 +49,8 @@ class BrokerMetrics:
         yield from group_families.ended(broker, sheet)
         yield from broker_families.connections(broker, sheet)
         yield from self._groups.add(sheet, now_ms)
+        if self._exporter is not None:
+            yield from self._exporter.add(page, now_ms)
         page.family("target_info", GAUGE, "Target metadata", {}).add(1)
         self._tell_left_out(page, sheet)
 

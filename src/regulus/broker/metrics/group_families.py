@@ -23,6 +23,8 @@ from regulus.wire.receipt_handle import is_popped_retry_topic, normal_topic, ret
 PAIRS_A_STEP = 128
 QUEUES_A_STEP = 256
 FLIGHTS_A_STEP = 2_000
+TOPICS_A_QUEUE = 8
+"""So many topics can be listed while one queue is looked at."""
 POPPED_LATELY_MS = 600_000
 """A group that popped since then counts as connected. Source: BrokerConfig.subscriptionExpiredTimeout."""
 SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
@@ -133,10 +135,12 @@ class GroupFamilies:
         broker = self._broker
         consumers = broker.clients.consumer_group(group)
         subscriptions = consumers.subscriptions if consumers is not None else {}
-        for topic in self._topics(group, subscriptions):
+        topics = self._topics(group, subscriptions)
+        self._looker.steps += len(topics) // TOPICS_A_QUEUE
+        for number, topic in enumerate(topics):
             if writer.is_full:
-                writer.pairs_left_out += 1
-                continue
+                writer.pairs_left_out += len(topics) - number
+                break
             pops = broker.statistics.pops.get((group, topic))
             if pops is not None and broker.steady_ms - pops.asked_ms <= POPPED_LATELY_MS:
                 lag = self._popped(group, topic, topic, out)
