@@ -131,14 +131,15 @@ def turn(reader: Any, reads: list[bytes], broker: Any, latencies: Any) -> float:
     parts: list[bytes | memoryview] = []
     others: list[Any] = []
     refusals = Refusals()
+    tally = None if latencies is None else Tally(latencies)
     begin = time.process_time()
     for data in reads:
         reader.feed(data)
         parts.clear()
-        if latencies is None:
+        if tally is None:
             decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others, refusals)
             continue
-        tally = Tally(latencies)
+        tally.begin_again()
         decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others, refusals, tally)
         tally.parts_sent()
     spent = time.process_time() - begin

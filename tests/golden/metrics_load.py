@@ -7,12 +7,12 @@ from tests.unit.broker.conftest import make_rig, peer
 from regulus.broker.metrics.broker_metrics import BrokerMetrics
 from regulus.broker.metrics.server_facts import ServerFacts
 from regulus.model.message import Message
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.record import message_record
 from regulus.wire.codes import LanguageCode, RequestCode
 from regulus.wire.headers import AckMessageRequest, EndTransactionRequest, PopMessageRequest
 from regulus.wire.metrics_text import MetricsPage
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 
 TOPICS = ("normal", "delay", "timer", "txn", "batch", "fifo", "lag", "gone", "tagged", "retry", "pop", "idle")
 GROUPS = ("g-push", "g-bcast", "g-fifo", "g-gone", "g-retry", "g-lag", "g-tag", "g-idle", "g-pop", "g-other")

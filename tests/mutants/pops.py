@@ -10,6 +10,8 @@ _POP = "regulus/broker/handlers/pop_message.py"
 _ACK = "regulus/broker/handlers/ack_message.py"
 _OFFSETS = "regulus/broker/groups/consumer_offsets.py"
 _RECORD = "regulus/record/pop_record.py"
+_RECEIPT = "regulus/model/receipt_handle.py"
+_RECEIPT_TESTS = ("tests/unit/model/test_receipt_handle.py",)
 _NOTIFICATION = "regulus/broker/handlers/notification.py"
 _TESTS = ("tests/unit/broker/test_pops.py",)
 _NOTIFICATION_TESTS = ("tests/unit/broker/handlers/test_notification.py",)
@@ -209,6 +211,16 @@ MUTANTS = (
            tests=_TESTS),
     Mutant(name="a large message of a retry topic keeps all pops of it", path=_POP,
            old="            except MessageIllegal:\n", new="            except ZeroDivisionError:\n", tests=_TESTS),
+    Mutant(name="a receipt may have numbers that no record can keep", path=_RECEIPT,
+           old="    if max(receipt.start_offset,", new="    if False and max(receipt.start_offset,",
+           tests=("tests/unit/broker/handlers/test_ack_message.py",)),
+    Mutant(name="anything may stand behind a receipt", path=_RECEIPT,
+           old="_FORM.fullmatch(text)", new="_FORM.match(text)", tests=_RECEIPT_TESTS),
+    Mutant(name="a receipt of a proxy of RocketMQ is none", path=_RECEIPT,
+           old='r"(?: (\\d{1,19})(?: (-?\\d{1,19}))?)?"', new='r"(?: (\\d{1,19})(?:(x))?)?"', tests=_RECEIPT_TESTS),
+    Mutant(name="a handle without an offset acknowledges", path="regulus/proxy/receipt_handle.py",
+           old="placed is None or placed.receipt.queue_offset == UNKNOWN", new="placed is None",
+           tests=("tests/unit/proxy/test_receipt_handle.py",)),
     Mutant(name="a forged receipt acknowledges", path=_FLIGHTS,
            old="            if offset in self.checkpoint.offsets:\n",
            new="            if True:\n                return 1\n            if offset in self.checkpoint.offsets:\n",

@@ -21,7 +21,7 @@ OF_A_FULL_PAGE = {"regulus_metrics_left_out_series"}
 def named() -> set[str]:
     """The first column of the tables of families; those that are not served are named by another table."""
     text = PAGE.read_text()
-    served, own = text.split("\nNot served,")[0], text.split("## Families of Regulus")[1]
+    served, own = text.split("\nNot served,")[0], text.split("## Families of Regulus")[1].split("\n## ")[0]
     names = {name for cell in re.findall(r"^\| (rocketmq_[^|]+) \|", served, re.MULTILINE)
              for name in cell.split(", ")}
     return names | {f"regulus_{name}" for cell in re.findall(r"^\| ([a-z_, ]+) \| ", own, re.MULTILINE)

@@ -13,7 +13,8 @@ Source: PlainAccessValidator.parse, DefaultAuthorizationContextBuilder.build, th
 from regulus.access.decision import ANY_NAME, Need
 from regulus.access.needs import GET, PUB, SUB, UPDATE, group_need, topic_need
 from regulus.broker.handlers.named_body import decode_named, named_body
-from regulus.wire import bodies, headers, receipt_handle
+from regulus.model import receipt_handle
+from regulus.wire import bodies, headers
 from regulus.wire.remoting_command import RemotingCommand
 
 

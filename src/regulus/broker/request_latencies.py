@@ -34,21 +34,31 @@ class AnswerKind(NamedTuple):
 OTHERS = AnswerKind(-1, -1, False, SUCCESS)
 """All kinds beyond KINDS_MAX."""
 
-Runs = Iterable[tuple[int, int, str, int]]
-"""Request code, response code, result, and how many such answers in a row."""
+Kind = tuple[int, int, bool, str]
+"""What an AnswerKind is, made faster."""
+Runs = Iterable[tuple[Kind, int]]
+"""A kind of answer, and how many of it in a row."""
 
 
 class RequestLatencies:
     """`histograms` in ms. `creations` are those of topics and groups by request code, and whether they succeeded."""
 
     def __init__(self) -> None:
-        self.histograms: dict[AnswerKind, Histogram] = {}
+        self.histograms: dict[Kind, Histogram] = {}
         self.creations: dict[tuple[int, bool], Histogram] = {}
+
+    def all(self) -> list[tuple[AnswerKind, Histogram]]:
+        """A copy of the list."""
+        return [(AnswerKind(*kind), histogram) for kind, histogram in self.histograms.items()]
 
     def note_runs(self, runs: Runs, took_ms: float) -> None:
         """Answers that left together."""
-        for request_code, response_code, result, times in runs:
-            self.note(request_code, response_code, took_ms, result=result, times=times)
+        for kind, times in runs:
+            histogram = self.histograms.get(kind)       # whose keys are as such tuples
+            if histogram is None or kind[0] in _CREATIONS:
+                self.note(kind[0], kind[1], took_ms, result=kind[3], times=times)
+            else:
+                histogram.add(took_ms, times)
 
     def note(self, request_code: int, response_code: int, took_ms: float, *, is_long_polling: bool = False,
              result: str = SUCCESS, times: int = 1) -> None:

@@ -5,7 +5,9 @@ from regulus.wire.headers.straight_send cimport BinaryStraightAnswers, StraightA
 from regulus.wire.straight_batch cimport StraightBatchReader
 
 
-cdef Py_ssize_t _SMALL
+cdef long long _EDGE_1K
+cdef long long _EDGE_4K
+cdef long long _EDGE_512K
 
 
 cdef class SentCounts:
@@ -13,12 +15,17 @@ cdef class SentCounts:
     cdef public long long size
     cdef public long long batched
     cdef public long long batched_size
-    cdef public list larger
+    cdef public long long over_1k
+    cdef public long long over_4k
+    cdef public long long over_512k
+    cdef public long long over_1m
+    cdef public long long over_2m
+    cdef public long long over_4m
 
     @cython.locals(size="long long")
     cpdef count(self, int messages, Appended appended)
 
-    cdef _count_larger(self, long long size)
+    cdef _count_large(self, long long size)
 
 
 cdef class TopicFacts:

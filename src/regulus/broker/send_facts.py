@@ -26,15 +26,16 @@ UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
 SIZE_EDGES = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 """Bytes; sizes of sent messages are counted between them. Source: BrokerMetricsManager, message size buckets."""
 
-_SMALL = SIZE_EDGES[0]
+_EDGE_1K = SIZE_EDGES[0]
+_EDGE_4K = SIZE_EDGES[1]
+_EDGE_512K = SIZE_EDGES[2]
 
 
 class SentCounts:
     """The sends of one type of message that were stored in a topic.
 
     `nums` messages have `size` bytes in the log. A batch is one send: `batched` messages with `batched_size` bytes are
-    not the first of theirs, each of the mean size of its batch. `larger` counts sends by the edges that they exceed,
-    beginning with the first edge.
+    not the first of theirs, each of the mean size of its batch. The others count sends by the edge that they exceed.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,12 @@ class SentCounts:
         self.size = 0
         self.batched = 0
         self.batched_size = 0
-        self.larger = [0] * len(SIZE_EDGES)
+        self.over_1k = self.over_4k = self.over_512k = self.over_1m = self.over_2m = self.over_4m = 0
+
+    @property
+    def larger(self) -> list[int]:
+        """How many sends exceed each of SIZE_EDGES."""
+        return [self.over_1k, self.over_4k, self.over_512k, self.over_1m, self.over_2m, self.over_4m]
 
     def count(self, messages: int, appended: Appended) -> None:
         size = appended.end - appended.start
@@ -52,14 +58,18 @@ class SentCounts:
             self.batched += messages - 1
             self.batched_size += size - size // messages
             size //= messages
-        if size > _SMALL:
-            self._count_larger(size)
+        if size > _EDGE_1K:
+            self.over_1k += 1
+            if size > _EDGE_4K:
+                self.over_4k += 1
+                if size > _EDGE_512K:
+                    self._count_large(size)
 
-    def _count_larger(self, size: int) -> None:
-        for index, edge in enumerate(SIZE_EDGES):
-            if size <= edge:
-                break
-            self.larger[index] += 1
+    def _count_large(self, size: int) -> None:
+        self.over_512k += 1
+        self.over_1m += size > SIZE_EDGES[3]
+        self.over_2m += size > SIZE_EDGES[4]
+        self.over_4m += size > SIZE_EDGES[5]
 
 
 class TopicFacts:

@@ -34,7 +34,7 @@ from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice, Reply
-from regulus.broker.pop.empty_pops import VainPops
+from regulus.broker.pop.empty_pops import EmptyPops
 from regulus.broker.pop.flights import PopFlights
 from regulus.broker.pop.orders import PopOrders
 from regulus.broker.pop.places import PopPlaces
@@ -54,13 +54,13 @@ from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.record.pop_record import CheckpointKey
 from regulus.wire import encoded_table
 from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
 from regulus.wire.codes import RequestCode
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
@@ -142,7 +142,7 @@ class BrokerState:
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
                                       self.subscription_groups, self.consumer_offsets, self.statistics.ends)
         self.pop_orders = PopOrders()
-        self.vain_pops = VainPops(self.consumer_offsets, self.pop_orders)
+        self.vain_pops = EmptyPops(self.consumer_offsets, self.pop_orders)
         self.request_modes = RequestModes(self.settings)
         self.route_asks: deque[RouteAsk] = deque()
         self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from regulus.broker.long_answers import Fault
 from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay, Reply, Unsent
-from regulus.broker.request_latencies import ONEWAY, SUCCESS, RequestLatencies
+from regulus.broker.request_latencies import ONEWAY, SUCCESS, Kind, RequestLatencies
 from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged, StoreError, StoreNotWritable
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
@@ -64,7 +64,7 @@ class RequestServer:
         self._channel_closed = channel_closed
         self._clock = clock
         self.refusals = Refusals()
-        self._latencies = latencies
+        self._tally = None if latencies is None else Tally(latencies)
         self._channels: dict[int, Channel] = {}
         self._relays: set[asyncio.Task[None]] = set()
 
@@ -82,7 +82,9 @@ class RequestServer:
         parts: list[bytes | memoryview] = []
         held: list[bytes | memoryview] = []
         others: list[Outcome] = []
-        tally = None if self._latencies is None else Tally(self._latencies)
+        tally = self._tally
+        if tally is not None and not tally.begin_again():
+            tally = self._tally = Tally(tally.latencies)
         end = decide(requests, self._handle, connection.peer, self._state, now_ms, parts, held, others,
                      self.refusals, tally)
         if held:
@@ -198,17 +200,23 @@ class _Recipient:
 
 class Tally:
     """The answers to the requests of one read, until they are written. `runs` are those that leave with the read,
-    `held` those that wait for the log together; the others have an entry each in `others`, None where nothing is
-    answered now."""
-
-    __slots__ = ("_began", "_latencies", "held", "others", "runs")
+    `held` those that wait for the log together; each is a kind of answer, and how many in a row. The others have an
+    entry each in `others`, None where nothing is answered now."""
 
     def __init__(self, latencies: RequestLatencies) -> None:
-        self.runs: list[tuple[int, int, str, int]] = []
-        self.held: list[tuple[int, int, str, int]] = []
+        self.runs: list[tuple[Kind, int]] = []
+        self.held: list[tuple[Kind, int]] = []
         self.others: list[tuple[int, int] | None] = []
-        self._latencies = latencies
+        self.latencies = latencies
         self._began = perf_counter()
+
+    def begin_again(self) -> bool:
+        """For the next read, if nothing of the last one is waited for."""
+        if self.held or self.others:
+            return False
+        self.runs.clear()
+        self._began = perf_counter()
+        return True
 
     def note_other(self, request: RemotingCommand, outcome: Outcome) -> None:
         """An outcome that does not leave with the read. What is held is counted when it is answered."""
@@ -216,22 +224,27 @@ class Tally:
         if isinstance(outcome, Reply) and not isinstance(outcome.answer, bytes):
             code = outcome.answer.code
         elif request.is_oneway and outcome is NO_REPLY:
-            self.runs.append((request.code, code, ONEWAY, 1))
+            self.runs.append(((request.code, code, False, ONEWAY), 1))
         self.others.append((request.code, code) if isinstance(outcome, Reply) else None)
 
     def parts_sent(self) -> None:
-        self._latencies.note_runs(self.runs, self._took_ms())
+        self.latencies.note_runs(self.runs, self._took_ms())
 
     def held_sent(self, late: int) -> None:
         """`late`: the code with which they left instead of their own; 0 for none."""
-        runs = self.held if not late else [(request, late, result, times) for request, _, result, times in self.held]
-        self._latencies.note_runs(runs, self._took_ms())
+        runs = self.held if not late else [
+            ((kind[0], late, kind[2], kind[3]), times) for kind, times in self.held]
+        self.latencies.note_runs(runs, self._took_ms())
 
     def sent_of(self, index: int) -> Sent | None:
         noted = self.others[index]
         if noted is None:
             return None
-        return lambda late: self._latencies.note(noted[0], late or noted[1], self._took_ms())
+        request_code, response_code = noted
+
+        def sent(late: int) -> None:
+            self.latencies.note(request_code, late or response_code, self._took_ms())
+        return sent
 
     def _took_ms(self) -> float:
         return (perf_counter() - self._began) * 1000
@@ -295,15 +308,15 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
         if tally is None:
             continue
         if run_times and (request.code != run_code or code or taker is not run_taker):
-            (tally.held if run_taker is held else tally.runs).append((run_code, 0, SUCCESS, run_times))
+            (tally.held if run_taker is held else tally.runs).append(((run_code, 0, False, SUCCESS), run_times))
             run_times = 0
         if code:
-            (tally.held if taker is held else tally.runs).append((request.code, code, SUCCESS, 1))
+            (tally.held if taker is held else tally.runs).append(((request.code, code, False, SUCCESS), 1))
             continue
         run_code, run_taker = request.code, taker
         run_times += 1
     if tally is not None and run_times:
-        (tally.held if run_taker is held else tally.runs).append((run_code, 0, SUCCESS, run_times))
+        (tally.held if run_taker is held else tally.runs).append(((run_code, 0, False, SUCCESS), run_times))
     return end
 
 

@@ -11,6 +11,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import Hold, Reply
 from regulus.model.message import MessageExt
 from regulus.model.message_properties import PROPERTIES_SIZE_MAX
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.store_result import Arrival
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import TIMER_TOPIC, TopicConfig
@@ -35,7 +36,6 @@ from regulus.wire.headers import (
     UpdateConsumerOffsetRequest,
 )
 from regulus.wire.recall_handle import RecallHandle
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import HOST, NOW, PEER, PRECISION, Rig, bodies
 

@@ -6,6 +6,7 @@ from regulus.broker import request_table
 from regulus.broker.outcome import Reply
 from regulus.broker.pop.revival import GIVEN_BACK_TIMES_MAX
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import RequestCode as Code
@@ -16,7 +17,6 @@ from regulus.wire.headers import (
     DeleteTopicInBrokerRequest,
     PopMessageRequest,
 )
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import HOST, NOW, PEER, Rig, bodies
 

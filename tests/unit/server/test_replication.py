@@ -40,6 +40,7 @@ from regulus.wire.headers import PopMessageRequest, UpdateConsumerOffsetRequest
 from regulus.wire.headers.pull_message import PullMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 from regulus.wire.row_digest import digest_of
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 LOOPBACK = TransportConfig(bind_address=HOST)
@@ -97,15 +98,6 @@ async def group(tmp_path: Path) -> AsyncIterator[Group]:
         for server in tuple(group.running):
             await group.stop(server)
         await group.name_server.stop()
-
-
-async def until(is_so: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not is_so():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"{what}: not within {timeout_s} s") from None
 
 
 def is_copy(slave: BrokerServer, master: BrokerServer) -> bool:

@@ -62,7 +62,7 @@ class Desk:
     def counted(self) -> dict[tuple[int, int, str], int]:
         """Answers by request code, response code and result."""
         return {(kind.request_code, kind.response_code, kind.result): sum(histogram.counts)
-                for kind, histogram in self.latencies.histograms.items()}
+                for kind, histogram in self.latencies.all()}
 
     def handle(self, request: RemotingCommand, peer: Peer, state: "Desk", now_ms: int) -> Outcome:
         self.channels.append(peer.channel)

@@ -248,6 +248,7 @@ class Clients:
         return self._consumers.get(group)
 
     def consumer_groups(self) -> list[ConsumerGroup]:
+        """Those of which a consumer is connected."""
         return list(self._consumers.values())
 
     def producer_group(self, group: str) -> list[Client]:

@@ -18,18 +18,19 @@ from regulus.broker.state import BrokerState
 from regulus.broker.storing import refusal_of
 from regulus.broker.topics import REVIVE_QUEUE_NUMS
 from regulus.errors import HeaderError
+from regulus.model import receipt_handle
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import name_fault
 from regulus.record.pop_record import MESSAGES_MAX, NO_EPOCH, Acks, CheckpointKey, PopCheckpoint
-from regulus.wire import bodies, receipt_handle
+from regulus.wire import bodies
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
     AckMessageRequest,
     ChangeMessageInvisibletimeRequest,
     ChangeMessageInvisibletimeResponse,
 )
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 _WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"

@@ -9,7 +9,7 @@ Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.filters.message_filter import expression_filter, not_served, subscription_filter
-from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
+from regulus.broker.held_requests import HOLD_MS_MAX, HeldPlace, HeldRequest
 from regulus.broker.outcome import HOLD, Outcome, Reply, plain_reply
 from regulus.broker.read_place import MASTER_ID, next_broker
 from regulus.broker.state import BrokerState
@@ -126,7 +126,7 @@ def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Che
             # Whoever woke us serves others, too. The client asks again, and the server's log tells of that.
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
-    place = Place(header.topic, header.queue_id, header.queue_offset)
+    place = HeldPlace(header.topic, header.queue_id, header.queue_offset)
     return HeldRequest(request, peer, (place,), checked.message_filter, deadline_ms, resume, since_ms=since_ms)
 
 

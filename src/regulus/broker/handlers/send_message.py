@@ -19,12 +19,12 @@ from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
 from regulus.model import message_properties as names
 from regulus.model import priority, sys_flag, topics
+from regulus.model.java_hash import in_map_order
 from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.message_type import NORMAL, message_type
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
 from regulus.record.batch_unit import COUNT_MAX
-from regulus.record.java_hash import in_map_order
 from regulus.wire import message_batch
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import (

@@ -54,7 +54,7 @@ def requests(broker: BrokerState, sheet: Sheet) -> None:
     rows = sheet.rocketmq("rocketmq_rpc_latency_milliseconds", HISTOGRAM, "Time of a request until its answer was "
                           "written, the wait of a long poll included.").rows(
         "is_long_polling", "protocol_type", "request_code", "response_code", "result")
-    for kind, histogram in list(latencies.histograms.items()):
+    for kind, histogram in latencies.all():
         rows.add_histogram(histogram, _true(kind.is_long_polling), "remoting",
                            code_name(kind.request_code, RequestCode), code_name(kind.response_code, ResponseCode),
                            kind.result)

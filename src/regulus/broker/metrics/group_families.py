@@ -15,10 +15,10 @@ from regulus.broker.state import BrokerState
 from regulus.broker.statistics import GROUP_GET_NUMS, GROUP_GET_SIZE
 from regulus.errors import HeaderError
 from regulus.model.message_filter import EVERYTHING, Filter
+from regulus.model.receipt_handle import is_popped_retry_topic, normal_topic, retry_topic_v1, retry_topic_v2
 from regulus.model.topics import SCHEDULE_TOPIC, SYSTEM_GROUPS, is_dlq_topic, is_retry_topic, retry_topic
 from regulus.record.pop_record import REVIVE_GROUP
 from regulus.wire.metrics_text import GAUGE, Rows
-from regulus.wire.receipt_handle import is_popped_retry_topic, normal_topic, retry_topic_v1, retry_topic_v2
 
 PAIRS_A_STEP = 128
 QUEUES_A_STEP = 256

@@ -3,9 +3,9 @@
 import json
 
 from regulus.broker.outcome import Hold
+from regulus.model.java_numbers import LONG_MAX
 from regulus.wire import fastjson
 from regulus.wire.codes import RequestCode
-from regulus.wire.ext_fields import LONG_MAX
 
 
 def test_all_consumer_offsets(rig):
