@@ -13,7 +13,7 @@ from regulus.wire.metrics_text import Histogram
 EDGES_MS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 """Source: BrokerMetricsManager / RemotingMetricsManager, RPC latency buckets."""
 CREATION_EDGES_MS = (10, 100, 1000, 3000, 5000)
-"""Of the creation of topics and groups. Source: BrokerMetricsManager."""
+"""Edges for the creation of topics and groups. Source: BrokerMetricsManager."""
 KINDS_MAX = 1_024
 """Kinds of answers that are counted by themselves. Request codes are strangers' numbers; further kinds are one."""
 

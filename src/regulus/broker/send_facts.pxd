@@ -5,6 +5,8 @@ from regulus.wire.headers.straight_send cimport BinaryStraightAnswers, StraightA
 from regulus.wire.straight_batch cimport StraightBatchReader
 
 
+cdef str _NORMAL
+cdef str _FIFO
 cdef long long _EDGE_1K
 cdef long long _EDGE_4K
 cdef long long _EDGE_512K

@@ -26,6 +26,9 @@ UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
 SIZE_EDGES = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 """Bytes; sizes of sent messages are counted between them. Source: BrokerMetricsManager, message size buckets."""
 
+# Private names allow these to be typed constants in the compiled form.
+_NORMAL = message_type.NORMAL
+_FIFO = message_type.FIFO
 _EDGE_1K = SIZE_EDGES[0]
 _EDGE_4K = SIZE_EDGES[1]
 _EDGE_512K = SIZE_EDGES[2]
@@ -133,9 +136,9 @@ class TopicFacts:
             self.sent_counts(kind).count(messages, appended)
 
     def sent_counts(self, kind: str) -> SentCounts:
-        if kind == message_type.NORMAL:
+        if kind == _NORMAL:
             return self.normal
-        if kind == message_type.FIFO:
+        if kind == _FIFO:
             return self.fifo
         counts = self.unusual.get(kind)
         if counts is None:

@@ -13,13 +13,15 @@ DELAY = "delay"
 TRANSACTION = "transaction"
 MESSAGE_TYPES = (NORMAL, FIFO, DELAY, TRANSACTION)
 
+_TRANSACTION_PREPARED = names.TRANSACTION_PREPARED
+_SHARDING_KEY = names.SHARDING_KEY
 _DELAYED = names.TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL}
 
 
 def message_type(properties: Mapping[str, str]) -> str:
     """A transaction before an order, an order before a delay."""
-    if properties.get(names.TRANSACTION_PREPARED, "").lower() == "true":
+    if _TRANSACTION_PREPARED in properties and properties[_TRANSACTION_PREPARED].lower() == "true":
         return TRANSACTION
-    if names.SHARDING_KEY in properties:
+    if _SHARDING_KEY in properties:
         return FIFO
     return NORMAL if _DELAYED.isdisjoint(properties) else DELAY

@@ -28,7 +28,7 @@ class MetricsConfig:
     """[port] Port of the page. 0 takes any free one."""
     metrics_prom_exporter_host: str = ""
     """Address of the page. Empty: `brokerIP1` of a broker that has one, else the address at which the server listens.
-    Nothing guards the page: whoever reaches it reads the names of all topics and groups."""
+    Nothing guards the page: everybody who reaches it reads the names of all topics and groups."""
     metrics_label: str = ""
     """`key:value,key:value`: labels for every series, such as the room or the stage."""
     metrics_otel_cardinality_limit: int = 50_000
@@ -68,7 +68,7 @@ class MetricsConfig:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Those of `metrics_label`."""
+        """The labels of `metrics_label`."""
         return dict(pair.split(":", 1) for pair in self.metrics_label.split(",") if pair)
 
 

@@ -9,7 +9,7 @@ from regulus.wire.metrics_text import GAUGE, MetricsPage
 CLUSTER_MODE, LOCAL_MODE = "cluster", "local"
 SCOPE = "broker-meter"
 CLUSTER = "DefaultCluster"
-"""RocketMQ's proxyClusterName, which is no setting here."""
+"""RocketMQ's proxyClusterName, which is not a setting here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from regulus.wire.metrics_text import OPENMETRICS_TYPE, TEXT_TYPE, MetricsPage
 _log = logging.getLogger(__name__)
 
 STEP_S = 0.002
-"""So long others wait for a page before they have a turn."""
+"""Longest time that a page takes before others have a turn."""
 
 Fill = Callable[[MetricsPage], Iterator[None]]
 """Adds families to a page, a step at a time."""

@@ -58,7 +58,7 @@ class NameServerDoor(Protocol):
 
     @property
     def is_registered(self) -> bool:
-        """Whether a name server knows the broker, as far as can be told from here."""
+        """Whether a name server knows the broker, as far as the link can see."""
 
 
 class NameserverLink:

@@ -84,7 +84,12 @@ class HttpPages:
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a page could not be answered", exc_info=error)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -92,8 +97,6 @@ class HttpPages:
                 pass
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return      # the client went away, or was too slow
-        except Exception:
-            _log.exception("a page could not be answered")
         finally:
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 

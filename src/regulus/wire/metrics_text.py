@@ -59,7 +59,7 @@ class Rows:
                                 f"{family.name} {number(value)}\n")
 
     def add_histogram(self, histogram: Histogram, *labels: str) -> None:
-        """A histogram counts as so many series as it has lines, and is there as a whole or not at all."""
+        """A histogram counts as one series for each of its lines, and is there as a whole or not at all."""
         family, edges = self._family, histogram.edges
         if not family.has_room(len(edges) + 3):
             return
@@ -92,7 +92,7 @@ class MetricFamily:
         self._common = common
 
     def rows(self, *labels: str) -> Rows:
-        """For series with these labels beside the common ones."""
+        """Rows for series with these labels and the common ones."""
         return Rows(self, self._common, labels)
 
     def add(self, value: Number) -> None:
@@ -100,7 +100,7 @@ class MetricFamily:
         self.rows().add(value)
 
     def has_room(self, lines: int) -> bool:
-        """Takes room for so many lines; without room, they are counted as left out."""
+        """Takes room for this many lines; without room, they are counted as left out."""
         if self._page.series + lines > self._page.series_max:
             self.left_out += lines
             return False
@@ -129,7 +129,7 @@ class MetricsPage:
         return self.series >= self.series_max
 
     def open_end(self, series: int) -> None:
-        """Room for so many more series, which tell what was left out."""
+        """Make room for this many more series, which tell what was left out."""
         self.series_max = self.series + series
 
     @property

@@ -15,6 +15,7 @@ from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef str _UNIQUE_KEY
 cdef str _WAIT
+cdef str _SHARDING_KEY
 cdef int _ONEWAY
 cdef int _ROCKETMQ
 cdef int _SUCCESS

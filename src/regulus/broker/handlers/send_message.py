@@ -56,6 +56,7 @@ _TIMER_TOPIC = topics.TIMER_TOPIC
 _PRIORITY = names.PRIORITY
 _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
+_SHARDING_KEY = names.SHARDING_KEY
 _PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
 _TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
 _INNER_BATCH = sys_flag.NEED_UNWRAP | sys_flag.INNER_BATCH
@@ -155,7 +156,7 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
     if is_dead_letter:
         _bury(message, broker, now_ms)
-    kind = message_type(properties) if is_unusual or names.SHARDING_KEY in properties else NORMAL
+    kind = message_type(properties) if is_unusual or _SHARDING_KEY in properties else NORMAL
     storing = broker.storing
     appended = storing.store(message, now_ms, kind)
     if appended.status is not _PUT_OK:

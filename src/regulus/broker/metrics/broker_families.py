@@ -11,7 +11,7 @@ from regulus.wire.metrics_text import HISTOGRAM
 
 PROCESSORS = ("ack", "admin", "async_put", "client_manager", "consumer_manager", "heartbeat", "lite_pull", "pull",
               "query_message", "reply", "send", "transaction")
-"""RocketMQ's thread pools. Here are none: a request is done when it is read, and nothing waits in a queue."""
+"""RocketMQ's thread pools. This broker has none: a request is done when it is read, and nothing waits in a queue."""
 CLIENTS_A_STEP = 1_000
 
 _GROUP_CODES = (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,

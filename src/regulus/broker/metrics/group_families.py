@@ -24,7 +24,7 @@ PAIRS_A_STEP = 128
 QUEUES_A_STEP = 256
 FLIGHTS_A_STEP = 2_000
 TOPICS_A_QUEUE = 8
-"""So many topics can be listed while one queue is looked at."""
+"""Number of topics that are listed in the time in which one queue is looked at."""
 POPPED_LATELY_MS = 600_000
 """A group that popped since then counts as connected. Source: BrokerConfig.subscriptionExpiredTimeout."""
 SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
@@ -94,7 +94,7 @@ def ended(broker: BrokerState, sheet: Sheet) -> Iterator[None]:
 
 
 class GroupFamilies:
-    """Keeps from page to page when messages were stored that a group stands at."""
+    """Keeps from page to page when the next message of each group was stored."""
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
@@ -174,7 +174,7 @@ class GroupFamilies:
         yield
 
     def _topics(self, group: str, subscribed: Iterable[str]) -> list[str]:
-        """Those that the group wants now, and those in which it has an offset; no retry topics."""
+        """Topics that the group wants now, and topics in which it has an offset; no retry topics."""
         broker = self._broker
         found = dict.fromkeys([*subscribed, *broker.consumer_offsets.topics_of(group)])
         return [topic for topic in found if not is_retry_topic(topic) and topic in broker.topics]
@@ -187,7 +187,7 @@ class GroupFamilies:
         return self._looker.pulled(group, topic, self._queues(topic), wanted)
 
     def _popped(self, group: str, topic: str, of: str, out: dict[tuple[str, str], Out]) -> Lag:
-        """Of the topic, or of one of its retry topics, `of`."""
+        """The lag in the topic, or in one of its retry topics, `of`."""
         count, since_ms = out.get((group, of), Out(0, 0))
         if of != topic and of not in self._broker.topics:
             return _NOTHING

@@ -18,7 +18,7 @@ from regulus.model.message_filter import Filter
 FILTERED_UNITS_MAX = 1_000
 """Units of a queue that are looked at for the tags of a group; what is beyond them is taken to be like them."""
 TIMES_KEPT_MAX = 200_000
-"""Store times of messages that are kept from one page to the next: a group that stands still is read once."""
+"""Store times of messages that are kept from one page to the next: a group that does not move is read once."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Lag:
 
 
 def earlier(first_ms: int, second_ms: int) -> int:
-    """Of two times, each of which may be 0 for none."""
+    """The earlier one of two times, each of which may be 0 for none."""
     return min(first_ms, second_ms) if first_ms and second_ms else first_ms or second_ms
 
 
@@ -72,7 +72,7 @@ class StoreTimes:
 
 
 class LagLooker:
-    """Looks at queues. `steps` counts units of work, so that whoever asks knows when to pause."""
+    """Looks at queues. `steps` counts units of work, so that the caller knows when to pause."""
 
     def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
         self.steps = 0
@@ -81,7 +81,7 @@ class LagLooker:
         self._offsets = offsets
 
     def pulled(self, group: str, topic: str, queue_ids: Collection[int], wanted: Filter) -> Lag:
-        """Of a group that pulls. `wanted`: messages of other tags do not count."""
+        """The lag of a group that pulls. `wanted`: messages of other tags do not count."""
         told = Lag()
         for queue_id in queue_ids:
             self.steps += 1
@@ -99,7 +99,8 @@ class LagLooker:
         return told
 
     def popped(self, group: str, topic: str, queue_ids: Collection[int], out: int, out_since_ms: int) -> Lag:
-        """Of a group that pops. `out`: messages that it has and did not acknowledge, the first since then."""
+        """The lag of a group that pops. `out`: messages that it has and did not acknowledge, the first one since
+        `out_since_ms`."""
         told = Lag()
         for queue_id in queue_ids:
             self.steps += 1

@@ -16,17 +16,17 @@ _VERSION_MAX = 999
 
 
 def common_labels(config: BrokerConfig, more: dict[str, str]) -> dict[str, str]:
-    """Of series of our own."""
+    """Labels of series that only Regulus has."""
     return {**more, "cluster": config.broker_cluster_name, "node_type": "broker", "node_id": config.broker_name}
 
 
 def rocketmq_labels(config: BrokerConfig, more: dict[str, str]) -> dict[str, str]:
-    """Of series that RocketMQ's brokers have, too."""
+    """Labels of series that RocketMQ's brokers have as well."""
     return {**common_labels(config, more), "otel_scope_name": SCOPE}
 
 
 def is_system(topic: str, group: str = "") -> str:
-    """`true` for topics and groups of brokers themselves; retries and dead letters are none. Source:
+    """`true` for topics and groups of brokers themselves, but not for retries and dead letters. Source:
     BrokerMetricsManager.isSystem."""
     is_own = (topic in topics.SYSTEM_TOPICS or topic.startswith(topics.SYSTEM_TOPIC_PREFIX)
               or group.lower().startswith(_GROUP_PREFIX))
