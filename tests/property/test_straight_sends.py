@@ -98,6 +98,18 @@ def test_both_ways_store_and_answer_the_same(changes, properties, body, sync, fl
     assert counted(facts[0]) == counted(facts[1])
 
 
+@pytest.mark.parametrize("kind", [JSON, ROCKETMQ])
+@pytest.mark.parametrize("way", [False, True])
+@pytest.mark.parametrize(("name", "counted_as"), [("__SHARDINGKEY", (0, 1)), ("__shardingkey", (1, 0)),
+                                                  ("__SHARDINGKEX", (1, 0))])
+def test_a_send_with_a_sharding_key_counts_as_ordered_whichever_way_it_goes(kind, way, name, counted_as):
+    made = broker(sync=False)
+    fields = USUAL_FIELDS | {"i": f"UNIQ_KEY\x01K\x02{name}\x01s\x02"}
+    request_table.handle(request(fields, b"x", 0, as_scanned=way, kind=kind), PEER, made, NOW)
+    facts = made.send_facts.topics["TopicA"]
+    assert (facts.normal.nums, facts.fifo.nums) == counted_as
+
+
 @pytest.mark.parametrize(("sync", "waits", "is_awaited"), [
     (False, "true", False), (True, "true", True), (True, "false", False)])
 @pytest.mark.parametrize("kind", [JSON, ROCKETMQ])
