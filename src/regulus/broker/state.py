@@ -236,7 +236,7 @@ class BrokerState:
 
     def _member_cut_off(self, member: LostMember, now_ms: int) -> None:
         if member.is_gone and self.config.unlock_queues_on_close:
-            self.queue_locks.unlock_all(member.group, member.client_id)
+            self.queue_locks.unlock_closed(member.group, member.client_id, member.channel)
         self.member_left(member.group, now_ms)
 
     def member_left(self, group: str, now_ms: int) -> None:
