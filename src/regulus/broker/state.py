@@ -219,11 +219,13 @@ class BrokerState:
         """Another number than before: the name servers must hear of the topics."""
         return self.topics.changes
 
-    def register_body(self, names: Iterable[str], version: DataVersion) -> RegisterBrokerBody:
-        """What a name server is told of these topics. A topic has no more permission than its broker."""
+    def register_body(self, names: Iterable[str], version: DataVersion,
+                      gone: list[str] | None = None) -> RegisterBrokerBody:
+        """What is sent to a name server about these topics. A topic has no more permission than its broker."""
         mask = self.config.broker_permission | permission.INHERIT | permission.PRIORITY
         wrapper = replace(self.topics.wrapper(mask, names), data_version=version)
-        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[],
+                                  regulus_gone_topics=gone)
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
