@@ -94,6 +94,11 @@ MUTANTS = [
     Mutant(name="records of a deleted topic come into the new one", path=_QUEUES,
            old="self.births.get((topic, queue_id), -1)", new="-1",
            tests=("tests/contract/test_message_store.py", "tests/unit/store/test_consume_queue.py")),
+    Mutant(name="deleted queues are remembered though none of their records is left",
+           path="regulus/store/old_files.py", old="        self._queues.forget_births_before(files[0].start)\n", new="",
+           tests=("tests/unit/store/test_old_files.py",)),
+    Mutant(name="a deleted queue is forgotten while the log has its records", path=_QUEUES,
+           old="each[1] < log_start", new="each[1] >= 0", tests=("tests/unit/store/test_old_files.py",)),
     # --- dispatch ----------------------------------------------------------------------------------------------------
     Mutant(name="halves become visible", path=_DISPATCH,
            old="is_visible = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)", new="is_visible = True",

@@ -68,6 +68,18 @@ def test_only_the_first_file_of_the_log_is_taken(store: FileMessageStore) -> Non
     assert store.commit_log_min_offset() == int(names[1])
 
 
+def test_deleted_queues_are_forgotten_with_the_last_of_their_records(store: FileMessageStore) -> None:
+    second, third = (int(name) for name in log_names(store)[1:3])
+    births = store._queues.births
+    births.update({("Early", 0): second - 1, ("AtStart", 0): second, ("Later", 0): third - 1})
+    store.delete_topic("TopicA")
+    late = {("TopicA", 0): store.commit_log_max_offset(), ("TopicA", 1): store.commit_log_max_offset()}
+    delete_log_files(store, 1)
+    assert births == {("AtStart", 0): second, ("Later", 0): third - 1, **late}
+    delete_log_files(store, 1)
+    assert births == late
+
+
 def test_the_last_file_of_a_queue_stays_though_all_its_messages_are_gone(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store, 10, topic="Silent", size=1_000)         # exactly a file of ten units
