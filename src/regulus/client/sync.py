@@ -354,11 +354,15 @@ class Admin(shared_loop.Blocking):
         self._client = shared_loop.made(lambda: AsyncioAdmin(name_server, config))
 
     def start(self) -> None:
-        """Start the client; needs no network. Raises ConfigError for a malformed name server address."""
+        """Start the client; needs no network. Raises ConfigError for a malformed name server address; ClientError when
+        it was started in another event loop.
+        """
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
-        """Close connections that no other client uses."""
+        """Close connections that no other client uses. Raises ClientError in another event loop than that of
+        `start`.
+        """
         shared_loop.run(self._client.shutdown())
 
     def cluster_info(self) -> ClusterInfo:
