@@ -82,7 +82,8 @@ def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) 
 
 
 def _register_request(broker: BrokerState, address: str, ha_address: str, names: Sequence[str],
-                      version: DataVersion, deleted: Sequence[str]) -> Generator[None, RemotingCommand | None, RemotingCommand]:
+                      version: DataVersion,
+                      deleted: Sequence[str]) -> Generator[None, RemotingCommand | None, RemotingCommand]:
     config = broker.config
     header = RegisterBrokerRequest(broker_name=config.broker_name, broker_addr=address,
                                    cluster_name=config.broker_cluster_name, ha_server_addr=ha_address,

@@ -68,7 +68,8 @@ def test_a_client_in_another_loop_says_so_in_one_sentence(address_of, protocol, 
     first.run(begin())
     if is_closed:
         first.close()
-    calls = [lambda: use(client)] * (use is not None) + [client.start] * (kind == "admin" or kind.endswith("consumer")) + [client.shutdown]
+    is_started_again = kind == "admin" or kind.endswith("consumer")
+    calls = [lambda: use(client)] * (use is not None) + [client.start] * is_started_again + [client.shutdown]
     for call in calls:
         async def elsewhere(call=call):
             async with asyncio.timeout(30):

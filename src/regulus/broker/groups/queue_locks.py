@@ -44,8 +44,10 @@ class QueueLocks:
                     continue
                 self._count += 1
             if lock is None or lock.client_id == client_id or steady_ms - lock.renewed_ms > LOCK_EXPIRY_MS:
-                is_renewed = lock is not None and lock.client_id == client_id
-                locks[queue] = _Lock(client_id, steady_ms, max(channel, lock.channel) if is_renewed else channel)
+                newest = channel
+                if lock is not None and lock.client_id == client_id:
+                    newest = max(channel, lock.channel)
+                locks[queue] = _Lock(client_id, steady_ms, newest)
                 held.append(queue)
         if not locks:
             del self._groups[group]

@@ -74,7 +74,7 @@ REMEMBERED_QUEUE_SIZE = 320
 """Bytes for each queue that was deleted while the log has records from before, of which a broker remembers up to
 `consume_queues.BIRTHS_MAX`; its table of queues on disk says how many."""
 ALLOCATOR_GROWTH_MAX = 12 << 20
-"""Bytes that the allocator keeps and does not use: memory is free in pieces, and each thread has an arena of its own."""
+"""Bytes that the allocator keeps and does not use: free memory is in pieces, and each thread has its own arena."""
 DOCUMENT_GROWTH_MAX = 512
 """Bytes for versions, times and counters, which may get more digits."""
 BOUNDED = ("deletedTopics", "removedGroups")
@@ -116,8 +116,8 @@ async def churn(field: Field) -> None:
     assert before is not None
     after = await _settled(server)
     allowed = growth_max(laps - WARM_UP_LAPS, before, after)
-    field.note = (f"{laps} laps: {after.descriptors} descriptors, {after.maps} maps, {after.memory >> 10} KiB after "
-                  f"{before.memory >> 10}, {allowed.memory >> 10} more allowed, {after.remembered_queues} deleted queues")
+    field.note = (f"{laps} laps: {after.descriptors} descriptors, {after.maps} maps, {after.routes} routes, "
+                  f"{after.memory >> 10} KiB (+{after.memory - before.memory >> 10}, allowed {allowed.memory >> 10})")
     for text in grown(before, after, allowed):
         field.find(f"{text} in {laps - WARM_UP_LAPS} laps of {TOPICS} topics and {GROUPS} groups that are gone")
 
