@@ -33,6 +33,14 @@ _RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/sen
 
 MUTANTS = [
     # --- routes ------------------------------------------------------------------------------------------------------
+    Mutant(name="a shutdown in another event loop loses the admin client",
+           path="regulus/client/administration/admin_base.py",
+           old="        self._check_loop()\n        instance, self", new="        instance, self",
+           tests=("tests/unit/client/test_other_loop.py",)),
+    Mutant(name="an admin client that asked nothing yet is used in any event loop",
+           path="regulus/client/administration/admin_base.py",
+           old="        self._check_loop()\n        return self._instance", new="        return self._instance",
+           tests=("tests/unit/client/test_other_loop.py",)),
     Mutant(name="a registration never lapses", path=_ROUTES,
            old="if live.heard_ms + live.timeout_ms < steady_ms]", new="if False]", tests=_ROUTE_TESTS),
     Mutant(name="a heartbeat does not renew a registration", path=_ROUTES,
