@@ -203,8 +203,8 @@ class PoppedConsumption:
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     async def _assign(self) -> None:
-        """Keep one receiving task for each broker of each topic. A task whose subscription was replaced is replaced, too,
-        because its receive may wait at the broker for what is not wanted any more."""
+        """Keep one receiving task for each broker of each topic. When a subscription is replaced, so is its task: its
+        receive may wait at the broker for messages that are not wanted any more."""
         while True:
             self._assign_wanted.clear()
             wanted: dict[tuple[str, str], SubscriptionData] = {}
