@@ -152,8 +152,8 @@ def named(losses: Sequence[str]) -> str:
 
 def data_loss(gaps: Sequence[Gap]) -> DataLoss:
     """The error for gaps, with the remedy."""
-    return DataLoss(f"{named([str(gap) for gap in gaps])}; set failOnDataLoss to false (of a command: give --accept-gaps) to continue without, or "
-                    "to report to have a row for it")
+    return DataLoss(f"{named([str(gap) for gap in gaps])}; set failOnDataLoss to false (of a command: give "
+                    "--accept-gaps) to continue without, or to report to have a row for it")
 
 
 def to_report(gaps: Sequence[Gap], on_data_loss: OnDataLoss) -> list[Gap]:
