@@ -29,7 +29,7 @@ MUTANTS = [
            old="                    broker.steady_ms, peer.user)",
            new="                    now_ms, peer.user)", tests=_CLOCK_TESTS),
     Mutant(name="a lock is taken by the time of day", path=_LOCK,
-           old="body.mq_set, broker.steady_ms)", new="body.mq_set, now_ms)", tests=_CLOCK_TESTS),
+           old="body.mq_set, broker.steady_ms, peer.channel)", new="body.mq_set, now_ms, peer.channel)", tests=_CLOCK_TESTS),
     Mutant(name="a pull is held by no clock", path=_PULL,
            old="broker.steady_ms + max(0,", new="0 + max(0,", tests=_CLOCK_TESTS),
     Mutant(name="a run of checks takes what it put itself", path=_TRANSACTIONS,

@@ -18,6 +18,7 @@ _RESEND = "regulus/client/core/resend.py"
 
 _CHECK_TESTS = ("tests/unit/server/test_deep_check_loop.py",)
 _NAME_SERVER_TESTS = ("tests/unit/server/test_name_server.py",)
+_BULK_TESTS = ("tests/unit/client/sending/test_bulk_sender.py",)
 _ROUTE_TESTS = ("tests/unit/nameserver/test_route_table.py", "tests/unit/nameserver/handlers")
 _FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wire_frames.py")
 _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
@@ -33,6 +34,14 @@ _RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/sen
 
 MUTANTS = [
     # --- routes ------------------------------------------------------------------------------------------------------
+    Mutant(name="a sink's queue that is gone ends the sink", path="regulus/client/sending/bulk_sender.py",
+           old="return self.config.reroutes and is_of_a_gone_queue(failure)", new="return False", tests=_BULK_TESTS),
+    Mutant(name="a send whose queue matters goes to another one", path="regulus/client/sending/bulk_sender.py",
+           old="return self.config.reroutes and is_of_a_gone_queue(failure)", new="return is_of_a_gone_queue(failure)",
+           tests=_BULK_TESTS),
+    Mutant(name="each send of a queue that is gone finds that out again", path="regulus/client/sending/bulk_sender.py",
+           old="        queue = self._left_queue(send.queue)\n        while True:",
+           new="        queue = send.queue\n        while True:", tests=_BULK_TESTS),
     Mutant(name="a shutdown in another event loop loses the admin client",
            path="regulus/client/administration/admin_base.py",
            old="        self._check_loop()\n        instance, self", new="        instance, self",
