@@ -25,8 +25,8 @@ ANEW = ".anew"
 """Folder within that of all queues in which some are rebuilt: no topic has such a name."""
 
 BIRTHS_MAX = 100_000
-"""The number of deleted queues that are remembered while the log has records from before their deletion; of more, the
-oldest are forgotten, and a later queue of that name may get their records when it is rebuilt."""
+"""The number of deleted queues that are remembered while the log has records from before their deletion. Of more, the
+oldest are forgotten; a later queue of that name may then get their records when it is rebuilt."""
 
 _UNKNOWN = 0x7FFFFFFFFFFFFFFF
 

@@ -71,8 +71,9 @@ REMEMBERED = {
 }
 """What is remembered however long ago it was deleted."""
 REMEMBERED_QUEUE_SIZE = 320
-"""Bytes for each queue that was deleted while the log has records from before, of which a broker remembers up to
-`consume_queues.BIRTHS_MAX`; its table of queues on disk says how many."""
+"""Bytes for each queue that was deleted while the log has records from before.
+
+A broker remembers up to `consume_queues.BIRTHS_MAX` of them; its table of queues on disk says how many there are."""
 ALLOCATOR_GROWTH_MAX = 12 << 20
 """Bytes that the allocator keeps and does not use: free memory is in pieces, and each thread has its own arena."""
 DOCUMENT_GROWTH_MAX = 512
@@ -123,7 +124,7 @@ async def churn(field: Field) -> None:
 
 
 def growth_max(laps: int, before: Held, after: Held) -> Held:
-    """The allowed growth over so many laps, from the limits of what is remembered."""
+    """The allowed growth over this many laps, from the limits of what is remembered."""
     queues = max(0, after.remembered_queues - before.remembered_queues)
     remembered = sum(each.memory(laps) for each in REMEMBERED.values())
     return replace(GROWTH_MAX, memory=GROWTH_MAX.memory + remembered + queues * REMEMBERED_QUEUE_SIZE)
