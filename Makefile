@@ -8,10 +8,9 @@ DEMO_STAMP := $(VENV)/.demo-stamp
 # Bytecode is compiled where it is imported; most of what Spark brings never is.
 INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 COMPILED := build/compiled
-# Many tests wait, for Spark above all: two processors carry three at a time. Those of `make interop` start JVMs of their own and
-# keep to two. A hanging test ends its process, and is not tried again in another. tests/conftest.py says what stays together and
-# in which order.
-PARALLEL := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Many tests wait, for Spark and other servers above all: two processors carry three at a time. A hanging test ends its
+# process, and is not tried again in another. tests/conftest.py says what stays together and in which order.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=25 --durations-min=5
 # A Java that starts Spark in half the time: see tests/java.py.
 TEST_JAVA := $(CURDIR)/build/java
 # What is started there is not ours, and takes long: `make interop`.
@@ -23,7 +22,7 @@ SOAK ?= --seconds 3600
 # Four minutes each where others work as well. `make test` plays the first.
 SINK_KILLS ?= $(shell seq 20)
 WHEEL_PYTHONS ?= 3.11 3.12 3.13 3.14
-SUITE := -n 3 $(PARALLEL) $(OUTSIDE:%=--ignore=%)
+SUITE := $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 # The rooms that have compiled modules, what is told of their bytes, and them put together. The others are the same Python in
 # both builds. `make test-interpreted INTERPRETED=tests` runs all.
 INTERPRETED ?= $(addprefix tests/,contract crash golden property \
@@ -37,13 +36,14 @@ define step
 @echo $(1) ...; begin=$$(date +%s); $(2) && echo $(1): $$(($$(date +%s) - begin)) s
 endef
 
-.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop interop-long mutants attack \
+.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint check bench interop interop-long mutants attack \
         soak sink-kills fuzz wheels clean
 
 help:
 	@echo "make demo     real flights, each committed and applied once while relay, broker and consumer are killed, and the verdict"
 	@echo "              (those of January 2013; DEMO=--all: of the whole year)"
 	@echo "make test     the suite, interpreted and compiled (what runs once: CONTRIBUTING.md)"
+	@echo "make check    lint, and the tests of what differs from main: two minutes"
 	@echo "make lint     ruff, mypy, import-linter, phrases that no docstring, comment or message has"
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
@@ -103,8 +103,13 @@ lint: $(STAMP)
 	$(VENV)/bin/lint-imports
 	$(PY) -m tests.plain_english
 
+# The rooms that differ from main, in two minutes; what needs Spark or is slow is left to `make test`.
+check: lint
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest $$($(PY) -m tests.changed) $(PARALLEL) -q \
+	  -m "not once and not jobs and not spark and not interop and not long"
+
 interop: compiled
-	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -n 2 $(PARALLEL) -m "not long"
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(PARALLEL) -m "not long"
 
 interop-long: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -m long

@@ -135,7 +135,7 @@ class Rig:
 
     def _settle(self) -> None:
         while self.broker.notices:
-            command = self.broker.notices.popleft().command
+            command = self.broker.notices.popleft().reply.answer
             command.encode_parts()
             if command.flag & 1:
                 self.answers.append(command)

@@ -117,7 +117,7 @@ def _everything() -> Any:
     return messages.FilterExpression(type="TAG", expression="*")
 
 
-def _send_requests() -> list[bytes]:
+def send_requests() -> list[bytes]:
     body, made = os.urandom(_BODY_SIZE // 2).hex().encode(), []
     for number in range(_SENDS):
         message = messages.Message(topic=_resource(TOPIC), body=body)
@@ -195,7 +195,7 @@ async def _load(arguments: argparse.Namespace, pids: Sequence[int]) -> dict[str,
     tally = _Tally(arguments.count, pids)
     is_send = arguments.what == "send"
     client_type = ClientType.PRODUCER if is_send else _CONSUMER
-    requests, receive = _send_requests(), _receive_request(_POLL_S)
+    requests, receive = send_requests(), _receive_request(_POLL_S)
     async with AsyncExitStack() as stack:
         if arguments.without_settings:
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(arguments.address, options=_OPTIONS))

@@ -28,6 +28,7 @@ from load_generator import cpu_seconds, frame, scan
 from regulus.client.administration.admin import Admin
 from regulus.client.sending.producer import Producer
 from regulus.model.message import Message
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.topics import TopicConfig
 from regulus.transport import event_loop
 from regulus.transport.connector import split_address
@@ -35,7 +36,6 @@ from regulus.wire.bodies.pop_bodies import BatchAck, BatchAckMessageRequestBody
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.frame_reader import decode_frame
 from regulus.wire.headers import AckMessageRequest, PopMessageRequest, PopMessageResponse
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 
 _TOPIC = "Popped"

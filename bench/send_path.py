@@ -17,7 +17,7 @@ from load_generator import Load, send_frames
 from regulus.access.accounts import Account, Grant
 from regulus.access.plain_rules import PlainRules
 from regulus.access.white_addresses import WhiteAddresses
-from regulus.broker import access, request_table
+from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import Outcome, Reply
 from regulus.broker.state import BrokerState
@@ -62,7 +62,7 @@ def measure(store: FileMessageStore, body_size: int, count: int, account: Accoun
     handle = request_table.handle
     if account is not None:
         rules = PlainRules(WhiteAddresses(()), {account.access_key: account})
-        handle = Door(lambda: rules, access.needs_of).guard(handle)
+        handle = Door(lambda: rules, request_table.needs_of).guard(handle)
     reader = FrameReader()
     spent = dict.fromkeys(STEPS, 0.0)
     answered = 0

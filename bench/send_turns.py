@@ -1,12 +1,13 @@
-"""Sends without sockets, in two or more builds side by side: CPU microseconds per message of the broker.
+"""Requests without sockets, in two or more builds side by side: CPU microseconds per request of the broker.
 
     git worktree add build/before <commit> && (cd build/before && python build_ext.py build/compiled)
     python build_ext.py build/compiled
-    python bench/send_turns.py before=build/before/build/compiled after=build/compiled [--kinds json,binary,delayed]
+    python bench/send_turns.py before=build/before/build/compiled after=build/compiled [--kinds json,pull,pop]
 
-Each build runs in a process of its own, all on one processor, and they take turns of 2,048 sends, so that they meet the
-same moods of the machine. A turn is frames in, decided, answers encoded: `FrameReader`, then `decide` of
-`server.request_server`; what follows the answers is done between the turns. `ratio` is the median over the turns of
+Each build runs in a process of its own, all on one processor, and they take turns of 2,048 requests, so that they meet
+the same moods of the machine. Sends are `json`, `binary` and `delayed`; a `pull` and a `pop` ask for one message. A
+turn is frames in, decided, answers encoded: `FrameReader`, then `decide` of `server.request_server`; what follows the
+answers is done between the turns. `ratio` is the median over the turns of
 each build's time by that of the first one's same turn.
 """
 
@@ -21,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-KINDS = ("json", "binary", "delayed")
+KINDS = ("json", "binary", "delayed", "pull", "pop")
+READS = ("pull", "pop")
 SENDS_PER_TURN = 2048
 SENDS_PER_READ = 64
 RING = 512                      # different sends
@@ -54,6 +56,27 @@ def chunks(kind: str, body_size: int) -> list[bytes]:
     return ring * (SENDS_PER_TURN // len(frames))
 
 
+def asked(kind: str) -> list[bytes]:
+    """What the reads of one turn bring that ask for messages."""
+    from regulus.model.sys_flag import PULL_SUBSCRIPTION
+    from regulus.wire.codes import RequestCode
+    from regulus.wire.headers import PopMessageRequest, PullMessageRequest
+    from regulus.wire.remoting_command import RemotingCommand
+
+    frames = []
+    for number in range(SENDS_PER_READ):
+        if kind == "pull":
+            pull = PullMessageRequest(consumer_group="G", topic="BenchLoad", queue_id=number % 4,
+                                      queue_offset=number // 4, max_msg_nums=1, sys_flag=PULL_SUBSCRIPTION,
+                                      subscription="*", sub_version=1)
+            frames.append(RemotingCommand.request(RequestCode.PULL_MESSAGE, pull.ext(), opaque=number).encode())
+        else:
+            pop = PopMessageRequest(consumer_group="G", topic="BenchLoad", queue_id=number % 4, max_msg_nums=1,
+                                    invisible_time=60_000, poll_time=0, born_time=NOW_MS, init_mode=0)
+            frames.append(RemotingCommand.request(RequestCode.POP_MESSAGE, pop.ext(), opaque=number).encode())
+    return [b"".join(frames)] * (SENDS_PER_TURN // SENDS_PER_READ)
+
+
 def take_turns(kind: str, body_size: int) -> None:
     """Read a line, take a turn, write its microseconds per send; until there are no more lines."""
     from regulus.broker.config import BrokerConfig
@@ -63,7 +86,8 @@ def take_turns(kind: str, body_size: int) -> None:
     from regulus.store.file_message_store import FileMessageStore
     from regulus.wire.frame_reader import FrameReader
 
-    reads = chunks(kind, body_size)
+    sends = chunks("json" if kind in READS else kind, body_size)
+    reads = asked(kind) if kind in READS else sends
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as path:
         store = FileMessageStore(MessageStoreConfig(store_path_root_dir=path,
                                                     mapped_file_size_commit_log=LOG_FILE_SIZE))
@@ -73,6 +97,10 @@ def take_turns(kind: str, body_size: int) -> None:
         reader = FrameReader()
         print("ready", flush=True)
         while sys.stdin.readline():
+            if kind in READS:
+                turn(reader, sends, broker)
+                while store.dispatch_behind_bytes():
+                    store.dispatch(SENDS_PER_TURN, ())
             print(f"{turn(reader, reads, broker) / SENDS_PER_TURN * 1e6:.4f}", flush=True)
             while store.dispatch_behind_bytes():
                 store.dispatch(SENDS_PER_TURN, ())

@@ -7,11 +7,11 @@ import pytest
 from tests.stores import NOW, a_message, small_config
 
 from regulus.broker.message_store import MessageStore
+from regulus.model.java_hash import tags_code
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import message_record
-from regulus.record.java_hash import tags_code
 from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.memory_store import MemoryStore
 

@@ -23,10 +23,10 @@ from regulus.broker.pop.flights import PopFlights
 from regulus.broker.pop.revival import PopRevival
 from regulus.broker.state import CONSUMER_OFFSET_DOCUMENT, POP_PLACES_DOCUMENT
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import ReceiptHandle
 from regulus.record.pop_record import REVIVE_GROUP
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire.encoded_table import joined
-from regulus.wire.receipt_handle import ReceiptHandle
 
 SAVE_MS = 1_000
 """Between two savings of documents, each with one of the store's own."""

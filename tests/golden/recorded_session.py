@@ -151,7 +151,7 @@ class _Replay:
         assert self.broker is not None
         while self.broker.long_answers.tick() == 0:
             pass
-        return _read(self.broker.notices.pop().command.encode())
+        return _read(self.broker.notices.pop().reply.answer.encode())
 
     def _peer(self, frame: RecordedFrame) -> Peer:
         key = (frame.scenario, frame.connection)

@@ -13,9 +13,9 @@ import pytest
 from regulus.access.plain_acl import parse
 from regulus.access.plain_rules import PlainRules
 from regulus.access.white_addresses import WhiteAddresses
-from regulus.broker import access, request_table
+from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Hold, Reply, ReplyWhenSaved
+from regulus.broker.outcome import Hold, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -67,7 +67,7 @@ class GuardedBroker:
         self.store = MemoryStore()
         self.broker = BrokerState(BrokerConfig(), self.store, now_ms=NOW_MS, steady_ms=5_000_000)
         self.documents = self.broker.access_documents = RecordedDocuments()
-        self.handle = Door(lambda: rules, access.needs_of).guard(request_table.handle)
+        self.handle = Door(lambda: rules, request_table.needs_of).guard(request_table.handle)
 
     def answer(self, frame: bytes, channel: int) -> RemotingCommand | None:
         reader = FrameReader()
@@ -76,8 +76,6 @@ class GuardedBroker:
         peer = Peer(channel, host_bytes("127.0.0.1", 40000), LOCAL, "127.0.0.1:40000", "127.0.0.1")
         outcome = self.handle(request, peer, self.broker, NOW_MS)
         self.store.dispatch(1000)
-        if isinstance(outcome, ReplyWhenSaved):
-            outcome = outcome.reply
         if isinstance(outcome, Hold):
             return self._late(request.opaque)
         if not isinstance(outcome, Reply):      # to a one-way request
@@ -90,7 +88,7 @@ class GuardedBroker:
         """Of a request that takes steps; None of a pull that is held."""
         while self.broker.tick(NOW_MS) == 0:
             pass
-        answers = [notice.command for notice in self.broker.notices if notice.command.opaque == opaque]
+        answers = [notice.reply.answer for notice in self.broker.notices if notice.reply.answer.opaque == opaque]
         self.broker.notices.clear()
         return answers[0] if answers else None
 

@@ -12,11 +12,11 @@ import pytest
 from regulus.broker.config import BrokerConfig
 from regulus.broker.topics import batch_topics_in
 from regulus.client.administration.admin import Admin
+from regulus.model.java_hash import java_hash
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.model.message_queue import MessageQueue
 from regulus.record import message_record
-from regulus.record.java_hash import java_hash
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.running_server import ServerThread

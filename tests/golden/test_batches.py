@@ -11,8 +11,8 @@ from tests.batch_forms import FORMS, Form, stored
 from tests.unit.broker.conftest import make_rig
 
 from regulus.broker.config import BrokerConfig
+from regulus.model.java_hash import tags_code
 from regulus.record import message_record
-from regulus.record.java_hash import tags_code
 from regulus.server.assembly import BrokerServer
 from regulus.testing.running_server import HOST, small_store
 from regulus.transport.config import TransportConfig

@@ -45,8 +45,8 @@ def test_what_rocketmq_left_open_is_asked_for_once_and_ended(tmp_path: Path, wit
     broker.steady_ms = 40_000
     broker.tick(now_ms + 40_000)
     (notice,) = broker.notices
-    header = CheckTransactionStateRequest.decode(notice.command)
-    message = message_record.decode(notice.command.body)
+    header = CheckTransactionStateRequest.decode(notice.reply.answer)
+    message = message_record.decode(notice.reply.answer.body)
     assert (message.topic, message.properties["KEYS"]) == ("STrans", "t-unknown")
     before = store.max_offset("STrans", message.queue_id)
     answer = ask(broker, RequestCode.END_TRANSACTION, EndTransactionRequest(

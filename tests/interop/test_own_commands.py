@@ -34,7 +34,8 @@ def comes_true(holds: Callable[[], bool]) -> bool:
 
 
 def comes_to_lag(server: Server, name: str, wanted: int) -> bool:
-    return comes_true(lambda: int(json.loads(run(server, group, "progress", name, "--json"))["lag"]) == wanted)
+    return comes_true(lambda: int(json.loads(run(server, group, "progress", name, "--output", "json"))["lag"])
+                      == wanted)
 
 
 def comes_to_count(server: Server, wanted: int) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import URL, Engine, create_engine
 from tests.unit.reliability.conftest import claims_address, own, postgresql_address, setting, with_empty_tables
-from tests.unit.reliability.consumed import FROM_FIRST, wait_until
+from tests.unit.reliability.consumed import FROM_FIRST
 from tests.unit.reliability.shop import book, booked, count_stubs, place_orders
 
 # What is shown of a database that is reached directly, of this one too: by its `engine`.
@@ -23,6 +23,7 @@ from tests.unit.reliability.test_ledger import audited
 from tests.unit.reliability.test_operator import *  # noqa: F403
 from tests.unit.reliability.test_review import *  # noqa: F403
 from tests.unit.reliability.test_stub_purge import *  # noqa: F403
+from tests.waiting import until
 
 from regulus.cli.database import connected
 from regulus.cli.exit_codes import ExitCode
@@ -64,7 +65,7 @@ async def test_each_order_has_its_one_effect(engine: Engine, pooled: URL, regulu
         placing = [asyncio.wrap_future(threads.submit(place_orders, business, each)) for each in ids]
         async with relays[0], relays[1], consumer:
             await asyncio.gather(*placing)
-            await wait_until(lambda: count_stubs(engine, status="CONFIRMED") == ORDERS)
+            await until(lambda: count_stubs(engine, status="CONFIRMED") == ORDERS)
     assert booked(engine) == sorted(ids)
     found = audited(engine)
     assert (found.committed, found.applied, found.is_kept, found.unseen) == (ORDERS, ORDERS, True, [])

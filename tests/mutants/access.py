@@ -71,8 +71,11 @@ MUTANTS = (
            new="accounts.setdefault(self._inner.access_key, self._inner.account())", tests=_OF_FILES),
     Mutant(name="an endless file of accounts is read", path="regulus/server/access_files.py",
            old="    if len(data) > plain_acl.DOCUMENT_SIZE_MAX:", new="    if False:", tests=_OF_FILES),
-    Mutant(name="a batch needs nothing", path=_TABLE, old="Code.SEND_BATCH_MESSAGE, ", new="",
-           tests=_OF_TABLE),
+    Mutant(name="a batch needs nothing", path="regulus/broker/rows/sending.py",
+           old="Code.SEND_BATCH_MESSAGE, header=headers.SendMessageRequest, handler=handle_send_message,\n"
+               "             needs=Decoded(access.send)",
+           new="Code.SEND_BATCH_MESSAGE, header=headers.SendMessageRequest, handler=handle_send_message,\n"
+               "             needs=Decoded(lambda header: ())", tests=_OF_TABLE),
     Mutant(name="a heartbeat needs no group", path="regulus/broker/listed_needs.py",
            old="(group_need(part.group_name, SUB),)", new="()", tests=("tests/unit/broker/test_listed_needs.py",)),
     Mutant(name="a message sent back may be anybody's", path="regulus/broker/handlers/consumer_send_msg_back.py",

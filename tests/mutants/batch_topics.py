@@ -186,8 +186,8 @@ MUTANTS = (
            old=" and names.SINK not in header.properties:\n        return _send_inner_batch",
            new=":\n        return _send_inner_batch", tests=_SEND_TESTS),
     Mutant(name="an inner batch waits for the disk whatever its sender says", path=_SEND,
-           old="    waits = header.properties.get(_WAIT) != \"false\"\n    return Reply(request.response",
-           new="    waits = True\n    return Reply(request.response", tests=_SEND_TESTS),
+           old="    waits = header.properties.get(_WAIT) != \"false\"\n    return plain_reply(request.response",
+           new="    waits = True\n    return plain_reply(request.response", tests=_SEND_TESTS),
     Mutant(name="an inner batch is larger than a message may be", path=_SEND,
            old="    if request.body_size > facts.max_message_size:\n        return refuse_size(request, facts, "
                "request.body_size)\n    if topic.keeps",

@@ -199,7 +199,7 @@ MUTANTS = (
     Mutant(name="a poll of a client that has gone away stays at the broker in its process", path=_RECEIVE,
            old="        poll.withdraw()\n", new="", tests=("tests/unit/proxy/test_embedded.py",)),
     Mutant(name="what comes to a poll whose client has gone counts as delivered", path="regulus/proxy/popping.py",
-           old="        suspend=True)\n", new="        suspend=False)\n",
+           old="handle, 0, suspend=True))", new="handle, 0, suspend=False))",
            tests=("tests/unit/proxy/test_standalone.py",)),
     Mutant(name="what nobody signed is inflated", path="regulus/proxy/service.py",
            old="            self._access.check_signature(method, caller)\n", new="            pass\n", tests=_SERVICE),

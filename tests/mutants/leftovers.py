@@ -110,8 +110,6 @@ MUTANTS = [
            old="if self.config.enable_notify_after_pop_order_lock_release:", new="if True:",
            tests=("tests/unit/broker/test_pops.py",)),
     # --- the switch ---------------------------------------------------------------------------------------------------
-    Mutant(name="the broker command drops the switch", path="regulus/cli/broker.py",
-           old='"true" if take_what_is_readable else None', new="None", tests=_SWITCH_TESTS),
-    Mutant(name="the up command drops the switch", path="regulus/cli/up.py",
+    Mutant(name="the server commands drop the switch", path="regulus/cli/serve.py",
            old='"true" if take_what_is_readable else None', new="None", tests=_SWITCH_TESTS),
 ]

@@ -36,7 +36,7 @@ _WATCH_TESTS = ("tests/unit/reliability/test_broker_watch.py",)
 _STUB_PURGE_TESTS = ("tests/unit/reliability/test_stub_purge.py",)
 _ALARM_TESTS = ("tests/unit/reliability/test_alarms.py",)
 _ALARM_LOOP_TESTS = ("tests/unit/reliability/test_alarm_loop.py",)
-_GOES_ON = "return not (self._context.is_ordered and (result is Outcome.BUSY or isinstance(result, Exception)))"
+_GOES_ON = "return not (self._context.is_ordered and (result is DeliveryOutcome.BUSY or isinstance(result, Exception)))"
 _STATUS = "regulus/reliability/outbox_status.py"
 _STATUS_TESTS = ("tests/unit/reliability/test_outbox_status.py",)
 _COMMAND_TESTS = ("tests/unit/cli/test_outbox.py",)
@@ -182,7 +182,8 @@ MUTANTS = [
            old="where(_ITS_STUB, stubs.c.status == UNCONFIRMED, ~exists().where(_ITS_ROWS))",
            new="where(_ITS_STUB, ~exists().where(_ITS_ROWS))", tests=_TABLE_TESTS),
     Mutant(name="an unconfirmed stub that another claimed is a success", path=_JUDGES,
-           old="return Outcome.DONE if CONFIRMED in (of_stub, status) else Outcome.BUSY", new="return Outcome.DONE",
+           old="return DeliveryOutcome.DONE if CONFIRMED in (of_stub, status) else DeliveryOutcome.BUSY",
+           new="return DeliveryOutcome.DONE",
            tests=_TABLE_TESTS),
     Mutant(name="a failed effect keeps its claim", path=_APPLYING,
            old="self._claims.finish if outcome in SETTLED else self._claims.release",
@@ -213,10 +214,11 @@ MUTANTS = [
     Mutant(name="an inbox row that is there lets the effect happen", path=_JUDGES,
            old="Taken.WHOLLY if inserted.rowcount == 1 else Taken.NOT", new="Taken.WHOLLY", tests=_CONFIRMS_TESTS),
     Mutant(name="another message of an id that is applied is a success", path=_JUDGES,
-           old="applied.digest not in (None, _digest(delivery))", new="False", tests=_CONFIRMS_TESTS),
+           old="applied.digest != _digest(delivery)", new="False", tests=_CONFIRMS_TESTS),
     Mutant(name="a lost confirmation is not made again", path=_INBOX,
            old="        if outcome in SETTLED:\n            self._confirm(delivery)",
-           new="        if outcome is Outcome.APPLIED:\n            self._confirm(delivery)", tests=_CONFIRMS_TESTS),
+           new="        if outcome is DeliveryOutcome.APPLIED:\n            self._confirm(delivery)",
+           tests=_CONFIRMS_TESTS),
     Mutant(name="an effect without a judge", path=_INBOX,
            old="            if taken:\n                with effect",
            new="            if True:\n                with effect", tests=_TABLE_TESTS),
@@ -231,9 +233,9 @@ MUTANTS = [
            old="        if not self._busy and not self._failed and all(",
            new="        if not self._failed and all(", tests=_INBOX_TESTS),
     Mutant(name="a stray holds up what came behind it", path=_APPLYING,
-           old=_GOES_ON, new="return result is not Outcome.MISSING", tests=_INBOX_TESTS),
+           old=_GOES_ON, new="return result is not DeliveryOutcome.MISSING", tests=_INBOX_TESTS),
     Mutant(name="what another works on holds up what came behind it", path=_APPLYING,
-           old=_GOES_ON, new="return result is not Outcome.BUSY", tests=_INBOX_TESTS),
+           old=_GOES_ON, new="return result is not DeliveryOutcome.BUSY", tests=_INBOX_TESTS),
     Mutant(name="in order nothing waits for what another works on", path=_APPLYING,
            old=_GOES_ON, new="return True",
            tests=_INBOX_TESTS),
@@ -244,7 +246,7 @@ MUTANTS = [
     Mutant(name="claims that are away are asked behind each effect", path=_APPLYING,
            old=" or (outcome in SETTLED and not claim.is_certain)", new="", tests=_INBOX_TESTS),
     Mutant(name="what is won for a listener that was cancelled stays claimed", path=_INBOX,
-           old="                self._settle(delivery, claim, Outcome.FAILED, begun)\n            return claim",
+           old="                self._settle(delivery, claim, DeliveryOutcome.FAILED, begun)\n            return claim",
            new="                pass\n            return claim", tests=_ASYNC_TESTS),
     Mutant(name="what was won before a listener was cancelled stays claimed", path=_INBOX,
            old="await asyncio.wait([asyncio.ensure_future(self._given_back(winning, delivery, begun))])",
@@ -265,7 +267,7 @@ MUTANTS = [
     Mutant(name="what is done waits for a human still", path=_JUDGES, old="\"is_manual\": False, \"version\"",
            new="\"version\"", tests=_INBOX_TESTS),
     Mutant(name="what another works on is a stray", path=_APPLYING,
-           old="outcome is Outcome.MISSING and _is_last_try", new="_is_last_try", tests=_INBOX_TESTS),
+           old="outcome is DeliveryOutcome.MISSING and _is_last_try", new="_is_last_try", tests=_INBOX_TESTS),
     Mutant(name="a stray is given up with another's tries", path=_APPLYING, old="all(map(_is_last_try, strays))",
            new="any(map(_is_last_try, strays))", tests=_INBOX_TESTS),
     Mutant(name="any stub that an effect writes is its confirmation", path=_LOG,

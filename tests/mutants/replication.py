@@ -9,6 +9,7 @@ _SERVER = "regulus/server/ha_server.py"
 _CLIENT = "regulus/server/ha_client.py"
 _DURABILITY = "regulus/server/durability.py"
 _COPIES = ("tests/unit/store/test_log_copy.py",)
+_ROW_TESTS = ("tests/unit/broker/test_request_table.py",)
 _PAIRS = ("tests/unit/server/test_replication.py",)
 _CUTS = ("tests/unit/store/test_wanted_cut.py", "tests/crash/test_wanted_cut.py")
 _ANSWERS = ("tests/unit/server/test_durability.py",)
@@ -137,8 +138,21 @@ MUTANTS = [
     Mutant(name="offsets are taken for a log that parted", path="regulus/broker/handlers/pull_message.py",
            old=" & _COMMIT_OFFSET and not broker.parted and", new=" & _COMMIT_OFFSET and", tests=_PAIRS),
     Mutant(name="a log that parted answers queries", path="regulus/broker/request_table.py",
-           old="if broker.parted and request.code not in WITHOUT_LOG and request.code in _TABLE:", new="if False:",
-           tests=_PAIRS),
+           old="    if broker.parted and where is not Where.ANYWHERE:\n", new="    if False:\n",
+           tests=(*_PAIRS, *_ROW_TESTS)),
+    Mutant(name="a slave whose log parted tells where a queue ends", path="regulus/broker/rows/log.py",
+           old="handler=handle_get_max_offset,\n             needs=Names(topic=\"topic\", actions=USE_OR_GET), "
+               "where=Where.SOUND_LOG",
+           new="handler=handle_get_max_offset,\n             needs=Names(topic=\"topic\", actions=USE_OR_GET), "
+               "where=Where.ANYWHERE", tests=_ROW_TESTS),
+    Mutant(name="a slave deletes a topic", path="regulus/broker/rows/topics.py",
+           old="handle_delete_topic_in_broker, needs=Names(topic=\"topic\", actions=DELETE), where=Where.MASTER",
+           new="handle_delete_topic_in_broker, needs=Names(topic=\"topic\", actions=DELETE), where=Where.SOUND_LOG",
+           tests=_ROW_TESTS),
+    Mutant(name="of two rows of a request the later one counts", path="regulus/broker/request_table.py",
+           old="        if row.code in rows:\n", new="        if False:\n", tests=_ROW_TESTS),
+    Mutant(name="a row whose needs name nothing lets everybody in", path="regulus/access/needs.py",
+           old="not (needs.actions and (needs.topic or needs.groups))", new="False", tests=_ROW_TESTS),
     Mutant(name="a log that was brought back is not read again", path="regulus/server/replication.py",
            old='        self._on_compared("")\n', new="", tests=_PAIRS),
     Mutant(name="a master that has less does not say so", path=_SERVER,

@@ -218,7 +218,7 @@ MUTANTS = [
            old="        change = self._state.settings.count\n",
            new="        change = self._state.settings.count + 1000\n", tests=_DOCUMENT_TESTS),
     Mutant(name="a change is answered before it is saved", path="regulus/server/request_server.py",
-           old="        self._when_saved(outcome.change, release)\n", new="        release(\"\")\n",
+           old="        self._when_saved(reply.change, release)\n", new="        release(\"\")\n",
            tests=("tests/unit/server/test_request_server.py", "tests/crash/test_settings_killed.py")),
     Mutant(name="sends to a topic that is not saved go the straight way", path="regulus/broker/topics.py",
            old="                self.facts[name].is_straight = False\n", new="                pass\n",

@@ -40,7 +40,7 @@ MUTANTS = [
     Mutant(name="a refusal is not counted", path=_REQUESTS,
            old="            if command.code:", new="            if False:", tests=_REQUEST_TESTS),
     Mutant(name="a refusal that waits for saving is not counted", path=_REQUESTS,
-           old="                _note_waiting(outcome, request, peer, refusals)", new="                pass",
+           old="                _note_refusal(reply, request, peer, refusals)", new="                pass",
            tests=_REQUEST_TESTS),
     Mutant(name="an empty queue counts as refused", path=_REFUSALS,
            old="        if answer.code in NO_REFUSALS:", new="        if False:", tests=_REFUSAL_TESTS),

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.broker.test_pops import NOW, Rig
 
+from regulus.model.receipt_handle import ReceiptHandle
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import PopMessageRequest
-from regulus.wire.receipt_handle import ReceiptHandle
 
 STEPS = st.lists(st.one_of(
     st.tuples(st.just("send"), st.integers(1, 5)),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from regulus.errors import RecordError
 from regulus.model import message_properties
+from regulus.model.java_hash import java_hash, tags_code
 from regulus.model.message import MessageExt
 from regulus.record import (
     consume_queue_unit,
@@ -18,7 +19,6 @@ from regulus.record import (
     message_record,
     store_checkpoint,
 )
-from regulus.record.java_hash import java_hash, tags_code
 
 INT4 = st.integers(-(2**31), 2**31 - 1)
 INT8 = st.integers(-(2**63), 2**63 - 1)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.stores import HOST, NOW, small_config
 
+from regulus.model.java_hash import tags_code
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended
 from regulus.record import message_record
-from regulus.record.java_hash import tags_code
 from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.memory_store import MemoryStore
 

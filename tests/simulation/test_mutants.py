@@ -25,12 +25,12 @@ from regulus.client.core import ordered_queue, process_queue, received
 from regulus.client.sending import transaction_producer
 from regulus.client.sending.accepted_sends import AcceptedSends
 from regulus.client.sending.transaction_producer import TransactionState
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message_filter import EVERYTHING
 from regulus.server.durability import Durability
 from regulus.server.ha_client import HaClient
 from regulus.server.ha_server import HaServer
 from regulus.testing.simulation.playing import play
-from regulus.wire.ext_fields import LONG_MAX
 
 SEEDS = 120
 """The order of sets is a part of a run, and another one in each process, so that other seeds show a fault."""

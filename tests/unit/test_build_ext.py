@@ -9,8 +9,8 @@ import pytest
 
 from tests.fuzz.build import changed_project
 
-MODULE = "regulus.record.java_hash"
-SOURCE = "src/regulus/record/java_hash.py"
+MODULE = "regulus.model.java_hash"
+SOURCE = "src/regulus/model/java_hash.py"
 
 
 def _build(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +25,7 @@ def test_what_was_compiled_once_is_taken_whatever_its_time_and_compiled_again_wh
     project = changed_project(tmp_path / "project", {})
     first = _build(project)
     assert first.returncode == 0, first.stderr
-    [compiled] = (project / "build/copy/regulus/record").glob("java_hash*.so")
+    [compiled] = (project / "build/copy/regulus/model").glob("java_hash*.so")
     before = compiled.read_bytes()
     without_compiler = {"PATH": str(tmp_path)}
 

@@ -34,37 +34,36 @@ class Credentials:
 
 
 def parse_credentials(text: str) -> Credentials | None:
-    """None for an empty text. Raises ConfigError, whose text does not show the input."""
-    if not text.strip():
-        return None
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict) or not all(isinstance(values.get(key), str) for key in ("accessKey", "secretKey")):
-        raise ConfigError('innerClientAuthenticationCredentials cannot be read: write {"accessKey":"...",'
-                          '"secretKey":"..."}')
-    credentials = Credentials(values["accessKey"], values["secretKey"])
-    try:
-        check_keys(credentials.access_key, credentials.secret_key)
-    except ConfigError as error:
-        raise ConfigError(f"innerClientAuthenticationCredentials: {error}") from None
+    """The value of `innerClientAuthenticationCredentials`; None for an empty text. Raises ConfigError, whose text does
+    not show the input."""
+    credentials = _pair(text, "innerClientAuthenticationCredentials", "accessKey", "secretKey")
+    if credentials is not None:
+        try:
+            check_keys(credentials.access_key, credentials.secret_key)
+        except ConfigError as error:
+            raise ConfigError(f"innerClientAuthenticationCredentials: {error}") from None
     return credentials
 
 
 def parse_init_user(text: str) -> Credentials | None:
     """The value of `initAuthenticationUser`; None for an empty text. Raises ConfigError, whose text does not show the
     input."""
+    user = _pair(text, "initAuthenticationUser", "username", "password")
+    if user is not None and not (user.access_key.strip() and user.secret_key.strip()):
+        raise ConfigError("initAuthenticationUser has an empty username or password")
+    return user
+
+
+def _pair(text: str, setting: str, access: str, secret: str) -> Credentials | None:
     if not text.strip():
         return None
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
         values = None
-    if not isinstance(values, dict) or not all(isinstance(values.get(key), str) and values[key].strip()
-                                               for key in ("username", "password")):
-        raise ConfigError('initAuthenticationUser cannot be read: write {"username":"...","password":"..."}')
-    return Credentials(values["username"], values["password"])
+    if not isinstance(values, dict) or not all(isinstance(values.get(key), str) for key in (access, secret)):
+        raise ConfigError(f'{setting} cannot be read: write {{"{access}":"...","{secret}":"..."}}')
+    return Credentials(values[access], values[secret])
 
 
 def parse_codes(text: str) -> frozenset[int]:

@@ -1,7 +1,7 @@
 """What an access check knows of a request, and its verdict.
 
-Each server checks access before any handler. A table of the package (`broker/access`, `nameserver/access`) says what
-each request needs; the rules (`plain_rules`, or users and policies) say whether its sender has it.
+Each server checks access before any handler. A table of the package (`broker/request_table`, `nameserver/access`)
+says what each request needs; the rules (`plain_rules`, or users and policies) say whether its sender has it.
 
     facts of the request -> Rules.decide -> Allowed(rule) | Denied(rule, code, remark)
 

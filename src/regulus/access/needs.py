@@ -4,12 +4,12 @@ A `Read` takes the request and returns all its needs. It decodes with the same c
 one request would allow bypassing the check.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
 from regulus.model.topics import NEVER_CONSUMED_TOPICS, RETRY_PREFIX, TRANS_CHECK_MAX_TIME_TOPIC
-from regulus.wire.ext_fields import Header
 from regulus.wire.remoting_command import RemotingCommand
 
 Read = Callable[[RemotingCommand], tuple[Need, ...]]
@@ -82,16 +82,47 @@ def seen_in_parts(request: RemotingCommand) -> tuple[Need, ...]:
     return ()
 
 
-def of_header(header: type[Header], *, topic: str = "", group: str = "", more_groups: Iterable[str] = (),
-              actions: tuple[Action, ...]) -> Read:
-    """The needs for the topic and groups named in header fields; a field that the request omits needs nothing."""
-    groups = [name for name in (group, *more_groups) if name]
+class HeaderClass(Protocol):
+    """A class that reads the ext fields of a request."""
 
-    def read(request: RemotingCommand) -> tuple[Need, ...]:
-        decoded: Any = header.decode(request)
-        needs = [group_need(named, actions) for named in (getattr(decoded, name) for name in groups) if named]
-        named_topic = getattr(decoded, topic) if topic else None
-        if named_topic:
-            needs.append(topic_need(named_topic, actions))
+    def decode(self, command: RemotingCommand, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The fields of a header that name a topic and groups; one that a request leaves out needs nothing."""
+
+    topic: str = ""
+    groups: tuple[str, ...] = ()
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a header needs, once it is decoded."""
+
+    needs: Callable[[Any], tuple[Need, ...]]
+
+
+def reading(needs: Names | Decoded | Read, header: HeaderClass | None) -> Read:
+    """The read that these needs are, of requests with this header. Raises ValueError for needs of a header where there
+    is none, and for names of nothing: such a request would be open to everybody."""
+    if not isinstance(needs, Names | Decoded):
+        return needs
+    if header is None or (
+            isinstance(needs, Names) and not (needs.actions and (needs.topic or needs.groups))):
+        raise ValueError(f"{needs} names nothing of the header {header}")
+    decode, of_decoded = header.decode, needs.needs if isinstance(needs, Decoded) else _named(needs)
+    return lambda request: of_decoded(decode(request))
+
+
+def _named(names: Names) -> Callable[[Any], tuple[Need, ...]]:
+    actions = names.actions
+
+    def needs_of_names(decoded: Any) -> tuple[Need, ...]:
+        needs = [group_need(named, actions) for named in (getattr(decoded, name) for name in names.groups) if named]
+        topic = getattr(decoded, names.topic) if names.topic else None
+        if topic:
+            needs.append(topic_need(topic, actions))
         return tuple(needs)
-    return read
+    return needs_of_names

@@ -9,7 +9,7 @@ from collections import deque
 from regulus.access.decision import Rules
 from regulus.access.guard import Guard
 from regulus.broker.held_requests import HeldRequest, HeldRequests
-from regulus.broker.outcome import Notice
+from regulus.broker.outcome import Notice, Reply
 from regulus.wire.remoting_command import RemotingCommand
 
 DECIDED_MAX = 128
@@ -41,7 +41,7 @@ class HeldAccess:
             if not held.is_gone and (refusal := self.refusal(held, guard)) is not None:
                 self._held_requests.leave(held)
                 held.forget()
-                self._notices.append(Notice(held.channel, refusal))
+                self._notices.append(Notice(held.channel, Reply(refusal)))
         if self._undecided:
             return 0
         self._decided_from = 0

@@ -35,7 +35,7 @@ BLOCK_SIZE_MAX = 1024
 ANY_QUEUE = -1
 
 
-class Place(NamedTuple):
+class HeldPlace(NamedTuple):
     """Messages of `queue_id` from `queue_offset` on, or with ANY_QUEUE all of the topic."""
 
     topic: str
@@ -54,7 +54,7 @@ class HeldRequest:
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "opaque", "peer", "places",
                  "request", "sequence", "unsent")
 
-    def __init__(self, request: RemotingCommand, peer: Peer, places: tuple[Place, ...], message_filter: Filter,
+    def __init__(self, request: RemotingCommand, peer: Peer, places: tuple[HeldPlace, ...], message_filter: Filter,
                  deadline_ms: int, resume: Callable[[int], RemotingCommand | None], opaque: int | None = None,
                  unsent: Unsent | None = None) -> None:
         self.request = request

@@ -189,9 +189,10 @@ class LongAnswers:
             if each.peer.user == most and counts and not self._is_begun_deed(each):
                 self._leave(each)
                 if not each.request.is_oneway:
-                    self._notices.append(Notice(each.peer.channel, each.request.response(
-                        ResponseCode.SYSTEM_BUSY, "this user has the most long answers under way, and no more can be: "
-                                                  "ask again when one of them is done")))
+                    self._notices.append(Notice(each.peer.channel, refuse(
+                        each.request, ResponseCode.SYSTEM_BUSY,
+                        "this user has the most long answers under way, and no more can be: ask again when one of them "
+                        "is done")))
                 return True
         return False
 
@@ -246,7 +247,7 @@ class LongAnswers:
         if response is not None:
             self._leave(answer)
             if not answer.request.is_oneway:
-                self._notices.append(Notice(answer.peer.channel, response, answer.change))
+                self._notices.append(Notice(answer.peer.channel, Reply(response, change=answer.change)))
 
 
 def _take_off(loads: dict[_Key, _Load], key: _Key, answer: _LongAnswer) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Generator, Iterable, Iterator
 from typing import Protocol
 
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended, GetResult, LogRead, QueryResult, QueueUnit
 from regulus.record.timer_units import TimerCheck, TimerRecord, TimerSlot
-from regulus.wire.ext_fields import LONG_MAX
 
 
 class TimerBook(Protocol):

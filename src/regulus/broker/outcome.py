@@ -1,63 +1,62 @@
-"""What a handler decided; the server carries it out."""
+"""What a handler decided; the server carries it out.
+
+Either there is an answer now (`Reply`), or later (`Hold`), or never (`NoReply`), or a client has to be asked first
+(`Relay`). What nobody's request asked for at this moment, such as the late answer to a held request, is a `Notice`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from regulus.wire.remoting_command import Buffer, RemotingCommand
 
+Unsent = Callable[[int], None]
+"""Called with the time of day where an answer reaches nobody: what it handed out is given back."""
+
 
 class Reply:
-    """Send `answer` once the log is durable up to `durable_at`, a physical offset; 0: now.
+    """One answer, and what must be so before it leaves. An answer that is bytes is a whole frame, encoded already.
 
-    An answer that is bytes is a whole frame, encoded already. When the disk takes too long, the same answer leaves with
-    FLUSH_DISK_TIMEOUT.
+    The server carries it out in this order, and each step waits for the one before it:
+
+    1. Save: `change` counts the changes of topics and groups; until that many are saved, nothing else happens. When
+       they cannot be saved, the asker gets SYSTEM_ERROR with the cause in place of the answer, `unsent` is called, and
+       the steps below are left out. 0: there is nothing to save.
+    2. Make durable: `durable_at` is a physical offset. The answer waits until the disk, and as many replicas as are
+       configured, have the log up to there. When that takes too long, it leaves all the same, with the code of what is
+       late, such as FLUSH_DISK_TIMEOUT. A firm answer (`is_firm`) leaves as it is: what it says is so in any case, and
+       a refusal would do harm. A consumer whose pop were refused would get its messages again, and nobody would have
+       seen them. 0: the log is not waited for.
+    3. Send the answer.
+    4. Give back: where the asker is gone by then, `unsent` is called in place of 3.
+
+    Most answers wait for nothing and leave with all others of the same read, in one write. `unsent` is called once at
+    most, and never for an answer that waits for nothing and whose asker is connected.
     """
 
-    __slots__ = ("answer", "durable_at")
+    __slots__ = ("answer", "change", "durable_at", "is_firm", "unsent")
 
-    def __init__(self, answer: RemotingCommand | bytes, durable_at: int = 0) -> None:
+    def __init__(self, answer: RemotingCommand | bytes, durable_at: int = 0, change: int = 0, is_firm: bool = False,
+                 unsent: Unsent | None = None) -> None:
         self.answer = answer
         self.durable_at = durable_at
+        self.change = change
+        self.is_firm = is_firm
+        self.unsent = unsent
 
     def encode_parts(self) -> list[Buffer]:
         """The frame of the answer as buffers to write one after the other."""
         return [self.answer] if isinstance(self.answer, bytes) else self.answer.encode_parts()
 
 
-def reply_frame(frame: bytes, durable_at: int) -> Reply:
-    """Reply(frame, durable_at), past the constructor, whose call costs more than the object."""
+def plain_reply(answer: RemotingCommand | bytes, durable_at: int) -> Reply:
+    """Reply(answer, durable_at), past the constructor, whose call costs more than the object."""
     reply = Reply.__new__(Reply)
-    reply.answer = frame
+    reply.answer = answer
     reply.durable_at = durable_at
+    reply.change = 0
+    reply.is_firm = False
+    reply.unsent = None
     return reply
-
-
-Unsent = Callable[[int], None]
-"""Called with the time of day where an answer reaches nobody: what it handed out is given back."""
-
-
-class FirmReply:
-    """`reply`, which waits for the log, and leaves as it is where that takes too long: what it says is so in any case,
-    and a refusal would do more harm. Of pops: their messages would come again, and nobody would have seen them."""
-
-    __slots__ = ("reply", "unsent")
-
-    def __init__(self, reply: Reply, unsent: Unsent | None = None) -> None:
-        self.reply = reply
-        self.unsent = unsent
-
-
-class ReplyWhenSaved:
-    """`reply` once that many changes of topics and groups are saved; a refusal when they cannot be saved. `is_firm`,
-    `unsent`: it is that of a FirmReply."""
-
-    __slots__ = ("change", "is_firm", "reply", "unsent")
-
-    def __init__(self, reply: Reply, change: int, is_firm: bool = False, unsent: Unsent | None = None) -> None:
-        self.reply = reply
-        self.change = change
-        self.is_firm = is_firm
-        self.unsent = unsent
 
 
 class Hold:
@@ -85,23 +84,17 @@ class Relay:
     timeout_ms: int
 
 
-Outcome = Reply | FirmReply | ReplyWhenSaved | Hold | NoReply | Relay
+Outcome = Reply | Hold | NoReply | Relay
 
 HOLD = Hold()
 NO_REPLY = NoReply()
 
 
-def firm(answer: RemotingCommand, durable_at: int) -> Reply | FirmReply:
-    """A FirmReply where it waits at all."""
-    reply = Reply(answer, durable_at)
-    return FirmReply(reply) if durable_at else reply
-
-
 def when_saved(outcome: Outcome, change: int) -> Outcome:
-    """The same, but no yes before that many changes are saved."""
-    if isinstance(outcome, FirmReply):
-        return ReplyWhenSaved(outcome.reply, change, is_firm=True, unsent=outcome.unsent)
-    return ReplyWhenSaved(outcome, change) if isinstance(outcome, Reply) else outcome
+    """The same outcome; an answer waits until that many changes are saved."""
+    if not isinstance(outcome, Reply):
+        return outcome
+    return Reply(outcome.answer, outcome.durable_at, change, outcome.is_firm, outcome.unsent)
 
 
 def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str] | None = None) -> Reply:
@@ -109,16 +102,12 @@ def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str]
     return Reply(request.response(int(code), remark, ext))
 
 
-@dataclass(frozen=True, slots=True)
 class Notice:
-    """Something others must hear: a one-way request to a client, or the late answer to a held request.
+    """What somebody must hear who asked nothing now: a one-way request to a client, or the late answer to a held
+    request. `reply` is carried out as if the client on `channel` had just asked for it."""
 
-    With a `change` it is an answer that is no yes before that many changes of topics and groups are saved; with
-    `durable_at` one that waits for the log as a FirmReply does. `unsent` as there.
-    """
+    __slots__ = ("channel", "reply")
 
-    channel: int
-    command: RemotingCommand
-    change: int = 0
-    durable_at: int = 0
-    unsent: Unsent | None = None
+    def __init__(self, channel: int, reply: Reply) -> None:
+        self.channel = channel
+        self.reply = reply

@@ -33,10 +33,10 @@ from regulus.broker.message_store import MessageStore
 from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model import topics
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
 from regulus.wire import encoded_table, fastjson
 from regulus.wire.encoded_table import EncodedTable, Pieces
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.row_digest import digest_of, row_on
 
 DOCUMENT_LAG_MAX = 16 << 20
@@ -343,10 +343,7 @@ def _place(message: MessageExt) -> Sequence:
 
 
 def mark_value(mark: SinkMark) -> dict[str, object]:
-    """A mark as it travels and as it is saved.
-
-    Earlier versions saved a digest of bodies alone, as `digest`. It is not taken over: such a mark knows its last row.
-    """
+    """A mark as it travels and as it is saved."""
     return {"seq": str(mark.sequence), "topic": mark.topic, "queueId": mark.queue_id,
             "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset, "rowDigest": mark.digest}
 
@@ -360,7 +357,7 @@ def _mark(value: dict[str, object]) -> SinkMark:
     if sequence is None:
         raise ValueError(f"seq {value['seq']!r}")
     return SinkMark(sequence, str(value["topic"]), int(str(value["queueId"])), int(str(value["queueOffset"])),
-                    int(str(value["physicalOffset"])), int(str(value.get("rowDigest", DIGEST_UNKNOWN))))
+                    int(str(value["physicalOffset"])), int(str(value["rowDigest"])))
 
 
 def _sequence(text: str) -> Sequence | None:

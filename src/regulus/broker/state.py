@@ -33,8 +33,8 @@ from regulus.broker.homes import Homes
 from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
-from regulus.broker.outcome import Notice
-from regulus.broker.pop.empty_pops import VainPops
+from regulus.broker.outcome import Notice, Reply
+from regulus.broker.pop.empty_pops import EmptyPops
 from regulus.broker.pop.flights import PopFlights
 from regulus.broker.pop.orders import PopOrders
 from regulus.broker.pop.places import PopPlaces
@@ -53,13 +53,13 @@ from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.record.pop_record import CheckpointKey
 from regulus.wire import encoded_table
 from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody, TopicRouteData
 from regulus.wire.codes import RequestCode
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, is_popped_retry_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
@@ -138,7 +138,7 @@ class BrokerState:
         self.pop_revival = PopRevival(store, self.storing, self.timers, self.pop_flights, self.topics,
                                       self.subscription_groups, self.consumer_offsets)
         self.pop_orders = PopOrders()
-        self.vain_pops = VainPops(self.consumer_offsets, self.pop_orders)
+        self.vain_pops = EmptyPops(self.consumer_offsets, self.pop_orders)
         self.request_modes = RequestModes(self.settings)
         self.route_asks: deque[RouteAsk] = deque()
         self.pop_places = PopPlaces(store, self.pop_flights.revive_topic, self.consumer_offsets,
@@ -345,16 +345,15 @@ class BrokerState:
             # One after the other: when an answer fails, the others are still ready.
             for held in held_requests.take_ready(1):
                 if self.guard is not None and (refusal := self.held_access.refusal(held, self.guard)) is not None:
-                    self.notices.append(Notice(held.channel, refusal))
+                    self.notices.append(Notice(held.channel, Reply(refusal)))
                     continue
                 log_end, unsent = self.store.commit_log_max_offset(), held.unsent
                 answer = held.answer(now_ms)
                 if answer is not None:
                     # Of a pop, which is in the log before it is handed out.
                     has_written = self.store.commit_log_max_offset() > log_end
-                    self.notices.append(Notice(held.channel, answer,
-                                               durable_at=self.storing.durable_at() if has_written else 0,
-                                               unsent=unsent))
+                    durable_at = self.storing.durable_at() if has_written else 0
+                    self.notices.append(Notice(held.channel, Reply(answer, durable_at, is_firm=True, unsent=unsent)))
             if not held_requests.has_ready or held_requests.looked >= HELD_LOOKED_MAX:
                 break
 

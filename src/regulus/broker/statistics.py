@@ -102,7 +102,6 @@ class Statistics:
         self.get_found_times = 0
         self.get_missed_times = 0
         self.get_message_nums = 0
-        self.get_message_size = 0
         self.put_total_yesterday_morning = 0
         self.put_total_today_morning = 0
         self.get_total_yesterday_morning = 0
@@ -145,7 +144,6 @@ class Statistics:
         key = f"{topic}@{group}"
         self.get_found_times += 1
         self.get_message_nums += message_count
-        self.get_message_size += size
         self.add(GROUP_GET_NUMS, key, message_count)
         self.add(GROUP_GET_SIZE, key, size)
 

@@ -78,11 +78,11 @@ class TopicEpochs:
 
 
 def _parse(text: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The numbers, and the deleted topics, which earlier documents have not."""
+    """The numbers, and the deleted topics."""
     value = fastjson.loads(text)
     if not isinstance(value, dict):
         raise HeaderError("the document of the topics' epochs is no JSON object")
-    deleted = _numbers(value.get(_DELETED_KEY, {}), _DELETED_KEY)
+    deleted = _numbers(value.get(_DELETED_KEY), _DELETED_KEY)
     return _numbers(value.get(_KEY), _KEY), dict(sorted(deleted.items(), key=lambda item: item[1]))
 
 

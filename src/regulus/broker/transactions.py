@@ -43,9 +43,10 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.groups.clients import Client, Clients
 from regulus.broker.groups.consumer_offsets import ConsumerOffsets
 from regulus.broker.message_store import MessageStore
-from regulus.broker.outcome import Notice
+from regulus.broker.outcome import Notice, Reply
 from regulus.broker.storing import Storing
 from regulus.model import message_properties as names
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
 from regulus.model.message_id import offset_message_id
 from regulus.model.store_result import Appended, PutStatus, QueryResult
@@ -53,7 +54,6 @@ from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from regulus.model.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import CheckTransactionStateRequest
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -391,7 +391,7 @@ class Transactions:
         copy.queue_id = max(0, placement.real_queue_id(copy.properties))
         request = RemotingCommand.request(int(RequestCode.CHECK_TRANSACTION_STATE), ext, message_record.encode(copy),
                                           oneway=True)
-        self._notices.append(Notice(producer.channel, request))
+        self._notices.append(Notice(producer.channel, Reply(request)))
 
     # --- what outlives the broker ------------------------------------------------------------------------------------
 

@@ -2,24 +2,21 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
 from regulus.broker.config import BrokerConfig
-from regulus.cli.options import PORT, renamed
+from regulus.cli.options import PORT
 from regulus.cli.serve import (
     config_option,
-    cut_option,
-    flush_option,
-    flush_values,
     listen_option,
     load_configs,
-    log_format_option,
-    log_level_option,
+    log_options,
     open_warning,
     run_server,
-    store_option,
-    take_option,
+    store_options,
+    store_values,
 )
 from regulus.server.assembly import BrokerServer
 from regulus.store.config import MessageStoreConfig
@@ -28,25 +25,18 @@ from regulus.transport.config import TransportConfig
 
 @click.command()
 @config_option
-@renamed("-n", "--namesrv", "namesrv_addr", old="--namesrv-addr", metavar="HOST:PORT;...",
-         help="Name servers; else namesrvAddr of the file, else the environment's NAMESRV_ADDR.")
+@click.option("-n", "--namesrv", "namesrv_addr", metavar="HOST:PORT;...",
+              help="Name servers; else namesrvAddr of the file, else the environment's NAMESRV_ADDR.")
 @click.option("--port", type=PORT, help="Port to listen at; 0 takes a free one [10911].")
-@store_option
-@flush_option
-@cut_option
-@take_option
+@store_options
 @listen_option("0.0.0.0")
-@log_level_option
-@log_format_option
-def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None, store_path: str | None,
-           flush: str | None, cut_damaged_log: str | None, take_what_is_readable: bool, bind_address: str | None,
-           log_level: str, log_format: str) -> None:
+@log_options
+def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None,
+           bind_address: str | None, log_level: str, log_format: str, **store: Any) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
     loaded = load_configs(config_path, {
-        "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
-        "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log,
-        "takeWhatIsReadable": "true" if take_what_is_readable else None,
-        "bindAddress": bind_address, "namesrvAddr": namesrv_addr,
+        "listenPort": None if port is None else str(port), "bindAddress": bind_address, "namesrvAddr": namesrv_addr,
+        **store_values(**store),
     }, BrokerConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), MessageStoreConfig(), TransportConfig())
     broker_config, store_config, transport_config = loaded.configs
     run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config),

@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from regulus.cli.archive import size_of, tasks_of
-from regulus.cli.options import CORES_MAX, COUNT, INT_MAX, LocalPath
+from regulus.cli.options import CORES_MAX, COUNT, LocalPath
 from regulus.cli.progress import Progress
 from regulus.model.delay_level import DEFAULT_LADDER
+from regulus.model.java_numbers import INT_MAX
 from regulus.spark.runtime.extras import require_extra
 
 

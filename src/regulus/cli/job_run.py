@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from regulus.cli.options import CORES_MAX, LIMIT, renamed
+from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.output import print_table, with_output
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import SparkDirectory, command_session, spark_refusals
@@ -143,8 +143,8 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
     @click.option("--credentials", metavar="env:NAME|file:/PATH", help="Where the keys for the brokers are.")
     @click.option("--accept-gaps", is_flag=True, help="Continue without messages that are damaged or missing.")
     @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
-    @renamed("--limit", old="--rows", type=LIMIT, default=ROWS_SHOWN, show_default=True,
-             help="How many rows of each kind to print.")
+    @click.option("--limit", type=LIMIT, default=ROWS_SHOWN, show_default=True,
+                  help="How many rows of each kind to print.")
     @with_output
     @wraps(command)
     def call(*args: Any, store_path: str | None, name_server: str | None, archive_path: str | None,

@@ -9,13 +9,13 @@ from regulus.cli.connection import Moment
 from regulus.cli.database import EFFECTS_VARIABLE, connected, with_database
 from regulus.cli.exit_codes import ExitCode
 from regulus.cli.output import print_facts, print_json, print_table, time_text, with_output
+from regulus.model.java_numbers import LONG_MAX
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from regulus.reliability.ledger import Account, Audit
 
-_EVER = (1 << 63) - 1
 _EFFECTS = click.option("--effects", "effects_address", envvar=EFFECTS_VARIABLE, show_envvar=True, metavar="URL",
                         help="The consumer's database, where it has one of its own.")
 
@@ -89,7 +89,7 @@ def audit_all(connection: "Connection", since: int, until: int | None, kept_days
     from regulus.reliability.ledger import audit
 
     with connected(effects_address, option="--effects") if effects_address else nullcontext() as effects:
-        found = audit(connection, since, _EVER if until is None else until, effects, keep_ms=kept_days * 86_400_000)
+        found = audit(connection, since, LONG_MAX if until is None else until, effects, keep_ms=kept_days * 86_400_000)
     exceptions = {"parked": found.parked, "overdue": found.overdue, "lost": found.lost, "doubled": found.doubled,
                   "unmade": found.unmade}
     if json_output:

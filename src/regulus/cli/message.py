@@ -11,20 +11,20 @@ import click
 from regulus.cli.connection import ComingMoment, Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
 from regulus.cli.kept import kept
-from regulus.cli.options import COUNT, OFFSET, Duration, LocalPath, renamed
+from regulus.cli.options import COUNT, OFFSET, Duration, LocalPath
 from regulus.cli.output import print_facts, print_rows, time_text, with_output
 from regulus.client.administration.admin import Admin
 from regulus.client.administration.message_admin import FoundMessages
 from regulus.client.config import ProducerConfig
 from regulus.client.sending.producer import Producer
 from regulus.errors import ClientError, NoRoute
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.model.message_properties import DELAY_TIME_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS
 from regulus.model.priority import PRIORITY_MAX
 from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 
 CLI_GROUP = "regulus_cli"
 _HEARTBEATS = logging.getLogger("regulus.client.connecting.client_instance")
@@ -58,7 +58,7 @@ async def _producer(server: Server) -> AsyncIterator[Producer]:
 @click.option("--file", "path", type=LocalPath(exists=True, dir_okay=False),
               help="The body is a file.")
 @click.option("-t", "--tag", default="", help="The message's tag.")
-@renamed("-k", "--key", "keys", old="--keys", multiple=True, help="A key to find the message by; may be repeated.")
+@click.option("-k", "--key", "keys", multiple=True, help="A key to find the message by; may be repeated.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
 @click.option("--delay", type=Duration(), help="Deliver it this long after it was sent: 500ms, 90s, 5m, 36h, 3d.")
@@ -130,8 +130,8 @@ def recall(server: Server, topic: str, recall_handle: str) -> None:
 @click.option("--id", "offset_id", help="The message with this offset id.")
 @click.option("--offset", type=OFFSET, help="The message at this place of a queue.")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="The queue that --offset is for.")
-@renamed("--from", "begin", old="--begin", type=Moment(), default=0, help="With --key: stored at or after this time.")
-@renamed("--until", "end", old="--end", type=Moment(), help="With --key: stored at or before this time.")
+@click.option("--from", "begin", type=Moment(), default=0, help="With --key: stored at or after this time.")
+@click.option("--until", "end", type=Moment(), help="With --key: stored at or before this time.")
 @click.option("--limit", type=COUNT, default=64, show_default=True,
               help="With --key: this many messages, the newest.")
 @with_output

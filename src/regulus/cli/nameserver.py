@@ -9,8 +9,7 @@ from regulus.cli.serve import (
     config_option,
     listen_option,
     load_configs,
-    log_format_option,
-    log_level_option,
+    log_options,
     open_warning,
     run_server,
 )
@@ -25,8 +24,7 @@ from regulus.transport.config import TransportConfig
 @click.option("--kv-config", "kv_config_path", metavar="FILE", help="Where the key-value configuration is kept "
               "[~/namesrv/kvConfig.json].")
 @listen_option("0.0.0.0")
-@log_level_option
-@log_format_option
+@log_options
 def nameserver(config_path: Path | None, port: int | None, kv_config_path: str | None, bind_address: str | None,
                log_level: str, log_format: str) -> None:
     """Run a name server until SIGTERM or Ctrl-C."""

@@ -1,7 +1,6 @@
-"""The numbers that options take, and options that had another name before: the old one works, and no help shows it."""
+"""The values that options take: numbers, paths, durations."""
 
 import os
-from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ import click
 
 from regulus.errors import ConfigError
 from regulus.model.delay_level import parse_ladder
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
 from regulus.model.local_path import address_fault
-from regulus.wire.ext_fields import LONG_MAX
-
-INT_MAX = (1 << 31) - 1
 
 CORES_MAX = 1024
 COUNT = click.IntRange(1, INT_MAX)
@@ -62,22 +59,3 @@ class Finite(click.FloatRange):
         if not isfinite(number):
             self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
         return number
-
-
-class _Renamed(click.Option):
-    def __init__(self, param_decls: Sequence[str], *, old: Sequence[str], **attributes: Any) -> None:
-        super().__init__([*param_decls, *old], **attributes)
-        self._old = frozenset(old)
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        accepted = self.opts
-        self.opts = [name for name in accepted if name not in self._old]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = accepted
-
-
-def renamed(*names: str, old: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`click.option` of an option that was called `old`."""
-    return click.option(*names, cls=_Renamed, old=(old,), **attributes)

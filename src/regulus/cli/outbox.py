@@ -22,7 +22,7 @@ def outbox() -> None:
 @outbox.command()
 @with_any_database
 def migrate(connection: "Connection") -> None:
-    """Make the tables, or bring those of an earlier version up to date."""
+    """Make the tables, or bring them up to date."""
     from regulus.reliability.migrations import upgrade
 
     before, now = upgrade(connection)

@@ -30,10 +30,9 @@ def with_output(command: Callable[P, Any]) -> Callable[..., None]:
     """Give a command `--output table|json`; it gets `json_output`."""
     @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
                   help="A table for people, or one JSON document.")
-    @click.option("--json", "is_json", is_flag=True, hidden=True)
     @wraps(command)
-    def call(*args: Any, output: str, is_json: bool, **kwargs: Any) -> None:
-        kwargs["json_output"] = is_json or output == "json"
+    def call(*args: Any, output: str, **kwargs: Any) -> None:
+        kwargs["json_output"] = output == "json"
         command(*args, **kwargs)
     return call
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from regulus.cli.options import CORES_MAX, LocalPath, renamed
+from regulus.cli.options import CORES_MAX, LocalPath
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_java
 from regulus.errors import ClientError
@@ -36,7 +36,7 @@ def pipeline() -> None:
               help="spark-pipeline.yml, or the directory with it.  [default: the message ledger]")
 @click.option("--store", "store_path", type=LocalPath(exists=True, file_okay=False),
               help="Read a broker's store directory.")
-@renamed("-n", "--namesrv", "name_server", old="--name-server", help="Name servers of brokers to read.")
+@click.option("-n", "--namesrv", "name_server", help="Name servers of brokers to read.")
 @click.option("--topic", "topics", multiple=True, help="May be repeated.")
 @click.option("--group", help="The consumer group whose retries, dead letters and progress count.")
 @click.option("--effects", help="What the consumers did: sqlite:/path#table, postgresql://host/database#table, "
@@ -47,8 +47,7 @@ def pipeline() -> None:
 @click.option("--bucket", help="Width of throughput's steps.  [default: 1 minute]")
 @click.option("--trace", is_flag=True, help="Read the clients' trace topic too.")
 @click.option("--alerts-topic", help="Send an alert there for each new dead letter and rejected message.")
-@renamed("--alerts-namesrv", "alerts_name_server", old="--alerts-name-server",
-         help="Where that topic is.  [default: that of -n]")
+@click.option("--alerts-namesrv", "alerts_name_server", help="Where that topic is.  [default: that of -n]")
 @click.option("--alerts-credentials", help="env:NAME or file:/path of their keys.  [default: those of the reads]")
 @click.option("--storage", help="Directory or URL for tables, catalog and checkpoints.  [default: what the spec says]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated.")

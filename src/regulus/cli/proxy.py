@@ -11,8 +11,7 @@ from regulus.cli.serve import (
     config_option,
     listen_option,
     load_configs,
-    log_format_option,
-    log_level_option,
+    log_options,
     open_warning,
     run_server,
 )
@@ -33,8 +32,7 @@ gRPC port."""
               help="Name servers; else namesrvAddr of the file, else the environment's NAMESRV_ADDR.")
 @click.option("--port", type=PORT, help="Port to listen at; 0 takes a free one [8081].")
 @listen_option("0.0.0.0")
-@log_level_option
-@log_format_option
+@log_options
 def proxy(config_path: Path | None, namesrv_addr: str | None, port: int | None, bind_address: str | None,
           log_level: str, log_format: str) -> None:
     """Speak gRPC with RocketMQ 5 clients, and remoting with brokers, until SIGTERM or Ctrl-C."""

@@ -54,19 +54,32 @@ class Server(Protocol):
 
 config_option = click.option("-c", "--config", "config_path", type=LocalPath(dir_okay=False),
                              help="RocketMQ .conf (key=value) or TOML file.")
-store_option = click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")
-flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
-                            help="sync: a send is answered when it is on disk; async: at once [async].")
-cut_option = click.option("--cut-damaged-log", metavar="POSITION", help="Cut the log at this damage, which a refused "
-                          "start has named, and continue; what is cut is kept aside.")
-take_option = click.option("--take-what-is-readable", is_flag=True, help="Open a store that RocketMQ 5.5 kept partly "
-                           "in RocksDB without those parts; the log counts what is left out.")
-log_level_option = click.option("--log-level", default="info", show_default=True,
-                                type=click.Choice([level.lower() for level in logging_setup.LEVELS]))
+def store_options(command: Command) -> Command:
+    """Add the options of a broker's store to a command; `store_values` takes their values."""
+    for option in (
+            click.option("--take-what-is-readable", is_flag=True, help="Open a store that RocketMQ 5.5 kept partly in "
+                         "RocksDB without those parts; the log counts what is left out."),
+            click.option("--cut-damaged-log", metavar="POSITION", help="Cut the log at this damage, which a refused "
+                         "start has named, and continue; what is cut is kept aside."),
+            click.option("--flush", type=click.Choice(["sync", "async"]),
+                         help="sync: a send is answered when it is on disk; async: at once [async]."),
+            click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")):
+        command = option(command)
+    return command
 
-log_format_option = click.option("--log-format", default="text", show_default=True,
-                                 type=click.Choice(logging_setup.FORMATS),
-                                 help="How each line of the log is written; json: one object a line.")
+
+def store_values(*, store_path: str | None, flush: str | None, cut_damaged_log: str | None,
+                 take_what_is_readable: bool) -> dict[str, str | None]:
+    return {"storePathRootDir": store_path, "flushDiskType": None if flush is None else f"{flush.upper()}_FLUSH",
+            "cutDamagedLog": cut_damaged_log, "takeWhatIsReadable": "true" if take_what_is_readable else None}
+
+
+def log_options(command: Command) -> Command:
+    command = click.option("--log-format", default="text", show_default=True,
+                           type=click.Choice(logging_setup.FORMATS),
+                           help="How each line of the log is written; json: one object a line.")(command)
+    return click.option("--log-level", default="info", show_default=True,
+                        type=click.Choice([level.lower() for level in logging_setup.LEVELS]))(command)
 
 
 def listen_option(default: str) -> Callable[[Command], Command]:
@@ -94,10 +107,6 @@ def load_configs(config_path: Path | None, options: dict[str, str | None], *defa
         if command := idle.get(field_name(key)):
             elsewhere.setdefault(command, []).append(key)
     return replace(loaded, elsewhere=elsewhere)
-
-
-def flush_values(flush: str | None) -> str | None:
-    return None if flush is None else f"{flush.upper()}_FLUSH"
 
 
 def is_loopback(host: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 from click.core import ParameterSource
 
-from regulus.cli.options import CORES_MAX, LIMIT, renamed
+from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import SparkDirectory, command_session, java_places, spark_refusals
 from regulus.spark.runtime.doctor import Finding, examine, examine_executors
@@ -66,7 +66,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
               help="Directory of an archive; with --namesrv, the archive and from its end on the brokers.")
 @click.option("--credentials", metavar="env:NAME|file:/PATH", help="Where the keys for the brokers are.")
 @click.option("--topic", "topics", required=True, multiple=True, help="May be given several times.")
-@renamed("--tag", "tags", old="--tags", default="*", show_default=True, help="`TagA || TagB`.")
+@click.option("--tag", "tags", default="*", show_default=True, help="`TagA || TagB`.")
 @click.option("--from", "starting", help="First store time: ISO 8601 or ms since 1970.")
 @click.option("--until", "ending", help="Store time to stop before.")
 @click.option("--columns", default=_READ_COLUMNS, show_default=True)

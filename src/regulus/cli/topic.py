@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from regulus.cli.connection import Address, with_admin
-from regulus.cli.options import COUNT, renamed
+from regulus.cli.options import COUNT
 from regulus.cli.output import (
     counted,
     pairs_text,
@@ -184,7 +184,7 @@ async def status(admin: Admin, name: str, json_output: bool) -> None:
 @topic.command()
 @click.argument("name")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest message instead of the next one.")
-@renamed("--tag", "expression", old="--tags", default="*", show_default=True, help="Tag expression, such as 'A || B'.")
+@click.option("--tag", "expression", default="*", show_default=True, help="Tag expression, such as 'A || B'.")
 @click.option("-c", "--count", "count_max", type=COUNT, help="Stop after this many messages.")
 @click.option("--no-wait", is_flag=True, help="Stop at the end instead of waiting for more.")
 @with_admin

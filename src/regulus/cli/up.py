@@ -3,7 +3,7 @@
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,18 +11,14 @@ from regulus.broker.config import BrokerConfig
 from regulus.cli.options import PORT
 from regulus.cli.serve import (
     config_option,
-    cut_option,
-    flush_option,
-    flush_values,
     guarded,
     is_loopback,
     listen_option,
     load_configs,
-    log_format_option,
-    log_level_option,
+    log_options,
     run_server,
-    store_option,
-    take_option,
+    store_options,
+    store_values,
 )
 from regulus.errors import ConfigError
 from regulus.nameserver.config import NamesrvConfig
@@ -49,25 +45,18 @@ _MEND = "gRPC is not installed: pip install 'regulus-mq[grpc]'"
 @click.option("--namesrv-port", type=PORT, default=9876, show_default=True, help="Port of the name server.")
 @click.option("--grpc-port", type=GRPC_PORT, help="Port for RocketMQ 5 clients; 0 takes a free one, -1 opens none "
               "[8081].")
-@store_option
-@flush_option
-@cut_option
-@take_option
+@store_options
 @listen_option(LOOPBACK)
-@log_level_option
-@log_format_option
+@log_options
 def up(config_path: Path | None, port: int | None, namesrv_port: int, grpc_port: int | None,
-       store_path: str | None, flush: str | None, cut_damaged_log: str | None, take_what_is_readable: bool,
-       bind_address: str | None, log_level: str, log_format: str) -> None:
+       bind_address: str | None, log_level: str, log_format: str, **store: Any) -> None:
     """Run a broker and a name server in one process, until SIGTERM or Ctrl-C.
 
     Only this machine reaches them, unless --listen says otherwise.
     """
     loaded = load_configs(config_path, {
-        "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
-        "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log,
-        "takeWhatIsReadable": "true" if take_what_is_readable else None, "bindAddress": bind_address,
-        "grpcServerPort": None if grpc_port is None else str(grpc_port),
+        "listenPort": None if port is None else str(port), "bindAddress": bind_address,
+        "grpcServerPort": None if grpc_port is None else str(grpc_port), **store_values(**store),
     }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK),
         ProxyConfig(bind_address=LOOPBACK, grpc_server_port=_UNSAID),
         TransportConfig(bind_address=LOOPBACK, tls_test_mode_enable=_can_make_up_a_certificate()),

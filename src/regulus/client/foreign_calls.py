@@ -12,11 +12,11 @@ from concurrent.futures import CancelledError
 
 from regulus.client.tasks import in_thread, is_being_cancelled
 
-Outcome = tuple[object, BaseException | None]
+CallbackResult = tuple[object, BaseException | None]
 """The answer of a callback, and the exception that it raised, if any."""
 
 
-def call(callback: Callable[..., object], *arguments: object) -> Outcome:
+def call(callback: Callable[..., object], *arguments: object) -> CallbackResult:
     """Call a plain function here. In the event loop's thread this is only for functions that do not block."""
     try:
         return callback(*arguments), None
@@ -24,7 +24,7 @@ def call(callback: Callable[..., object], *arguments: object) -> Outcome:
         return None, error
 
 
-async def call_here(callback: Callable[..., object], *arguments: object) -> Outcome:
+async def call_here(callback: Callable[..., object], *arguments: object) -> CallbackResult:
     """Call a coroutine function in this task. A cancellation of this task, by its owner or by the function, is raised,
     and so is a Ctrl-C that arrives meanwhile."""
     try:
@@ -35,7 +35,7 @@ async def call_here(callback: Callable[..., object], *arguments: object) -> Outc
         return None, error
 
 
-async def call_in_loop(callback: Callable[..., object], *arguments: object) -> Outcome:
+async def call_in_loop(callback: Callable[..., object], *arguments: object) -> CallbackResult:
     """Call a coroutine function in a task of its own, so that cancelling that task ends nothing else."""
     calling = asyncio.get_running_loop().create_task(call_here(callback, *arguments))
     try:
@@ -52,7 +52,7 @@ async def call_in_loop(callback: Callable[..., object], *arguments: object) -> O
         return None, error
 
 
-async def call_anywhere(callback: Callable[..., object], *arguments: object) -> Outcome:
+async def call_anywhere(callback: Callable[..., object], *arguments: object) -> CallbackResult:
     """Call a coroutine function in the loop, any other function in a thread; an awaitable answer is awaited in the
     loop."""
     if is_async(callback):
@@ -61,7 +61,8 @@ async def call_anywhere(callback: Callable[..., object], *arguments: object) -> 
     return await call_in_loop(_awaited, said) if _is_to_be_awaited(said) else (said, error)
 
 
-def call_from_thread(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: object) -> Outcome:
+def call_from_thread(loop: asyncio.AbstractEventLoop, callback: Callable[..., object],
+                     *arguments: object) -> CallbackResult:
     """Call a function in this thread. An awaitable answer, such as that of a lambda around a coroutine function, is
     awaited in the loop, and this thread waits for it."""
     said, error = call(callback, *arguments)

@@ -39,6 +39,7 @@ from regulus.client.sending.transaction_producer import (
     TransactionState,
 )
 from regulus.client.sending.transaction_producer import TransactionProducer as AsyncioTransactionProducer
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -57,7 +58,6 @@ from regulus.wire.bodies import (
     TopicOffset,
     TopicRouteData,
 )
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import GetLogStateResponse
 
 

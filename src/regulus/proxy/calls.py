@@ -61,7 +61,7 @@ _ENDINGS: dict[int, int] = {TransactionResolution.COMMIT: sys_flag.TRANSACTION_C
 _Entry = TypeVar("_Entry", messages.MessageQueue, messages.Assignment)
 
 
-class Calls:
+class UnaryCalls:
     """`now_ms` is the time of day. `own_port` is where the front listens."""
 
     def __init__(self, brokers: Brokers, catalog: Catalog, clients: Clients, renewing: Renewing, config: ProxyConfig,

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 from regulus.errors import CallRefused, HeaderError, RecordError
 from regulus.model import message_properties as names
-from regulus.model import sys_flag
+from regulus.model import receipt_handle, sys_flag
 from regulus.model.message import MessageExt
 from regulus.model.peer import Origin
 from regulus.proxy.brokers import Brokers
-from regulus.proxy.receipt_handle import NO_PLACE, ReceiptHandle, with_place
+from regulus.proxy.receipt_handle import NO_PLACE, PlacedReceipt
 from regulus.proxy.status import checked
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -35,9 +35,9 @@ _WORTH_NOTHING = (ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL)
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
 
-class Popped(NamedTuple):
+class PoppedMessage(NamedTuple):
     message: MessageExt
-    handle: ReceiptHandle
+    handle: PlacedReceipt
 
 
 class Poll:
@@ -50,7 +50,7 @@ class Poll:
         self._origin = origin
         self._command = RemotingCommand.request(RequestCode.POP_MESSAGE, request.ext())
 
-    async def popped(self) -> list[Popped]:
+    async def popped(self) -> list[PoppedMessage]:
         """Also when it comes late. Raises CallRefused; with TOO_MANY_REQUESTS when the broker holds too many polls."""
         answer = await self._brokers.ask(self.broker, self._command,
                                          self.request.poll_time + POP_MARGIN_MS + LATE_MS_MAX, self._origin)
@@ -65,7 +65,7 @@ class Poll:
         self._brokers.withdraw(self.broker, self._command)
 
 
-def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) -> list[Popped]:
+def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) -> list[PoppedMessage]:
     try:
         messages = message_record.decode_all(answer.body)
         offsets = PoppedOffsets(PopMessageResponse.decode(answer), broker)
@@ -79,14 +79,16 @@ def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) ->
     if request.order:
         for message in messages:
             message.reconsume_times = max(message.reconsume_times, offsets.order_count(message))
-    return [Popped(message, with_place(handle, message.physical_offset))
+    return [PoppedMessage(message, PlacedReceipt(handle, message.physical_offset))
             for message, handle in zip(messages, handles, strict=True)]
 
 
-async def ack(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -> None:
+async def ack(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt) -> None:
     """Raises CallRefused. What was acknowledged before may be so again."""
-    header = AckMessageRequest(consumer_group=group, topic=handle.real_topic(topic, group), queue_id=handle.queue_id,
-                               extra_info=handle.receipt(), offset=handle.queue_offset, broker_name=handle.broker)
+    receipt = handle.receipt
+    header = AckMessageRequest(consumer_group=group, topic=handle.real_topic(topic, group), queue_id=receipt.queue_id,
+                               extra_info=receipt_handle.encode(receipt), offset=receipt.queue_offset,
+                               broker_name=handle.broker)
     answer = await brokers.ask(handle.broker, RemotingCommand.request(RequestCode.ACK_MESSAGE, header.ext()),
                                TIMEOUT_MS)
     if answer.code in _WORTH_NOTHING:
@@ -94,40 +96,41 @@ async def ack(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -
     checked(answer)
 
 
-async def change_invisible(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int, *,
-                           suspend: bool = False) -> ReceiptHandle:
+async def change_invisible(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt, invisible_ms: int, *,
+                           suspend: bool = False) -> PlacedReceipt:
     """The new handle. `suspend`: the delivery is not to be counted, where the broker knows how. Raises CallRefused,
     with INVALID_RECEIPT_HANDLE where there is nothing to change."""
-    real = handle.real_topic(topic, group)
-    header = ChangeMessageInvisibletimeRequest(
-        consumer_group=group, topic=real, queue_id=handle.queue_id, extra_info=handle.receipt(),
-        offset=handle.queue_offset, invisible_time=invisible_ms, broker_name=handle.broker, suspend=suspend or None)
-    command = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext())
-    answer = await brokers.ask(handle.broker, command, TIMEOUT_MS)
+    answer = await _ask_to_change(brokers, group, topic, handle, invisible_ms, suspend=suspend or None)
     if answer.code in _WORTH_NOTHING:
         raise CallRefused(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message is in its queue")
     try:
         told = ChangeMessageInvisibletimeResponse.decode(checked(answer))
     except HeaderError as error:
         raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"broker {handle.broker}: {error}") from error
-    return ReceiptHandle(
-        checkpoint_offset=handle.queue_offset, pop_time=told.pop_time, invisible_time=told.invisible_time,
-        revive_queue_id=told.revive_qid, retry=handle.retry, broker=handle.broker, queue_id=handle.queue_id,
-        queue_offset=handle.queue_offset, physical_offset=handle.physical_offset)
+    receipt = handle.receipt
+    return handle._replace(receipt=receipt._replace(
+        start_offset=receipt.queue_offset, pop_time=told.pop_time, invisible_time=told.invisible_time,
+        revive_queue_id=told.revive_qid))
 
 
-async def give_back(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -> None:
+async def give_back(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt) -> None:
     """A message reached nobody: others get it at once, and a broker that knows how counts no delivery. Raises
     CallRefused."""
+    checked(await _ask_to_change(brokers, group, topic, handle, 0, suspend=True))
+
+
+async def _ask_to_change(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt, invisible_ms: int, *,
+                         suspend: bool | None) -> RemotingCommand:
+    receipt = handle.receipt
     header = ChangeMessageInvisibletimeRequest(
-        consumer_group=group, topic=handle.real_topic(topic, group), queue_id=handle.queue_id,
-        extra_info=handle.receipt(), offset=handle.queue_offset, invisible_time=0, broker_name=handle.broker,
-        suspend=True)
+        consumer_group=group, topic=handle.real_topic(topic, group), queue_id=receipt.queue_id,
+        extra_info=receipt_handle.encode(receipt), offset=receipt.queue_offset, invisible_time=invisible_ms,
+        broker_name=handle.broker, suspend=suspend)
     command = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.ext())
-    checked(await brokers.ask(handle.broker, command, TIMEOUT_MS))
+    return await brokers.ask(handle.broker, command, TIMEOUT_MS)
 
 
-async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle, message_id: str,
+async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt, message_id: str,
                           origin: Origin | None) -> None:
     """Copied to the group's dead letters, then acknowledged: in this order, as only so it is never nowhere. Raises
     CallRefused."""
@@ -143,7 +146,7 @@ async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: Rece
     await ack(brokers, group, topic, handle)
 
 
-async def _check_place(brokers: Brokers, group: str, topic: str, handle: ReceiptHandle) -> None:
+async def _check_place(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt) -> None:
     """A broker copies whatever lies at the offset that it is told. So it is asked first whether that is the message of
     the handle, for a handle is what a client says."""
     header = ViewMessageByIdRequest(offset=handle.physical_offset)
@@ -153,6 +156,6 @@ async def _check_place(brokers: Brokers, group: str, topic: str, handle: Receipt
         found = message_record.decode(answer.body, read_body=False)
     except RecordError as error:
         raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"broker {handle.broker}: {error}") from error
-    if (found.topic, found.queue_id, found.queue_offset) != (handle.real_topic(topic, group), handle.queue_id,
-                                                             handle.queue_offset):
+    if (found.topic, found.queue_id, found.queue_offset) != (handle.real_topic(topic, group), handle.receipt.queue_id,
+                                                             handle.receipt.queue_offset):
         raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names the place of another message")

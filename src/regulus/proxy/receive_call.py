@@ -17,8 +17,8 @@ from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.names import full_name, group_name, topic_name
-from regulus.proxy.popping import Popped
-from regulus.proxy.receipt_handle import ReceiptHandle
+from regulus.proxy.popping import PoppedMessage
+from regulus.proxy.receipt_handle import PlacedReceipt
 from regulus.proxy.received import message_id, to_message
 from regulus.proxy.renewals import Renewed
 from regulus.proxy.renewing import Renewing
@@ -38,7 +38,7 @@ _LASTING = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.
                       Code.INTERNAL_SERVER_ERROR, Code.UNAUTHORIZED, Code.TOO_MANY_REQUESTS, Code.NOT_IMPLEMENTED))
 
 
-def _heard(task: "asyncio.Task[list[Popped]]") -> None:
+def _heard(task: "asyncio.Task[list[PoppedMessage]]") -> None:
     """Whoever waits for it hears of its failure; after that nobody has to."""
     if not task.cancelled():
         task.exception()
@@ -68,8 +68,8 @@ class ReceiveCall:
         soon unless all of it was taken: a client whose stream ends before its last word gives up what it has of it,
         and nobody would acknowledge what is renewed for it. What was not sent was not delivered; what was, counts: it
         may be what the client ends of."""
-        given: list[ReceiptHandle] = []
-        waiting: deque[Popped] = deque()
+        given: list[PlacedReceipt] = []
+        waiting: deque[PoppedMessage] = deque()
         group = topic = ""
         try:
             try:
@@ -99,7 +99,7 @@ class ReceiveCall:
         return messages.ReceiveMessageResponse(status=status(error.code, str(error)))
 
     async def _received(self, request: messages.ReceiveMessageRequest, caller: Caller, topic: str,
-                        group: str) -> list[Popped]:
+                        group: str) -> list[PoppedMessage]:
         """What the client is to get. Raises CallRefused."""
         now_ms = self._now_ms()
         wanted = receiving.subscription(topic, request.filter_expression, self._config)
@@ -134,7 +134,7 @@ class ReceiveCall:
         self._turn += 1
         return names[self._turn % len(names)]
 
-    async def _pop(self, broker: str, pop: PopMessageRequest, origin: Origin | None) -> list[Popped]:
+    async def _pop(self, broker: str, pop: PopMessageRequest, origin: Origin | None) -> list[PoppedMessage]:
         """The poll of a client that goes away while it waits ends, too; what comes of it all the same is given back,
         and so is what comes too late. Raises CallRefused."""
         poll = popping.Poll(self._brokers, broker, pop, origin)
@@ -149,12 +149,12 @@ class ReceiveCall:
             self._leave(poll, task)
             raise
 
-    def _leave(self, poll: popping.Poll, task: "asyncio.Task[list[Popped]]") -> None:
+    def _leave(self, poll: popping.Poll, task: "asyncio.Task[list[PoppedMessage]]") -> None:
         self.left_behind += 1
         self._tasks.spawn(self._give_back_late(task, poll.request), f"late pop of {poll.request.consumer_group}")
         poll.withdraw()
 
-    async def _give_back_late(self, task: "asyncio.Task[list[Popped]]", pop: PopMessageRequest) -> None:
+    async def _give_back_late(self, task: "asyncio.Task[list[PoppedMessage]]", pop: PopMessageRequest) -> None:
         try:
             popped = await task
         except CallRefused:
@@ -163,11 +163,11 @@ class ReceiveCall:
             self.left_behind -= 1
         self._renewing.give_back(pop.consumer_group, pop.topic, [each.handle for each in popped])
 
-    async def _that_are_due(self, popped: list[Popped], wanted: SubscriptionData, config: SubscriptionGroupConfig,
-                            topic: str, origin: Origin | None) -> list[Popped]:
+    async def _that_are_due(self, popped: list[PoppedMessage], wanted: SubscriptionData,
+                            config: SubscriptionGroupConfig, topic: str, origin: Origin | None) -> list[PoppedMessage]:
         """Without what the client did not ask for, which is acknowledged, and what failed too often, which becomes a
         dead letter. When this is cut short the others are given back."""
-        kept: list[Popped] = []
+        kept: list[PoppedMessage] = []
         left = deque(popped)
         is_cut_short = True
         try:
@@ -181,7 +181,7 @@ class ReceiveCall:
                 self._renewing.give_back(config.group_name, topic, [each.handle for each in (*kept, *left)])
         return kept
 
-    async def _is_due(self, each: Popped, wanted: SubscriptionData, config: SubscriptionGroupConfig, topic: str,
+    async def _is_due(self, each: PoppedMessage, wanted: SubscriptionData, config: SubscriptionGroupConfig, topic: str,
                       origin: Origin | None) -> bool:
         try:
             if not receiving.has_wanted_tag(each.message.properties.get(names.TAGS, ""), wanted):
@@ -197,7 +197,7 @@ class ReceiveCall:
             return True
         return False
 
-    def _element(self, popped: Popped, request: messages.ReceiveMessageRequest, caller: Caller, topic: str,
+    def _element(self, popped: PoppedMessage, request: messages.ReceiveMessageRequest, caller: Caller, topic: str,
                  group: str) -> messages.ReceiveMessageResponse:
         text = popped.handle.text()
         if request.auto_renew and self._config.enable_proxy_auto_renew:

@@ -17,7 +17,7 @@ from itertools import count
 
 from regulus.proxy.caller import ClientKey
 from regulus.proxy.config import ProxyConfig
-from regulus.proxy.receipt_handle import ReceiptHandle
+from regulus.proxy.receipt_handle import PlacedReceipt
 
 EXTENSIONS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
 DUE_MAX = 256
@@ -36,7 +36,7 @@ class Renewed:
     key: Key
     topic: str
     message_id: str
-    handle: ReceiptHandle
+    handle: PlacedReceipt
     taken_at_ms: int
     attempts: int = 0           # deliveries of the message before this one
     renewals: int = 0
@@ -153,7 +153,7 @@ class Renewals:
     def _left_ms(self, renewed: Renewed, now_ms: int) -> int:
         return renewed.taken_at_ms + self._config.renew_max_time_millis - now_ms
 
-    def renewed(self, renewed: Renewed, handle: ReceiptHandle) -> bool:
+    def renewed(self, renewed: Renewed, handle: PlacedReceipt) -> bool:
         """False when the client decided meanwhile: the new handle is then the caller's to settle."""
         if not self.has(renewed):
             return False

@@ -13,7 +13,7 @@ from regulus.proxy.brokers import Brokers
 from regulus.proxy.caller import ClientKey
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.lanes import Lanes
-from regulus.proxy.receipt_handle import ReceiptHandle
+from regulus.proxy.receipt_handle import PlacedReceipt
 from regulus.proxy.renewals import DUE_MAX, Key, Renewals, Renewed
 from regulus.wire.grpc.codes import Code
 
@@ -52,7 +52,7 @@ class Renewing:
         self._renewals.take(key)
 
     @asynccontextmanager
-    async def decided(self, key: Key, *, live: bool = True) -> AsyncIterator[ReceiptHandle]:
+    async def decided(self, key: Key, *, live: bool = True) -> AsyncIterator[PlacedReceipt]:
         """The handle that counts for one that a client gives, whose message is not renewed any more, unless what is
         done with it fails or is cut short, and may be tried again. Without a renewal it is the handle itself, which
         must be `live`. Raises CallRefused."""
@@ -101,12 +101,12 @@ class Renewing:
         self._renewals.leave(client, group)
         self._begin_left()
 
-    def release(self, group: str, topic: str, handles: Iterable[ReceiptHandle]) -> None:
+    def release(self, group: str, topic: str, handles: Iterable[PlacedReceipt]) -> None:
         """Let messages become visible soon, which nobody will acknowledge. What fails becomes visible in its time."""
         for handle in handles:
             self._lanes.put(handle.broker, partial(self._release, group, topic, handle))
 
-    def give_back(self, group: str, topic: str, handles: Iterable[ReceiptHandle]) -> None:
+    def give_back(self, group: str, topic: str, handles: Iterable[PlacedReceipt]) -> None:
         """Messages that reached nobody: they are there for others at once, and were not delivered."""
         for handle in handles:
             self._lanes.put(handle.broker, partial(self._give_back, group, topic, handle))
@@ -122,13 +122,13 @@ class Renewing:
             await asyncio.sleep(0)
         await self._lanes.finish()
 
-    async def _release(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+    async def _release(self, group: str, topic: str, handle: PlacedReceipt) -> None:
         try:
             await self._change(group, topic, handle, self._config.invisible_time_millis_when_clear)
         except CallRefused as error:
             _log.debug("a message of group %s becomes visible in its time: %s", group, error)
 
-    async def _give_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+    async def _give_back(self, group: str, topic: str, handle: PlacedReceipt) -> None:
         try:
             await _within(popping.give_back(self._brokers, group, topic, handle), handle.broker)
         except CallRefused as error:
@@ -167,7 +167,7 @@ class Renewing:
             # Its client has gone meanwhile: nobody will acknowledge it by the handle that was just made.
             self.release(renewed.group, renewed.topic, [handle])
 
-    async def _change(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
+    async def _change(self, group: str, topic: str, handle: PlacedReceipt, invisible_ms: int) -> PlacedReceipt:
         """Raises CallRefused."""
         return await _within(popping.change_invisible(self._brokers, group, topic, handle, invisible_ms), handle.broker)
 

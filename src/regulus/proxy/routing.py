@@ -8,6 +8,7 @@ from ipaddress import ip_address
 
 from regulus.errors import CallRefused
 from regulus.model import permission
+from regulus.model.java_hash import java_hash
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import TopicRouteData
 from regulus.wire.bodies.topic_route_data import QueueData
@@ -20,7 +21,6 @@ ADDRESSES_MAX = 64
 ENDPOINTS_SIZE_MAX = 2_048
 """Bytes of an access point, with fields that we do not know: it stands in each of a topic's queues."""
 _MULTIPLIER, _MASK = 2862933555777941757, (1 << 64) - 1
-_HASH_MASK = 0xFFFFFFFF
 
 
 def permission_of(perm: int) -> Permission:
@@ -117,20 +117,11 @@ def readable_brokers(route: TopicRouteData) -> list[str]:
 def queue_of_group(queues: Sequence[MessageQueue], message_group: str) -> MessageQueue:
     """The one queue of all messages of a group, whoever sends them: RocketMQ's own choice, so that its proxy may stand
     beside ours. Few groups move when queues are added."""
-    return queues[_consistent_hash(_java_hash(message_group), len(queues))]
-
-
-def _java_hash(text: str) -> int:
-    """As a Java long, which widens the int with its sign."""
-    number = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for place in range(0, len(units), 2):
-        number = number * 31 + (units[place] << 8 | units[place + 1]) & _HASH_MASK
-    return number - (number >> 31 << 32)
+    return queues[_consistent_hash(java_hash(message_group), len(queues))]
 
 
 def _consistent_hash(seed: int, buckets: int) -> int:
-    """Jump consistent hash of Lamping and Veach."""
+    """Jump consistent hash of Lamping and Veach. The seed is a Java long, which an int is widened to with its sign."""
     state, candidate = seed & _MASK, 0
     while True:
         state = state * _MULTIPLIER + 1 & _MASK

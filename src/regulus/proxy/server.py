@@ -12,7 +12,7 @@ from regulus.model.happenings import Happenings
 from regulus.proxy.access import CallAccess
 from regulus.proxy.brokers import Brokers
 from regulus.proxy.caller import ClientKey
-from regulus.proxy.calls import Calls
+from regulus.proxy.calls import UnaryCalls
 from regulus.proxy.catalog import Catalog
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
@@ -64,7 +64,7 @@ class ProxyServer:
         self._clients = Clients(config, steady_ms)
         self._catalog = catalog = Catalog(brokers, config)
         self._renewing = Renewing(brokers, config, now_ms, self._clients.knows)
-        self._calls = Calls(brokers, catalog, self._clients, self._renewing, config, now_ms)
+        self._calls = UnaryCalls(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._receive = ReceiveCall(brokers, catalog, self._clients, self._renewing, config, now_ms)
         self._telemetry = Telemetry(catalog, GroupPlaces(brokers, catalog), self._clients, config, access)
         self._service = Service(self._calls, self._receive, self._telemetry, self._clients, access, config, now_ms,

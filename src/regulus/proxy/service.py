@@ -18,7 +18,7 @@ from regulus.access.decision import Rules
 from regulus.errors import CallRefused, GrpcRefused, HeaderError, MessageIllegal
 from regulus.proxy.access import CallAccess, ClientRequest
 from regulus.proxy.caller import Caller, ClientKey, caller_of, check_client_id
-from regulus.proxy.calls import Calls
+from regulus.proxy.calls import UnaryCalls
 from regulus.proxy.clients import Clients
 from regulus.proxy.config import ProxyConfig
 from regulus.proxy.receive_call import ReceiveCall
@@ -75,7 +75,7 @@ class _Receiving:
 class Service:
     """`methods` has them by their paths; `let_go` forgets a client, and what it has in hand."""
 
-    def __init__(self, calls: Calls, receive: ReceiveCall, telemetry: Telemetry, clients: Clients,
+    def __init__(self, calls: UnaryCalls, receive: ReceiveCall, telemetry: Telemetry, clients: Clients,
                  access: CallAccess | None, config: ProxyConfig, now_ms: Callable[[], int],
                  let_go: Callable[[ClientKey], None]) -> None:
         self._calls = calls

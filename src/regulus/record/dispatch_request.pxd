@@ -4,7 +4,7 @@ from regulus.model.message cimport MessageExt, StraightMessage
 from regulus.model.message_properties cimport parse as parse_properties
 from regulus.record cimport big_endian, layout
 from regulus.record.index_entry cimport key_hash_on
-from regulus.record.java_hash cimport java_hash, java_hash_of
+from regulus.model.java_hash cimport java_hash, java_hash_of
 from regulus.record.message_record cimport find_parts
 
 

@@ -7,6 +7,7 @@ Source: CommitLog.checkMessageAndReturnSize, DispatchRequest; see layout.
 """
 
 from regulus.errors import CorruptRecord
+from regulus.model.java_hash import java_hash, java_hash_of
 from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.message_properties import INNER_NUM, number
 from regulus.model.message_properties import parse as parse_properties
@@ -16,7 +17,6 @@ from regulus.record.batch_unit import COUNT_MAX
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
 from regulus.record.index_entry import key_hash_on
-from regulus.record.java_hash import java_hash, java_hash_of
 from regulus.record.message_record import find_parts
 
 _INNER_BATCH = INNER_BATCH

@@ -1,7 +1,7 @@
 cimport cython
 
 from regulus.record cimport big_endian
-from regulus.record.java_hash cimport hash_on, java_hash
+from regulus.model.java_hash cimport hash_on, java_hash
 
 cdef Py_ssize_t _SLOTS_START
 cdef Py_ssize_t _SLOT

@@ -28,9 +28,9 @@ from struct import Struct
 from typing import NamedTuple
 
 from regulus.errors import TruncatedRecord
+from regulus.model.java_hash import hash_on, java_hash
 from regulus.model.timestamps import dated
 from regulus.record import big_endian
-from regulus.record.java_hash import hash_on, java_hash
 
 NAME_SIZE = 17
 HEADER_SIZE = 40

@@ -1,7 +1,7 @@
 cimport cython
 
 from regulus.record cimport big_endian, layout
-from regulus.record.java_hash cimport java_hash
+from regulus.model.java_hash cimport java_hash
 from regulus.record.message_record cimport find_parts
 
 cdef int _TRANSACTION_MASK

@@ -21,12 +21,12 @@ Source: see layout, consume_queue_unit and index_entry.
 
 from regulus.errors import CorruptRecord, RecordError
 from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
+from regulus.model.java_hash import java_hash
 from regulus.model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record import big_endian, layout
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
-from regulus.record.java_hash import java_hash
 from regulus.record.message_record import find_parts
 
 FIELDS = ("position", "size", "topic", "queue_id", "queue_offset", "sys_flag", "store_timestamp", "tags_code",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from regulus.errors import CorruptRecord
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.topics import is_storable, name_fault
 
 CK_TAG = "ck"
@@ -27,8 +28,6 @@ MESSAGES_MAX = 32
 """The largest number of messages in one checkpoint."""
 NO_EPOCH = -1
 """It is not recorded which of the topics with this name it was."""
-LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
-"""The largest offset, and the largest time."""
 
 
 class CheckpointKey(NamedTuple):

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from regulus.errors import CorruptRecord
+from regulus.model.java_numbers import LONG_MAX
 from regulus.record.synced_mark import SyncedMark
 
 FILE_NAME = "regulusQueues"
@@ -114,7 +115,7 @@ def decode(data: bytes) -> QueueTable:
 
 def _is_number(text: str) -> bool:
     """Whether it is a number of at most 64 bits. Other scripts have digits too, and some of them make no number."""
-    return text.isascii() and text.isdigit() and int(text) < 1 << 63
+    return text.isascii() and text.isdigit() and int(text) <= LONG_MAX
 
 
 def _add_birth(table: QueueTable, rest: str) -> None:

@@ -28,7 +28,7 @@ from regulus.errors import ClaimUnavailable, ReliabilityRefused
 from regulus.model.message import MessageExt
 from regulus.reliability import delivery_log, effect_transaction, tables
 from regulus.reliability.alarms import AlarmKind, raise_alarm
-from regulus.reliability.delivery_log import Delivery, Outcome
+from regulus.reliability.delivery_log import Delivery, DeliveryOutcome
 from regulus.reliability.judges import InboxJudge, Judge, StubJudge, Taken
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ TOGETHER_MS_MAX = 100
 ALONE_S = 10.0
 """After the database ended a shared transaction because of another one, each effect is committed by itself for this
 long."""
-SETTLED = frozenset({Outcome.APPLIED, Outcome.DONE, Outcome.VOIDED})
+SETTLED = frozenset({DeliveryOutcome.APPLIED, DeliveryOutcome.DONE, DeliveryOutcome.VOIDED})
 """Outcomes after which a message need not come again."""
 
 _DEAD_LETTER = -1
@@ -106,7 +106,7 @@ class Part:
     begun: float = field(default_factory=time.monotonic)
     is_applied: bool = False
     error: BaseException | None = None
-    result: Outcome | Exception | None = None
+    result: DeliveryOutcome | Exception | None = None
 
 
 class Applying:
@@ -149,7 +149,7 @@ class Applying:
             effect_transaction.keep_nested(connection)
         else:
             effect_transaction.check(connection)
-        if not delivery_log.conclude(connection, delivery, _spent_ms(begun), Outcome.APPLIED,
+        if not delivery_log.conclude(connection, delivery, _spent_ms(begun), DeliveryOutcome.APPLIED,
                                      None if is_shared else self._judge.table(taken)):
             raise effect_transaction.ended()
         if taken is Taken.IN_PART:
@@ -165,10 +165,10 @@ class Applying:
         effect_transaction.undo_shared(connection)
         self._failed(connection, part.delivery, part.begun, part.error)
 
-    def _look(self, connection: Connection, delivery: Delivery, begun: float) -> Outcome:
+    def _look(self, connection: Connection, delivery: Delivery, begun: float) -> DeliveryOutcome:
         """The outcome of a message whose effect is not ours to make."""
         outcome = self._judge.knows(connection, delivery)
-        is_parked = outcome is Outcome.MISSING and _is_last_try(delivery)
+        is_parked = outcome is DeliveryOutcome.MISSING and _is_last_try(delivery)
         if is_parked:
             raise_alarm(connection, AlarmKind.MISSING_STUB, _name(delivery),
                         f"group {delivery.consumer_group} was sent what nobody committed here")
@@ -179,7 +179,8 @@ class Applying:
         return outcome
 
     def _failed(self, connection: Connection, delivery: Delivery, begun: float, error: BaseException) -> None:
-        delivery_log.attempt(connection, delivery, _spent_ms(begun), Outcome.FAILED, f"{type(error).__name__}: {error}")
+        delivery_log.attempt(connection, delivery, _spent_ms(begun), DeliveryOutcome.FAILED,
+                             f"{type(error).__name__}: {error}")
 
     # --- shared transactions ---------------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class Applying:
         """
         if error is None:
             for part in parts:
-                part.result = Outcome.APPLIED if part.is_applied else _failure(part)
+                part.result = DeliveryOutcome.APPLIED if part.is_applied else _failure(part)
             return []
         if isinstance(error, DBAPIError) and is_conflict(error):
             self._alone_until = time.monotonic() + ALONE_S
@@ -223,7 +224,7 @@ class Applying:
         self._are_claims_away = False
         return claim
 
-    def _settle(self, delivery: Delivery, claim: Claim, outcome: Outcome, begun: float) -> None:
+    def _settle(self, delivery: Delivery, claim: Claim, outcome: DeliveryOutcome, begun: float) -> None:
         """Give the claim back or mark it as done. A claim that may be ours is asked for again only if a copy would wait
         for it: not after an effect, because the database knows of that. So a Redis failure costs successful effects one
         wait each, and failed ones two."""
@@ -246,8 +247,8 @@ class Applying:
 
     def _settle_shared(self, parts: Sequence[Part], is_committed: bool) -> None:
         for part in parts:
-            self._settle(part.delivery, part.claim,
-                         Outcome.APPLIED if is_committed and part.is_applied else Outcome.FAILED, part.begun)
+            outcome = DeliveryOutcome.APPLIED if is_committed and part.is_applied else DeliveryOutcome.FAILED
+            self._settle(part.delivery, part.claim, outcome, part.begun)
 
     def _confirm(self, *deliveries: Delivery) -> None:
         """Confirm effects of one group. A lost confirmation costs a resend, whose delivery confirms again."""
@@ -280,15 +281,15 @@ class Unfinished:
         self._strays: list[int] = []
         self._failed: dict[int, Exception] = {}
 
-    def add(self, number: int, result: Outcome | Exception) -> bool:
+    def add(self, number: int, result: DeliveryOutcome | Exception) -> bool:
         """Add a result; returns whether the next messages may begin. `number`: the message's position in the call."""
         if isinstance(result, Exception):
             self._failed[number] = result
-        elif result is Outcome.BUSY:
+        elif result is DeliveryOutcome.BUSY:
             self._busy.append(number)
-        elif result is Outcome.MISSING:
+        elif result is DeliveryOutcome.MISSING:
             self._strays.append(number)
-        return not (self._context.is_ordered and (result is Outcome.BUSY or isinstance(result, Exception)))
+        return not (self._context.is_ordered and (result is DeliveryOutcome.BUSY or isinstance(result, Exception)))
 
     def answer(self) -> ConsumeStatus:
         """The answer for the call. A message without a commit becomes a dead letter if none of the others would become

@@ -61,7 +61,7 @@ from regulus.reliability.tables import (
 )
 
 
-class Outcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     """How a delivery ended."""
 
     APPLIED = "APPLIED"     # its effect was committed by this delivery
@@ -138,7 +138,7 @@ def lower_watermark(connection: Connection, consumer_group: str, anew: MadeAnew)
     ).values(queue_offset_max=anew.stored, move_time=now_ms())).rowcount == 1
 
 
-def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome,
+def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome: DeliveryOutcome,
              judged: Table | None = None) -> bool:
     """Conclude a delivery: first the confirmation, last the removal of the receipt.
 
@@ -155,7 +155,8 @@ def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome:
     return True
 
 
-def attempt(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome, detail: str = "") -> None:
+def attempt(connection: Connection, delivery: Delivery, spent_ms: int, outcome: DeliveryOutcome,
+            detail: str = "") -> None:
     """Note a delivery in the ledger. `spent_ms`: its duration, by a monotonic clock."""
     connection.execute(_attempt(), _attempted(delivery, spent_ms, outcome, detail))
 
@@ -190,7 +191,7 @@ def _is_original(delivery: Delivery) -> bool:
     return delivery.queue.topic == delivery.message.topic
 
 
-def _attempted(delivery: Delivery, spent_ms: int, outcome: Outcome, detail: str = "") -> dict[str, Any]:
+def _attempted(delivery: Delivery, spent_ms: int, outcome: DeliveryOutcome, detail: str = "") -> dict[str, Any]:
     return {"message_id": delivery.message_id, "consumer_group": delivery.consumer_group,
             "number": delivery.message.reconsume_times, "spent_ms": spent_ms, "outcome": outcome.value,
             "detail": storable(detail, LAST_ERROR_SIZE_MAX) or None, **_place(delivery)}

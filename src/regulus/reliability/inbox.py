@@ -43,7 +43,7 @@ from regulus.reliability.applying import (
     pause_s,
     receipt_options,
 )
-from regulus.reliability.delivery_log import Delivery, Outcome
+from regulus.reliability.delivery_log import Delivery, DeliveryOutcome
 
 if TYPE_CHECKING:   # it needs greenlet, which is optional
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -98,13 +98,13 @@ class ApplyOnce(Applying):
                 number += 1
         return unfinished.answer()
 
-    def apply(self, delivery: Delivery) -> Outcome | Exception:
+    def apply(self, delivery: Delivery) -> DeliveryOutcome | Exception:
         """The outcome, or the error of its effect or of the database; then only the ledger has changed. Raises the
         error when the ledger cannot be written, because the next messages would fail, too."""
         begun = time.monotonic()
         claim = self._win(delivery)
         decided, error = call(_in_place, self._decide if claim.is_open else self._see, delivery, begun)
-        outcome = decided if isinstance(decided, Outcome) else Outcome.FAILED
+        outcome = decided if isinstance(decided, DeliveryOutcome) else DeliveryOutcome.FAILED
         self._settle(delivery, claim, outcome, begun)
         if error is not None:
             return self._noted(delivery, begun, error)
@@ -122,7 +122,7 @@ class ApplyOnce(Applying):
             part.result = self._noted(part.delivery, part.begun, part.error)
         if error is not None and not isinstance(error, Exception):
             raise error
-        if applied := [part.delivery for part in parts if part.result is Outcome.APPLIED]:
+        if applied := [part.delivery for part in parts if part.result is DeliveryOutcome.APPLIED]:
             self._confirm(*applied)
         return parts or [Part(deliveries[0])]
 
@@ -152,17 +152,17 @@ class ApplyOnce(Applying):
         with self._receipts.begin() as connection:
             delivery_log.receive(connection, deliveries)
 
-    def _decide(self, delivery: Delivery, begun: float) -> Outcome:
+    def _decide(self, delivery: Delivery, begun: float) -> DeliveryOutcome:
         with self._engine.begin() as connection:
             taken = self._take(connection, delivery)
             if taken:
                 with effect_transaction.kept_open(connection):
                     run_plain(self._effect, connection, delivery.message)
                 self._conclude(connection, delivery, taken, begun)
-                return Outcome.APPLIED
+                return DeliveryOutcome.APPLIED
         return self._see(delivery, begun)
 
-    def _see(self, delivery: Delivery, begun: float) -> Outcome:
+    def _see(self, delivery: Delivery, begun: float) -> DeliveryOutcome:
         with self._engine.begin() as connection:
             return self._look(connection, delivery, begun)
 
@@ -214,15 +214,15 @@ class ApplyOnceAsync(Applying):
                 number += 1
         return unfinished.answer()
 
-    async def apply(self, delivery: Delivery) -> Outcome | Exception:
+    async def apply(self, delivery: Delivery) -> DeliveryOutcome | Exception:
         """See `ApplyOnce.apply`; a cancellation rolls back, too."""
         begun = time.monotonic()
         claim = await self._won(delivery, begun) if self._claims is not None else Claim(is_open=True)
-        outcome = Outcome.FAILED
+        outcome = DeliveryOutcome.FAILED
         try:
             effect = self._decide if claim.is_open else self._see
             decided, error = await call_here(_in_place_async, effect, delivery, begun)
-            outcome = decided if isinstance(decided, Outcome) else outcome
+            outcome = decided if isinstance(decided, DeliveryOutcome) else outcome
         finally:
             if self._claims is not None:
                 await asyncio.shield(asyncio.to_thread(self._settle, delivery, claim, outcome, begun))
@@ -247,7 +247,7 @@ class ApplyOnceAsync(Applying):
             part.result = await self._noted(part.delivery, part.begun, part.error)
         if error is not None and not isinstance(error, Exception):
             raise error
-        applied = [part.delivery for part in parts if part.result is Outcome.APPLIED]
+        applied = [part.delivery for part in parts if part.result is DeliveryOutcome.APPLIED]
         if applied and self._confirms is not None:
             await asyncio.to_thread(self._confirm, *applied)
         return parts or [Part(deliveries[0])]
@@ -284,7 +284,7 @@ class ApplyOnceAsync(Applying):
         def win() -> Claim:
             claim = self._win(delivery)
             if not first.acquire(blocking=False):
-                self._settle(delivery, claim, Outcome.FAILED, begun)
+                self._settle(delivery, claim, DeliveryOutcome.FAILED, begun)
             return claim
 
         winning = asyncio.ensure_future(asyncio.to_thread(win))
@@ -296,13 +296,13 @@ class ApplyOnceAsync(Applying):
             raise
 
     async def _given_back(self, winning: "asyncio.Future[Claim]", delivery: Delivery, begun: float) -> None:
-        await asyncio.to_thread(self._settle, delivery, await winning, Outcome.FAILED, begun)
+        await asyncio.to_thread(self._settle, delivery, await winning, DeliveryOutcome.FAILED, begun)
 
     async def _receive(self, deliveries: list[Delivery]) -> None:
         async with self._receipts.begin() as connection:
             await connection.run_sync(delivery_log.receive, deliveries)
 
-    async def _decide(self, delivery: Delivery, begun: float) -> Outcome:
+    async def _decide(self, delivery: Delivery, begun: float) -> DeliveryOutcome:
         async with self._engine.begin() as connection:
             taken = await connection.run_sync(self._take, delivery)
             if taken:
@@ -310,10 +310,10 @@ class ApplyOnceAsync(Applying):
                 with effect_transaction.kept_open(connection.sync_connection):
                     await self._effect(connection, delivery.message)
                 await connection.run_sync(self._conclude, delivery, taken, begun)
-                return Outcome.APPLIED
+                return DeliveryOutcome.APPLIED
         return await self._see(delivery, begun)
 
-    async def _see(self, delivery: Delivery, begun: float) -> Outcome:
+    async def _see(self, delivery: Delivery, begun: float) -> DeliveryOutcome:
         async with self._engine.begin() as connection:
             return await connection.run_sync(self._look, delivery, begun)
 

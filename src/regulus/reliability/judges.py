@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Insert, Select, Table, Update, bindparam, exi
 
 from regulus.errors import ReliabilityRefused
 from regulus.reliability import tables
-from regulus.reliability.delivery_log import Delivery, Outcome
+from regulus.reliability.delivery_log import Delivery, DeliveryOutcome
 from regulus.reliability.tables import (
     CONFIRMED,
     UNCONFIRMED,
@@ -49,7 +49,7 @@ class Judge(Protocol):
 
     def settles(self, connection: Connection, delivery: Delivery) -> None: ...
 
-    def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
+    def knows(self, connection: Connection, delivery: Delivery) -> DeliveryOutcome:
         """The outcome of a message whose effect is not ours to make: DONE, VOIDED, BUSY or MISSING."""
         ...
 
@@ -69,16 +69,16 @@ class StubJudge:
     def settles(self, connection: Connection, delivery: Delivery) -> None:
         _confirm_with_last_group(connection, delivery.message_id)
 
-    def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
+    def knows(self, connection: Connection, delivery: Delivery) -> DeliveryOutcome:
         found = connection.execute(_status(), {"its_id": delivery.message_id}).all()
         groups = {row.consumer_group: row.of_group for row in found if row.consumer_group is not None}
         of_stub = found[0].status if found else None
         status = groups.get(delivery.consumer_group) if groups else of_stub
         if status is None:
-            return Outcome.MISSING
+            return DeliveryOutcome.MISSING
         if VOIDED in (of_stub, status):
-            return Outcome.VOIDED
-        return Outcome.DONE if CONFIRMED in (of_stub, status) else Outcome.BUSY
+            return DeliveryOutcome.VOIDED
+        return DeliveryOutcome.DONE if CONFIRMED in (of_stub, status) else DeliveryOutcome.BUSY
 
 
 class InboxJudge:
@@ -101,20 +101,20 @@ class InboxJudge:
     def settles(self, connection: Connection, delivery: Delivery) -> None:
         """Does nothing: the stub is confirmed in its own database, after the commit."""
 
-    def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
+    def knows(self, connection: Connection, delivery: Delivery) -> DeliveryOutcome:
         """Raises ReliabilityRefused for a different message with the id of an applied one."""
         if not delivery.message_id:
-            return Outcome.MISSING
+            return DeliveryOutcome.MISSING
         applied = connection.execute(_applied(), {"its_id": delivery.message_id,
                                                   "its_group": delivery.consumer_group}).one_or_none()
         if applied is None:
-            return Outcome.BUSY
-        if applied.digest not in (None, _digest(delivery)):
+            return DeliveryOutcome.BUSY
+        if applied.digest != _digest(delivery):
             raise ReliabilityRefused(
                 f"group {delivery.consumer_group} applied another message of the business id {delivery.message_id}, of "
                 "another topic or body; this one is not applied and not confirmed: ids have to be unique among all "
                 "that a group consumes, whatever database they come from")
-        return Outcome.DONE
+        return DeliveryOutcome.DONE
 
 
 def _digest(delivery: Delivery) -> str:

@@ -163,7 +163,7 @@ inbox = Table(
     Column("message_id", _ID, primary_key=True),
     Column("consumer_group", _GROUP, primary_key=True),
     *_position(nullable=False),
-    Column("digest", String(DIGEST_SIZE)),      # of topic and body; null in rows of earlier versions
+    Column("digest", String(DIGEST_SIZE)),      # of topic and body
     Column("apply_time", BigInteger, nullable=False),
     Index("regulus_inbox_time", "apply_time"),      # for the removal of old rows
     **_EXACT,

@@ -15,7 +15,7 @@ from socket import socket
 from regulus.access.credentials import made_credentials
 from regulus.access.decision import Rules
 from regulus.access.guard import Guard
-from regulus.broker import access, request_table
+from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.groups.consumer_offsets import Ahead
 from regulus.broker.state import (
@@ -293,9 +293,9 @@ class BrokerServer:
         """Access control by accounts, or by users; None when everything is allowed."""
         accounts, users = self._accounts, self.broker.users
         if accounts is not None:
-            door = Door(lambda: accounts.rules, access.needs_of)
+            door = Door(lambda: accounts.rules, request_table.needs_of)
         elif users.is_kept:
-            door = Door(lambda: users.rules, access.needs_of)
+            door = Door(lambda: users.rules, request_table.needs_of)
         else:
             return None
         self.broker.access_documents = accounts
@@ -424,8 +424,7 @@ class BrokerServer:
 
     def _send_notices(self) -> None:
         while self.broker.notices:
-            notice = self.broker.notices.popleft()
-            self._requests.send_to(notice.channel, notice.command, notice.change, notice.durable_at, notice.unsent)
+            self._requests.tell(self.broker.notices.popleft())
         self._requests.tell_faults(self.broker.long_answers.faults)
         if self.broker.wants_tick:
             self._ticks.hurry()

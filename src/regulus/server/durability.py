@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from regulus.model.java_numbers import LONG_MAX
 from regulus.wire.codes import ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.frame_reader import FrameReader
 
 _log = logging.getLogger(__name__)

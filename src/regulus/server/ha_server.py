@@ -20,6 +20,7 @@ from regulus.access.white_addresses import WhiteAddresses
 from regulus.broker.config import BrokerConfig
 from regulus.broker.sync_replicas import replicated_to
 from regulus.errors import FrameError
+from regulus.model.java_numbers import LONG_MAX
 from regulus.server.byte_rate import ByteRate
 from regulus.server.durability import Durability
 from regulus.transport.config import TransportConfig
@@ -27,7 +28,6 @@ from regulus.transport.tls import ServerTls, TlsDoor
 from regulus.wire import ha_frame
 from regulus.wire.bodies import HAConnectionRuntimeInfo
 from regulus.wire.codes import ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 
 _log = logging.getLogger(__name__)
 

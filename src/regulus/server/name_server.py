@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regulus.access.decision import Rules
 from regulus.broker.long_answers import LongAnswers
-from regulus.broker.outcome import NO_REPLY, Notice, Outcome, when_saved
+from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Reply, when_saved
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -156,10 +156,9 @@ class NameServer:
     def _settle(self, now_ms: int) -> None:
         while self.state.notices:
             notice = self.state.notices.popleft()
-            self._requests.send_to(notice.channel, notice.command)
+            self._requests.tell(Notice(notice.channel, Reply(notice.command)))
         while self._answers:
-            answer = self._answers.popleft()
-            self._requests.send_to(answer.channel, answer.command)
+            self._requests.tell(self._answers.popleft())
         self._requests.tell_faults(self._long_answers.faults)
         self._unfinished.keep(self._long_answers.bodies_size)
         if len(self._long_answers):

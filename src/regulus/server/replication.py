@@ -7,6 +7,7 @@ from regulus.access.credentials import parse_credentials
 from regulus.broker.config import BrokerConfig
 from regulus.broker.groups.consumer_offsets import Ahead
 from regulus.model.broker_role import BrokerRole
+from regulus.model.java_numbers import LONG_MAX
 from regulus.record.timer_units import TimerCheck
 from regulus.server.clock import Clock
 from regulus.server.durability import Durability
@@ -17,7 +18,6 @@ from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.transport.config import TransportConfig
 from regulus.wire.bodies import HAClientRuntimeInfo, HARuntimeInfo
-from regulus.wire.ext_fields import LONG_MAX
 
 _RECORD_SIZE_MORE = 1 << 20     # the part of a record besides its body, at most
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from regulus.broker.long_answers import Fault
-from regulus.broker.outcome import NO_REPLY, FirmReply, Outcome, Relay, Reply, ReplyWhenSaved, Unsent
+from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay, Reply, Unsent
 from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged, StoreError, StoreNotWritable
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
@@ -83,33 +83,13 @@ class RequestServer:
         if parts:
             send_parts(connection, parts)
 
-    def send_to(self, number: int, command: RemotingCommand, change: int = 0, durable_at: int = 0,
-                unsent: Unsent | None = None) -> None:
-        """Send to a channel by its number.
-
-        With a `change`, the command is sent once that many changes of topics and groups are saved; with `durable_at`,
-        once the log is durable up to that position. If the channel is closed, nothing is sent, and `unsent` is called.
-        """
-        channel = self._channels.get(number)
-        if channel is None:
-            if unsent is not None:
-                unsent(self._clock())
-            return
-        if durable_at:
-            self._answer_firmly(durable_at, channel, b"".join(command.encode_parts()), unsent)
-            return
-        if not change:
-            channel.send_soon(command)
-            return
-
-        def release(fault: str) -> None:
-            channel.send_soon(_not_saved(b"".join(command.encode_parts()), fault) if fault else command)
-
-        self._when_saved(change, release)
-
-    def _answer_firmly(self, durable_at: int, channel: Channel, frames: bytes, unsent: Unsent | None) -> None:
-        writer: Writer = channel if unsent is None else _PopWriter(channel, self._channels, unsent, self._clock)
-        self._answer_when_durable(durable_at, writer, frames, is_firm=True)
+    def tell(self, notice: Notice) -> None:
+        """Carry out a notice's reply for the client on its channel."""
+        channel, reply = self._channels.get(notice.channel), notice.reply
+        if channel is not None:
+            self._answer(reply, channel)
+        elif reply.unsent is not None:
+            reply.unsent(self._clock())
 
     def settle_safely(self, now_ms: int) -> None:
         """Run `settle`. A fault in it must not keep the answers of the requests from leaving."""
@@ -134,31 +114,38 @@ class RequestServer:
             task = asyncio.ensure_future(self._relay(outcome, connection))
             self._relays.add(task)
             task.add_done_callback(self._relays.discard)
-        elif isinstance(outcome, ReplyWhenSaved):
-            self._wait_for_saving(outcome, connection)
-        elif isinstance(outcome, FirmReply):
-            reply = outcome.reply
-            self._answer_firmly(reply.durable_at, connection, b"".join(reply.encode_parts()), outcome.unsent)
+        elif isinstance(outcome, Reply):
+            self._answer(outcome, connection)
 
-    def _wait_for_saving(self, outcome: ReplyWhenSaved, connection: Connection) -> None:
-        frame = b"".join(outcome.reply.encode_parts())
-        durable_at, unsent = outcome.reply.durable_at, outcome.unsent
+    def _answer(self, reply: Reply, channel: Channel) -> None:
+        """The steps of a reply, in the order that its class gives."""
+        if reply.change:
+            self._save_first(reply, channel)
+        elif reply.durable_at:
+            self._answer_when_durable(reply.durable_at, self._recipient(reply, channel), _frame_of(reply),
+                                      reply.is_firm)
+        elif isinstance(reply.answer, bytes):
+            channel.write(reply.answer)
+        else:
+            channel.send_soon(reply.answer)
+
+    def _save_first(self, reply: Reply, channel: Channel) -> None:
+        """The answer is encoded now: its body may be a part of the log, which may go while the answer waits."""
+        saved = Reply(_frame_of(reply), reply.durable_at, 0, reply.is_firm, reply.unsent)
 
         def release(fault: str) -> None:
-            if unsent is not None and (fault or connection.peer.channel not in self._channels):
-                unsent(self._clock())
+            is_gone = channel.peer.channel not in self._channels
+            if (fault or is_gone) and saved.unsent is not None:
+                saved.unsent(self._clock())
             if fault:
-                connection.send_soon(_not_saved(frame, fault))
-            elif connection.peer.channel not in self._channels:
-                return
-            elif durable_at and outcome.is_firm:
-                self._answer_firmly(durable_at, connection, frame, unsent)
-            elif durable_at:
-                self._answer_when_durable(durable_at, connection, frame)
-            else:
-                connection.write(frame)
+                channel.send_soon(_not_saved(_frame_of(saved), fault))
+            elif not is_gone:
+                self._answer(saved, channel)
 
-        self._when_saved(outcome.change, release)
+        self._when_saved(reply.change, release)
+
+    def _recipient(self, reply: Reply, channel: Channel) -> Writer:
+        return channel if reply.unsent is None else _Recipient(channel, self._channels, reply.unsent, self._clock)
 
     async def _relay(self, relay: Relay, requester: Channel) -> None:
         asked = self._channels.get(relay.channel)
@@ -175,7 +162,7 @@ class RequestServer:
             requester.send_soon(response)
 
 
-class _PopWriter:
+class _Recipient:
     """The destination of a pop's answer that waits for the log: the client that asked, as long as it is connected."""
 
     def __init__(self, channel: Channel, channels: dict[int, Channel], unsent: Unsent, clock: Clock) -> None:
@@ -208,7 +195,8 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
     """Decide requests one after the other.
 
     `parts` gets the frames that leave now, `held` those that wait until the log is durable up to the position returned,
-    `others` all outcomes that are not replies, `refusals` the answers with an error code.
+    `others` the outcomes that are not replies and the replies that wait alone, `refusals` the answers with an error
+    code.
     """
     end = 0
     for request in requests:
@@ -220,12 +208,14 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
             outcome = _unexpected(request, peer)
         if type(outcome) is not Reply:
             others.append(outcome)
-            if isinstance(outcome, ReplyWhenSaved):
-                _note_waiting(outcome, request, peer, refusals)
             continue
         reply = outcome
         taker = parts
-        if reply.durable_at:
+        if reply.change or reply.durable_at:
+            if reply.change or reply.is_firm:
+                others.append(reply)
+                _note_refusal(reply, request, peer, refusals)
+                continue
             end = max(end, reply.durable_at)
             taker = held
         if isinstance(reply.answer, bytes):
@@ -238,10 +228,14 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
     return end
 
 
-def _note_waiting(outcome: ReplyWhenSaved, request: RemotingCommand, peer: Peer, refusals: Refusals) -> None:
-    answer = outcome.reply.answer
+def _note_refusal(reply: Reply, request: RemotingCommand, peer: Peer, refusals: Refusals) -> None:
+    answer = reply.answer
     if not isinstance(answer, bytes) and answer.code:
         refusals.note(request, answer, peer)
+
+
+def _frame_of(reply: Reply) -> bytes:
+    return b"".join(reply.encode_parts())
 
 
 def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:

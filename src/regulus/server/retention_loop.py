@@ -16,6 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from regulus.broker.state import BrokerState
 from regulus.errors import StoreDamaged, StoreError
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.retention_rules import RetentionRules
 from regulus.server.clock import Clock
 from regulus.server.kept_task import KeptTask
@@ -23,7 +24,6 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.store.mapped_file import MappedFile
 from regulus.store.old_files import HangingFile
 from regulus.store.retention import RetentionFacts, RetentionPlan, Space, decide, full_remark
-from regulus.wire.ext_fields import LONG_MAX
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from regulus.broker.outcome import Notice
+from regulus.broker.outcome import Notice, Reply
 from regulus.broker.state import BrokerState, RouteAsk
 from regulus.errors import HeaderError
 from regulus.server.nameserver_link import NameServerDoor
@@ -41,7 +41,7 @@ class RouteAsks:
         try:
             route = await self._route(ask.topic)
         finally:
-            self._broker.notices.append(Notice(ask.channel, ask.answer(route)))
+            self._broker.notices.append(Notice(ask.channel, Reply(ask.answer(route))))
             self._told()
 
     async def _route(self, topic: str) -> TopicRouteData | None:

@@ -11,7 +11,6 @@ and may also write {"orders":{"broker-a":{"0":23}}} or, if one broker has the to
 the latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -51,10 +50,6 @@ def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs,
         of_brokers = topics[queue.topic].setdefault("bytes", {})
         of_brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = size
     return {"v": 1, "topics": topics}
-
-
-def format_offsets(offsets: Mapping[MessageQueue, int], epochs: Epochs) -> str:
-    return json.dumps(offsets_object(offsets, epochs), separators=(",", ":"), ensure_ascii=False)
 
 
 def parse_offsets(text: str, option: str) -> QueueOffsets:

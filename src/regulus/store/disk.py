@@ -90,6 +90,15 @@ def _reading(path: Path | str) -> Iterator[None]:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
+@contextmanager
+def _opened(path: Path | str, flags: int = os.O_RDWR, mode: int = 0o644) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 # --- directories and whole files -------------------------------------------------------------------------------------
 
 
@@ -280,15 +289,8 @@ def remove_tree(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make created, renamed and removed names durable. Does nothing for a directory that no longer exists."""
-    with _writing(path):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with _writing(path), suppress(FileNotFoundError), _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        os.fsync(descriptor)
 
 
 # --- files of a fixed size -------------------------------------------------------------------------------------------
@@ -299,26 +301,18 @@ def create_sized(path: Path, size: int, *, is_anew: bool = False) -> None:
 
     With `is_anew`, an existing file, which must not be mapped, loses its content.
     """
-    with _writing(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            if is_anew and os.fstat(descriptor).st_size:
-                os.ftruncate(descriptor, 0)
-            if os.fstat(descriptor).st_size != size:
-                os.ftruncate(descriptor, size)
-        finally:
-            os.close(descriptor)
+    with _writing(path), _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+        if is_anew and os.fstat(descriptor).st_size:
+            os.ftruncate(descriptor, 0)
+        if os.fstat(descriptor).st_size != size:
+            os.ftruncate(descriptor, size)
 
 
 def reserve(path: Path | str, offset: int, length: int) -> None:
     """Reserve blocks for these bytes of the file. Raises StoreNotWritable on a full disk, and keeps the blocks reserved
     so far."""
-    with _writing(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            os.posix_fallocate(descriptor, offset, length)
-        finally:
-            os.close(descriptor)
+    with _writing(path), _opened(path) as descriptor:
+        os.posix_fallocate(descriptor, offset, length)
 
 
 def map_file(path: Path | str, size: int, is_sequential: bool) -> mmap:
@@ -327,15 +321,11 @@ def map_file(path: Path | str, size: int, is_sequential: bool) -> mmap:
     Unless `is_sequential`, each page is read by itself: reading ahead would fill memory with zeros that were reserved
     and never written, megabytes for the first byte of a new file.
     """
-    with _writing(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            mapping = _mapped(path, descriptor, size)
-            if not is_sequential:
-                mapping.madvise(MADV_RANDOM)
-            return mapping
-        finally:
-            os.close(descriptor)
+    with _writing(path), _opened(path) as descriptor:
+        mapping = _mapped(path, descriptor, size)
+        if not is_sequential:
+            mapping.madvise(MADV_RANDOM)
+        return mapping
 
 
 def _mapped(path: Path | str, descriptor: int, size: int) -> mmap:
@@ -351,33 +341,19 @@ def _mapped(path: Path | str, descriptor: int, size: int) -> mmap:
 
 def sync_data(path: Path | str) -> None:
     """Bring the file's bytes to disk; other threads run meanwhile. A file that was deleted needs no sync."""
-    with _writing(path):
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+    with _writing(path), suppress(FileNotFoundError), _opened(path) as descriptor:
+        os.fdatasync(descriptor)
 
 
 def write_again(path: Path | str, begin: int, end: int) -> None:
     """Mark these bytes as not written, so that the next sync writes them again; they must not change meanwhile. After a
     failed sync, the system takes them for written."""
-    with _writing(path):
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            while begin < end:
-                data = os.pread(descriptor, min(len(_ZEROS), end - begin), begin)
-                if not data:
-                    break
-                begin += os.pwrite(descriptor, data, begin)
-        finally:
-            os.close(descriptor)
+    with _writing(path), suppress(FileNotFoundError), _opened(path) as descriptor:
+        while begin < end:
+            data = os.pread(descriptor, min(len(_ZEROS), end - begin), begin)
+            if not data:
+                break
+            begin += os.pwrite(descriptor, data, begin)
 
 
 def sync_range(path: Path | str, mapping: mmap, begin: int, end: int) -> None:
@@ -394,35 +370,22 @@ def sync_range(path: Path | str, mapping: mmap, begin: int, end: int) -> None:
 
 def start_sync(path: Path | str) -> None:
     """Start writing the file's dirty pages, without waiting."""
-    with _writing(path):
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
+    with _writing(path), suppress(FileNotFoundError), _opened(path) as descriptor:
         _libc.sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
-        os.close(descriptor)
 
 
 def sync_filesystem(path: Path) -> None:
     """Bring everything on the file system of `path` to disk."""
-    with _writing(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            if _libc.syncfs(descriptor) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        finally:
-            os.close(descriptor)
+    with _writing(path), _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        if _libc.syncfs(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def read_at(path: Path | str, offset: int, size: int) -> bytes:
     """Read bytes of a file; fewer at the end of the file."""
-    with _reading(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _do_not_read_ahead(descriptor)
-            return os.pread(descriptor, size, offset)
-        finally:
-            os.close(descriptor)
+    with _reading(path), _opened(path, os.O_RDONLY) as descriptor:
+        _do_not_read_ahead(descriptor)
+        return os.pread(descriptor, size, offset)
 
 
 def read_into(path: Path | str, offset: int, buffer: memoryview) -> int:
@@ -430,18 +393,14 @@ def read_into(path: Path | str, offset: int, buffer: memoryview) -> int:
 
     Recovery uses this and not a map: then an unreadable block raises an error instead of a bus error.
     """
-    with _reading(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            filled = 0
-            while filled < len(buffer):
-                count = os.preadv(descriptor, [buffer[filled:]], offset + filled)
-                if count == 0:
-                    break
-                filled += count
-            return filled
-        finally:
-            os.close(descriptor)
+    with _reading(path), _opened(path, os.O_RDONLY) as descriptor:
+        filled = 0
+        while filled < len(buffer):
+            count = os.preadv(descriptor, [buffer[filled:]], offset + filled)
+            if count == 0:
+                break
+            filled += count
+        return filled
 
 
 def zero(path: Path | str, offset: int, size: int) -> int:
@@ -449,29 +408,21 @@ def zero(path: Path | str, offset: int, size: int) -> int:
 
     The file's length does not change in between, so a crash leaves a file of the right size.
     """
-    with _writing(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            _do_not_read_ahead(descriptor)
-            stale = _count_stale(descriptor, offset, size)
-            if stale:
-                if _libc.fallocate(descriptor, _FALLOC_KEEP_SIZE_PUNCH_HOLE, offset, size - offset) != 0:
-                    _write_zeros(descriptor, offset, size)
-                os.fsync(descriptor)
-            return stale
-        finally:
-            os.close(descriptor)
+    with _writing(path), _opened(path) as descriptor:
+        _do_not_read_ahead(descriptor)
+        stale = _count_stale(descriptor, offset, size)
+        if stale:
+            if _libc.fallocate(descriptor, _FALLOC_KEEP_SIZE_PUNCH_HOLE, offset, size - offset) != 0:
+                _write_zeros(descriptor, offset, size)
+            os.fsync(descriptor)
+        return stale
 
 
 def content_end(path: Path | str, offset: int, size: int) -> int:
     """The position after the last byte from `offset` to `size` that is not zero; `offset` when all are."""
-    with _reading(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _do_not_read_ahead(descriptor)
-            return max(_find_content(descriptor, offset, size)[1], offset)
-        finally:
-            os.close(descriptor)
+    with _reading(path), _opened(path, os.O_RDONLY) as descriptor:
+        _do_not_read_ahead(descriptor)
+        return max(_find_content(descriptor, offset, size)[1], offset)
 
 
 def _count_stale(descriptor: int, offset: int, size: int) -> int:

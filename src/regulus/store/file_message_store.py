@@ -44,6 +44,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNewer, StoreNotWritable
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.steps import run_to_end
@@ -86,7 +87,6 @@ from regulus.store.queue_table_file import QueueTableFile
 from regulus.store.recovery import NO_GAP, Recovery, RecoveryReport, Tell, tell_nobody
 from regulus.store.timers import TimerFiles
 from regulus.store.wanted_cut import WantedCut, WantedCutFile
-from regulus.wire.ext_fields import LONG_MAX
 
 QUERY_ROUNDS_MAX = 3
 """An index query whose hits were all deleted is repeated for older ones, this often in total."""

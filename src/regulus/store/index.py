@@ -12,6 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from regulus.errors import StoreDamaged, StoreNotWritable
+from regulus.model.java_numbers import LONG_MAX
 from regulus.record import index_entry
 from regulus.record.dispatch_request import DispatchRequest
 from regulus.record.index_entry import (
@@ -29,7 +30,6 @@ from regulus.record.index_entry import (
 from regulus.record.index_entry import index_key as index_key
 from regulus.store import disk
 from regulus.store.mapped_file import MappedFile, MappedFilePool
-from regulus.wire.ext_fields import LONG_MAX
 
 CHAIN_STEP = 1024
 """Entries of a chain that one step of a query reads: they are spread over the file."""

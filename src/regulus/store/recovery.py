@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from regulus.errors import StoreDamaged, StoreNewer, StoreNotWritable, TruncatedRecord
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.topics import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from regulus.record.layout import MAGIC_V1, MAGIC_V2
 from regulus.record.queue_table import QueueTable
@@ -35,7 +36,6 @@ from regulus.store.mapped_file_queue import file_name
 from regulus.store.numbering import Numbering
 from regulus.store.queue_check import QueueCheck
 from regulus.store.queue_table_file import fits
-from regulus.wire.ext_fields import LONG_MAX
 
 SCAN_WINDOW = 8 << 20
 QUEUES_CHECKED_MAX = 2000

@@ -23,8 +23,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.retention_rules import ArchiveGate, ArchiveGatePolicy, RetentionRules
-from regulus.wire.ext_fields import LONG_MAX
 
 UNKNOWN_RATIO = -1.0
 """The usage of the disk is unknown; then expired files are deleted, to be safe."""

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Container, Generator, Iterable, Iterator
 
 from regulus.errors import MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
@@ -32,7 +33,6 @@ from regulus.model.topics import SCHEDULE_TOPIC, is_storable
 from regulus.record import message_record
 from regulus.record.dispatch_request import DispatchRequest, request_at
 from regulus.testing.memory_timers import MemoryTimers
-from regulus.wire.ext_fields import LONG_MAX
 
 SCANNED_MAX = 800
 """The maximum number of messages that one read passes over, as in a file store."""

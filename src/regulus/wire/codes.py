@@ -8,9 +8,6 @@ from enum import IntEnum
 VERSION = 479
 """The protocol version sent to peers: V5_3_3. Source: MQVersion.Version."""
 
-VERSION_STANDARD_JSON = 401
-"""Clients from V4_9_4 on read quoted integer keys in routes; a server sends unquoted ones to older clients."""
-
 
 class LanguageCode(IntEnum):
     JAVA = 0

@@ -13,13 +13,11 @@ from types import NoneType
 from typing import Annotated, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from regulus.errors import HeaderError
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
 from regulus.wire.remoting_command import RemotingCommand
 
 Long = Annotated[int, 64]
 """Java's long; a plain `int` is Java's int."""
-
-INT_MAX = (1 << 31) - 1
-LONG_MAX = (1 << 63) - 1
 
 _ABSENT: Any = object()
 

@@ -19,10 +19,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regulus.errors import FrameError
+from regulus.model.java_numbers import INT_MAX
 from regulus.wire.codes import LanguageCode
 from regulus.wire.command_header import CommandHeader
 
-_INT_MAX = (1 << 31) - 1
+_INT_MAX = INT_MAX
 _COMPILED = not __file__.endswith(".py")
 _DIGITS_MAX = 18
 _CONTROL = 1

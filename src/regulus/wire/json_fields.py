@@ -16,9 +16,10 @@ from types import NoneType, UnionType
 from typing import Any, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regulus.errors import HeaderError
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson
-from regulus.wire.ext_fields import LONG_MAX, camel_case, parse_long
+from regulus.wire.ext_fields import camel_case, parse_long
 
 Converter = Callable[[Any], Any]
 Look = Callable[[Any], None]

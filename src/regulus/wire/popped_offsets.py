@@ -9,11 +9,11 @@ Source: ExtraInfoUtil, PopCallback of MQClientAPIImpl.
 from collections.abc import Sequence
 
 from regulus.errors import HeaderError
+from regulus.model import receipt_handle
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import NORMAL, RETRY_V1, RETRY_V2, ReceiptHandle
 from regulus.model.topics import RETRY_PREFIX
-from regulus.wire import receipt_handle
 from regulus.wire.headers import PopMessageResponse
-from regulus.wire.receipt_handle import NORMAL, RETRY_V1, RETRY_V2, ReceiptHandle
 
 
 class PoppedOffsets:

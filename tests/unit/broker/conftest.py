@@ -97,7 +97,7 @@ class Rig:
         """Of a request that takes several steps; each tick does one."""
         while True:
             wait_ms = self.broker.tick(self.now_ms)
-            answers = [notice.command for notice in self.broker.notices if notice.command.is_response]
+            answers = [notice.reply.answer for notice in self.broker.notices if notice.reply.answer.is_response]
             if answers:
                 self.broker.notices.clear()
                 return answers[0]
@@ -167,7 +167,7 @@ class Rig:
         return self.notices()
 
     def notices(self) -> list[RemotingCommand]:
-        commands = [notice.command for notice in self.broker.notices]
+        commands = [notice.reply.answer for notice in self.broker.notices]
         self.broker.notices.clear()
         return commands
 
@@ -175,7 +175,7 @@ class Rig:
         """Let groups hear what changed: the channels that did. Other notices are dropped."""
         self.run(NOTICE_INTERVAL_MS)
         channels = [notice.channel for notice in self.broker.notices
-                    if notice.command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
+                    if notice.reply.answer.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
         self.broker.notices.clear()
         return channels
 

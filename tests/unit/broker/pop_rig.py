@@ -9,6 +9,7 @@ from regulus.broker.state import BrokerState
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.topics import TopicConfig
 from regulus.record import message_record
 from regulus.store.file_message_store import FileMessageStore
@@ -16,7 +17,6 @@ from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import AckMessageRequest, ChangeMessageInvisibletimeRequest, PopMessageRequest
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 
 NOW = 1_700_000_000_000

@@ -8,7 +8,7 @@ import pytest
 from regulus.access.decision import Denied
 from regulus.access.guard import Guard
 from regulus.broker.held_access import DECIDED_MAX, HeldAccess
-from regulus.broker.held_requests import HeldRequest, HeldRequests, Place
+from regulus.broker.held_requests import HeldPlace, HeldRequest, HeldRequests
 from regulus.broker.outcome import HOLD
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
@@ -34,7 +34,7 @@ class World:
 
     def hold(self, channel: int, user: str) -> HeldRequest:
         peer = Peer(channel, b"", b"", user=user)
-        held = HeldRequest(RemotingCommand(11), peer, (Place("T", channel),), Filter(), 100,
+        held = HeldRequest(RemotingCommand(11), peer, (HeldPlace("T", channel),), Filter(), 100,
                            lambda now_ms: RemotingCommand(0))
         self.held_requests.hold(held)
         return held
@@ -44,7 +44,7 @@ class World:
         self.denied = set(denied)
 
     def told(self) -> list[tuple[int, int, str | None]]:
-        told = [(notice.channel, notice.command.code, notice.command.remark) for notice in self.notices]
+        told = [(notice.channel, notice.reply.answer.code, notice.reply.answer.remark) for notice in self.notices]
         self.notices.clear()
         return told
 

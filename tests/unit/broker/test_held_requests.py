@@ -12,9 +12,9 @@ from regulus.broker.held_requests import (
     ANY_QUEUE,
     BLOCK_SIZE_MAX,
     LINES_MAX,
+    HeldPlace,
     HeldRequest,
     HeldRequests,
-    Place,
 )
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
@@ -23,8 +23,9 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def held(channel: int = 1, topic: str = "T", queue_id: int = 0, queue_offset: int = 0, deadline_ms: int = 100,
-         codes: set[int] | None = None, places: tuple[Place, ...] | None = None) -> HeldRequest:
-    return HeldRequest(RemotingCommand(11), Peer(channel, b"", b""), places or (Place(topic, queue_id, queue_offset),),
+         codes: set[int] | None = None, places: tuple[HeldPlace, ...] | None = None) -> HeldRequest:
+    return HeldRequest(RemotingCommand(11), Peer(channel, b"", b""),
+                       places or (HeldPlace(topic, queue_id, queue_offset),),
                        Filter(None if codes is None else frozenset(codes)), deadline_ms,
                        lambda now_ms: RemotingCommand(0))
 
@@ -83,7 +84,7 @@ def test_the_first_in_line_comes_first():
 
 
 def test_a_request_at_several_places_is_woken_once():
-    both = held(places=(Place("T", 0, 5), Place("T", 1, 7)))
+    both = held(places=(HeldPlace("T", 0, 5), HeldPlace("T", 1, 7)))
     requests = holding(both)
     assert woken(requests, arrival(queue_id=1, queue_offset=6), arrival(queue_id=0, queue_offset=4)) == []
     assert woken(requests, arrival(queue_id=1, queue_offset=7), arrival(queue_id=0, queue_offset=5)) == [both]
@@ -101,7 +102,7 @@ def test_who_comes_while_others_are_ready_is_woken_too():
 
 
 def test_a_request_waits_for_a_whole_topic():
-    any_queue = held(places=(Place("T", ANY_QUEUE),))
+    any_queue = held(places=(HeldPlace("T", ANY_QUEUE),))
     requests = holding(any_queue, held(topic="U"))
     assert ("T", 7) in requests.queues
     assert ("U", 0) in requests.queues
@@ -198,7 +199,7 @@ def watched(touched) -> Callable[..., HeldRequest]:
             return super().__getattribute__(name)
 
     def make(channel: int, queue_offset: int, message_filter: Filter) -> HeldRequest:
-        return Watched(RemotingCommand(11), Peer(channel, b"", b""), (Place("T", 0, queue_offset),), message_filter,
+        return Watched(RemotingCommand(11), Peer(channel, b"", b""), (HeldPlace("T", 0, queue_offset),), message_filter,
                        100, lambda now_ms: RemotingCommand(0))
     return make
 
@@ -252,7 +253,7 @@ TAGS = st.sampled_from([None, {0}, {0, 1}])
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 50), TAGS), max_size=30),
        st.lists(st.sampled_from(["wake", "expire", "drop", "take"]), max_size=10), st.data())
 def test_each_request_leaves_exactly_once(given_requests, steps, data):
-    all_held = [held(channel, deadline_ms=deadline, codes=codes, places=(Place("T", queue), Place("T", 7)))
+    all_held = [held(channel, deadline_ms=deadline, codes=codes, places=(HeldPlace("T", queue), HeldPlace("T", 7)))
                 for channel, queue, deadline, codes in given_requests]
     requests = holding(*all_held)
     left: list[HeldRequest] = []
@@ -284,7 +285,7 @@ def test_a_request_is_let_go_when_it_is_answered_and_when_its_connection_closes(
 
     def hold(channel: int) -> weakref.ref:
         request = Request()
-        requests.hold(HeldRequest(RemotingCommand(11), Peer(channel, b"", b""), (Place("T", 0),), Filter(), 100,
+        requests.hold(HeldRequest(RemotingCommand(11), Peer(channel, b"", b""), (HeldPlace("T", 0),), Filter(), 100,
                                   request.resume))
         return weakref.ref(request)
 

@@ -9,8 +9,8 @@ import pytest
 from regulus.access.decision import Action, Allowed, Denied, Need, ResourceKind, Verdict
 from regulus.access.guard import Guard
 from regulus.access.needs import seen_in_parts
-from regulus.broker.access import NEEDS
 from regulus.broker.listed_needs import needs_of_part
+from regulus.broker.request_table import ROWS
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.bodies import ConsumerData, LockBatchRequestBody, ProducerData, SubscriptionData
@@ -57,7 +57,7 @@ class World:
 
 
 def test_each_request_that_the_door_leaves_to_its_handler_is_walked_here():
-    assert sorted(NAMED) == sorted(code for code, read in NEEDS.items() if read is seen_in_parts)
+    assert sorted(NAMED) == sorted(code for code, row in ROWS.items() if row.needs is seen_in_parts)
 
 
 @pytest.mark.parametrize(("part", "needs"), [

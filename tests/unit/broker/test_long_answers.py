@@ -45,7 +45,7 @@ class Asked:
         for _ in range(100):
             if self.long.tick() is None:
                 break
-        return [notice.command.opaque for notice in self.notices]
+        return [notice.reply.answer.opaque for notice in self.notices]
 
 
 def test_what_takes_one_step_is_answered_at_once():
@@ -62,7 +62,7 @@ def test_long_answers_take_turns():
     assert asked.begin(2, 2) is HOLD
     assert [asked.long.tick() for _ in range(3)] == [0, 0, None]
     assert asked.done == [1, 2, 1, 2, 1]
-    assert [(notice.channel, notice.command.opaque, notice.command.remark) for notice in asked.notices] == [
+    assert [(notice.channel, notice.reply.answer.opaque, notice.reply.answer.remark) for notice in asked.notices] == [
         (2, 2, "done"), (1, 1, "done")]
 
 
@@ -89,7 +89,7 @@ def test_a_refusal_on_the_way_is_answered(error):
     asked = Asked()
     asked.begin(1, 3, error("no such thing"))
     assert asked.long.tick() is None
-    assert [(notice.command.code, notice.command.remark) for notice in asked.notices] == [
+    assert [(notice.reply.answer.code, notice.reply.answer.remark) for notice in asked.notices] == [
         (ResponseCode.SYSTEM_ERROR, "no such thing")]
 
 
@@ -99,7 +99,7 @@ def test_a_fault_is_told_and_answered_to_its_own_asker_alone(line):
     asked.begin(1, 3, fault, line=line)
     asked.begin(2, 2, line=line)
     assert asked.run() == [1, 2]
-    assert [notice.command.code for notice in asked.notices] == [ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]
+    assert [notice.reply.answer.code for notice in asked.notices] == [ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]
     assert [(told.code, told.peer.channel, told.error) for told in asked.long.faults] == [(20, 1, fault)]
 
 
@@ -170,7 +170,7 @@ def test_an_answer_says_which_changes_of_any_step_must_be_saved_before_it(step):
     asked.settings.awaited = 77         # of whoever was handled between two ticks
     while not asked.notices:
         asked.long.tick()
-    assert asked.notices.pop().change == 2
+    assert asked.notices.pop().reply.change == 2
 
 
 def test_of_a_line_only_the_first_is_worked_at():
@@ -249,7 +249,7 @@ def test_at_the_end_deeds_are_done_behind_those_before_them_and_nothing_else_is(
     asked.begin(5, 2, is_deed=True)
     while asked.long.end_deed():
         pass
-    assert [notice.command.opaque for notice in asked.notices] == [2, 3, 5]
+    assert [notice.reply.answer.opaque for notice in asked.notices] == [2, 3, 5]
     assert asked.done.count(1) == 1
     assert len(asked.long) == 2
 
@@ -275,7 +275,8 @@ def test_the_next_of_a_line_has_its_turn_when_the_first_is_given_up():
 
 
 def refused(asked: Asked) -> list[int]:
-    return [notice.command.opaque for notice in asked.notices if notice.command.code == ResponseCode.SYSTEM_BUSY]
+    answers = [notice.reply.answer for notice in asked.notices]
+    return [answer.opaque for answer in answers if answer.code == ResponseCode.SYSTEM_BUSY]
 
 
 @pytest.mark.parametrize("line", [None, "its own"])

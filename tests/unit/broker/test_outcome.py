@@ -1,4 +1,4 @@
-from regulus.broker.outcome import Reply, reply_frame
+from regulus.broker.outcome import Reply, plain_reply
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -15,6 +15,6 @@ def test_a_reply_leaves_at_once_unless_it_says_what_must_be_durable():
 
 
 def test_an_encoded_frame_becomes_the_reply_that_the_constructor_makes():
-    made, short = Reply(b"frame", 1 << 40), reply_frame(b"frame", 1 << 40)
+    made, short = Reply(b"frame", 1 << 40), plain_reply(b"frame", 1 << 40)
     assert type(short) is type(made) is Reply
     assert (short.answer, short.durable_at) == (made.answer, made.durable_at) == (b"frame", 1 << 40)

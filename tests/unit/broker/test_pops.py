@@ -8,9 +8,10 @@ import pytest
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import FirmReply, Hold
+from regulus.broker.outcome import Hold, Reply
 from regulus.model.message import MessageExt
 from regulus.model.message_properties import PROPERTIES_SIZE_MAX
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.store_result import Arrival
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import TIMER_TOPIC, TopicConfig
@@ -35,7 +36,6 @@ from regulus.wire.headers import (
     UpdateConsumerOffsetRequest,
 )
 from regulus.wire.recall_handle import RecallHandle
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import HOST, NOW, PEER, PRECISION, Rig, bodies
 
@@ -312,10 +312,10 @@ def test_a_pop_waits_for_a_message_and_one_that_was_slower_waits_on():
     arrivals = rig.store.dispatch(100, rig.broker.held_requests.queues)
     rig.broker.message_arrived(arrivals, NOW + 10)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a"]
+    assert bodies(rig.taken(notice.reply.answer)) == ["a"]
     assert len(rig.broker.held_requests) == 1
     rig.run_to(NOW + 5_100)
-    assert [notice.command.code for notice in rig.broker.notices] == [0, ResponseCode.POLLING_TIMEOUT]
+    assert [notice.reply.answer.code for notice in rig.broker.notices] == [0, ResponseCode.POLLING_TIMEOUT]
 
 
 def held_pop(rig: Rig, poll: int = 5_000, **fields: object) -> None:
@@ -332,7 +332,7 @@ def test_a_pop_that_waits_gets_what_comes_to_queues_that_its_topic_got_since():
     rig.send("a", queue_id=3)
     rig.broker.message_arrived([Arrival("T", 3, 0, 0, NOW)], NOW)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a"]
+    assert bodies(rig.taken(notice.reply.answer)) == ["a"]
 
 
 def test_a_pop_with_a_filter_goes_on_by_itself_behind_what_it_passed_over():
@@ -344,7 +344,7 @@ def test_a_pop_with_a_filter_goes_on_by_itself_behind_what_it_passed_over():
     held_pop(rig, exp="blue", exp_type="TAG")
     rig.run_to(NOW + 50)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["wanted"]
+    assert bodies(rig.taken(notice.reply.answer)) == ["wanted"]
 
 
 def test_a_pop_with_a_filter_waits_at_the_end_of_what_it_passed_over():
@@ -356,7 +356,7 @@ def test_a_pop_with_a_filter_waits_at_the_end_of_what_it_passed_over():
     assert not rig.broker.held_requests.has_ready
     assert len(rig.broker.held_requests) == 1
     rig.run_to(NOW + 5_100)
-    assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
+    assert [notice.reply.answer.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
 
 
 @pytest.mark.parametrize("how", ["damaged", "unmapped"])
@@ -807,7 +807,7 @@ def test_in_order_who_waits_is_answered_when_the_queue_is_free():
     assert not rig.broker.notices
     rig.run_to(NOW + 30_100)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a"]
+    assert bodies(rig.taken(notice.reply.answer)) == ["a"]
 
 
 def test_in_order_who_waits_is_answered_by_a_message_alone_where_an_operator_says_so():
@@ -824,7 +824,7 @@ def test_in_order_who_waits_is_answered_by_a_message_alone_where_an_operator_say
     rig.send("b")
     rig.broker.message_arrived([Arrival("T", 0, 1, 0, rig.now_ms)], rig.now_ms)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a"]
+    assert bodies(rig.taken(notice.reply.answer)) == ["a"]
 
 
 def test_in_order_a_start_knows_what_is_out():
@@ -870,11 +870,11 @@ def test_who_wants_to_know_is_told_when_there_is_a_message():
     rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 1, 0, 0, NOW, HOST, HOST, 0), NOW)
     rig.broker.message_arrived(rig.store.dispatch(100, rig.broker.held_requests.queues), NOW)
     (notice,) = rig.broker.notices
-    assert notice.command.ext == {"hasMsg": "true", "pollingFull": "false"}
+    assert notice.reply.answer.ext == {"hasMsg": "true", "pollingFull": "false"}
     assert bodies(rig.pop()) == ["a"]
     assert rig.ask(Code.NOTIFICATION, wanted) is None
     rig.run_to(NOW + 5_100)
-    assert rig.broker.notices[1].command.ext == {"hasMsg": "false", "pollingFull": "false"}
+    assert rig.broker.notices[1].reply.answer.ext == {"hasMsg": "false", "pollingFull": "false"}
 
 
 def test_what_a_held_pop_looks_at_counts_for_its_step():
@@ -950,12 +950,12 @@ def test_the_answer_of_a_pop_that_waited_waits_for_the_log_as_one_at_once():
     rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 0, 0, 0, NOW, HOST, HOST, 0), NOW)
     rig.broker.message_arrived(rig.store.dispatch(100, rig.broker.held_requests.queues), NOW)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a"]
-    assert notice.durable_at == rig.store.commit_log_max_offset() > 0
+    assert bodies(rig.taken(notice.reply.answer)) == ["a"]
+    assert notice.reply.durable_at == rig.store.commit_log_max_offset() > 0
     rig.broker.notices.clear()
     held_pop(rig, poll=100)
     rig.run_to(NOW + 300)
-    assert [notice.durable_at for notice in rig.broker.notices] == [0]
+    assert [notice.reply.durable_at for notice in rig.broker.notices] == [0]
 
 
 def test_what_is_acknowledged_of_a_pop_that_is_left_to_the_log_stays_away(monkeypatch):
@@ -1021,9 +1021,9 @@ def test_another_time_is_told_when_it_is_on_disk():
         consumer_group="G", topic="T", queue_id=0, extra_info=encode(handle), offset=0, invisible_time=60_000)
     request = RemotingCommand.request(int(Code.CHANGE_MESSAGE_INVISIBLETIME), header.ext())
     outcome = request_table.handle(request, PEER, rig.broker, NOW)
-    assert isinstance(outcome, FirmReply)
-    assert outcome.reply.answer.code == 0
-    assert outcome.reply.durable_at == rig.store.commit_log_max_offset() > 0
+    assert isinstance(outcome, Reply)
+    assert (outcome.answer.code, outcome.is_firm) == (0, True)
+    assert outcome.durable_at == rig.store.commit_log_max_offset() > 0
 
 
 def test_deleting_a_topic_leaves_the_retries_of_one_that_is_made_anew_meanwhile():

@@ -10,9 +10,9 @@ import pytest
 
 from regulus.broker.pop.flights import ACK_FLUSH_MS
 from regulus.broker.state import SUBSCRIPTION_GROUP_DOCUMENT, TOPICS_DOCUMENT
+from regulus.model.receipt_handle import ReceiptHandle
 from regulus.wire.codes import RequestCode
 from regulus.wire.headers import PopMessageRequest
-from regulus.wire.receipt_handle import ReceiptHandle
 from tests.unit.broker.pop_rig import NOW, Rig
 
 SEEDS = 20

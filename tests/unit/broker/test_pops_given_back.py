@@ -3,9 +3,10 @@
 import pytest
 
 from regulus.broker import request_table
-from regulus.broker.outcome import FirmReply, ReplyWhenSaved
+from regulus.broker.outcome import Reply
 from regulus.broker.pop.revival import GIVEN_BACK_TIMES_MAX
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import RequestCode as Code
@@ -16,7 +17,6 @@ from regulus.wire.headers import (
     DeleteTopicInBrokerRequest,
     PopMessageRequest,
 )
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import HOST, NOW, PEER, Rig, bodies
 
@@ -251,8 +251,8 @@ def test_in_order_what_is_given_back_frees_its_queue_and_was_not_out():
         assert give_back(rig, handle) == 0
     rig.run_to(NOW + 50)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a", "b"]
-    assert notice.command.ext["orderCountInfo"].endswith("0 0 0")
+    assert bodies(rig.taken(notice.reply.answer)) == ["a", "b"]
+    assert notice.reply.answer.ext["orderCountInfo"].endswith("0 0 0")
     rig.run_to(NOW + 31_000)
     answer = rig.ask(Code.POP_MESSAGE, pop_request(rig, order=True).ext)
     assert answer.ext["orderCountInfo"].endswith("0 0 1")       # which was handed out once
@@ -332,8 +332,8 @@ def test_an_answer_of_a_held_poll_that_reaches_nobody_is_given_back(order):
     rig.broker.queue_changed("T", 0)
     rig.run_to(NOW + 50)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a"]
-    notice.unsent(rig.now_ms)
+    assert bodies(rig.taken(notice.reply.answer)) == ["a"]
+    notice.reply.unsent(rig.now_ms)
     rig.run_to(NOW + 60)
     assert bodies(rig.pop(order=order)) == ["a"]
 
@@ -342,10 +342,11 @@ def test_an_answer_that_waits_for_the_disk_says_what_is_given_back_when_its_aske
     rig = Rig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
     rig.send("a")
     outcome = request_table.handle(pop_request(rig), PEER, rig.broker, NOW)
-    assert isinstance(outcome, FirmReply)
+    assert isinstance(outcome, Reply)
+    assert outcome.is_firm
     outcome.unsent(NOW)
     rig.run_to(NOW + 10)
-    answer = request_table.handle(pop_request(rig), PEER, rig.broker, NOW).reply.answer
+    answer = request_table.handle(pop_request(rig), PEER, rig.broker, NOW).answer
     assert [(message.body, message.reconsume_times) for message, _ in rig.taken(answer)] == [(b"a", 0)]
 
 
@@ -354,5 +355,6 @@ def test_so_does_one_that_waits_until_its_group_is_saved():
     rig.broker.settings.is_kept = True
     rig.send("a")
     outcome = request_table.handle(pop_request(rig), PEER, rig.broker, NOW)
-    assert isinstance(outcome, ReplyWhenSaved)
+    assert isinstance(outcome, Reply)
+    assert outcome.change > 0
     assert outcome.unsent is not None

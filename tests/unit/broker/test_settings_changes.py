@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regulus.broker.handlers.stepped import MEMBERS_A_STEP
-from regulus.broker.outcome import HOLD, Outcome, Reply, ReplyWhenSaved
+from regulus.broker.outcome import HOLD, Outcome, Reply
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -34,8 +34,8 @@ def send(kept, name: str, **properties: str) -> Outcome:
 
 
 def waits_for(outcome: Outcome) -> int:
-    assert isinstance(outcome, Reply | ReplyWhenSaved)
-    return outcome.change if isinstance(outcome, ReplyWhenSaved) else 0
+    assert isinstance(outcome, Reply)
+    return outcome.change
 
 
 def saved(kept) -> None:
@@ -69,8 +69,8 @@ def test_so_does_what_takes_many_steps(kept, code, key, name):
         while kept.broker.long_answers.tick() is not None:
             pass
         notice = kept.broker.notices.pop()
-        assert notice.command.code == ResponseCode.SUCCESS
-        return notice.change
+        assert notice.reply.answer.code == ResponseCode.SUCCESS
+        return notice.reply.change
 
     first = change()
     assert first == kept.broker.settings.count > 0
@@ -91,7 +91,7 @@ def test_a_deletion_that_is_asked_for_again_while_it_is_done_waits_too(kept, cod
     assert [kept.handle(code, ext) for _ in range(2)] == [HOLD, HOLD]
     while kept.broker.long_answers.tick() is not None:
         pass
-    assert [(notice.command.code, notice.change) for notice in kept.broker.notices] == [
+    assert [(notice.reply.answer.code, notice.reply.change) for notice in kept.broker.notices] == [
         (ResponseCode.SUCCESS, kept.broker.settings.count)] * 2
     assert "%RETRY%G+Old" not in kept.broker.topics
 
@@ -159,7 +159,7 @@ def test_the_heartbeats_of_a_new_group_wait_for_group_and_retry_topic(rig, heart
 
 def test_one_way_requests_wait_for_nothing(kept):
     outcome = kept.handle(RequestCode.UPDATE_AND_CREATE_TOPIC, topic("T"), oneway=True)
-    assert not isinstance(outcome, Reply | ReplyWhenSaved)
+    assert not isinstance(outcome, Reply)
 
 
 def test_where_nobody_saves_nothing_waits(rig):

@@ -260,19 +260,19 @@ def test_of_rows_with_a_gap_before_them_in_the_log_nothing_is_known(marks: SinkM
     assert (mark.sequence, mark.digest) == ((1, 5), DIGEST_UNKNOWN)
 
 
-def old_mark(marks: SinkMarks, store: MemoryStore) -> SinkMarks:
-    """Marks as earlier versions saved them, with a digest of the bodies alone."""
+def without_digest(marks: SinkMarks, store: MemoryStore) -> SinkMarks:
+    """Marks as of rows with a gap before them in the log."""
     put(marks, store, b"a", b"b")
     document = json.loads(encoded_table.text(marks.document()))
-    document["marks"]["S/0"]["digest"] = document["marks"]["S/0"].pop("rowDigest") + 1
+    document["marks"]["S/0"]["rowDigest"] = DIGEST_UNKNOWN
     found = SinkMarks(store, 3)
     found.load(json.dumps(document))
     return found
 
 
-def test_a_mark_of_an_earlier_version_knows_how_many_rows_there_are_and_the_last(
+def test_a_mark_without_digest_knows_how_many_rows_there_are_and_the_last(
         marks: SinkMarks, store: MemoryStore) -> None:
-    found = old_mark(marks, store)
+    found = without_digest(marks, store)
     assert found.rows_known(run(1, 0), 9) == 2
     assert found.difference(run(1, 0), rows(b"a", b"b")) == ""
     assert "with the digest unknown" in found.difference(run(1, 0), rows(b"a", b"other"))
@@ -282,7 +282,7 @@ def test_a_mark_of_an_earlier_version_knows_how_many_rows_there_are_and_the_last
 
 def test_a_mark_without_digest_whose_row_is_gone_stands_for_nothing(marks: SinkMarks, store: MemoryStore,
                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    found = old_mark(marks, store)
+    found = without_digest(marks, store)
     monkeypatch.setattr(store, "look_message", lambda offset: None)
     assert "with the digest unknown" in found.difference(run(1, 0), rows(b"a", b"b"))
 

@@ -245,7 +245,7 @@ def test_what_goes_from_the_disk_goes_a_topic_a_step(world: World) -> None:
         counts.append(len(kept()))
     assert before - kept() == {f"T{number}" for number in range(3, 103) if number != 50}
     assert all(earlier - later <= 1 for earlier, later in pairwise(counts))
-    assert [notice.command.code for notice in broker.notices if notice.command.is_response] == [0]
+    assert [notice.reply.answer.code for notice in broker.notices if notice.reply.answer.is_response] == [0]
 
 
 def test_a_topic_of_many_groups_is_deleted_in_steps(world: World) -> None:

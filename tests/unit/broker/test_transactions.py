@@ -42,10 +42,10 @@ def end(rig, half, how=COMMIT, *, is_check=False, **fields):
 
 def checks(rig):
     """What producers were asked since: channel, header, message."""
-    asked = [(notice.channel, CheckTransactionStateRequest.decode(notice.command),
-              message_record.decode(notice.command.body)) for notice in rig.broker.notices
-             if notice.command.code == RequestCode.CHECK_TRANSACTION_STATE]
-    assert all(notice.command.is_oneway for notice in rig.broker.notices)
+    asked = [(notice.channel, CheckTransactionStateRequest.decode(notice.reply.answer),
+              message_record.decode(notice.reply.answer.body)) for notice in rig.broker.notices
+             if notice.reply.answer.code == RequestCode.CHECK_TRANSACTION_STATE]
+    assert all(notice.reply.answer.is_oneway for notice in rig.broker.notices)
     rig.broker.notices.clear()
     return asked
 
@@ -698,6 +698,6 @@ def test_a_producer_is_asked_no_faster_because_others_give_its_group(rig, monkey
     for _ in range(5):
         rig.broker.tick(rig.tell_time())
     asked = [notice.channel for notice in rig.broker.notices
-             if notice.command.code == RequestCode.CHECK_TRANSACTION_STATE]
+             if notice.reply.answer.code == RequestCode.CHECK_TRANSACTION_STATE]
     assert set(asked) == {1}
     assert len(asked) <= 10

@@ -28,10 +28,10 @@ def test_run_compact_and_status(store, tmp_path):
     out = call("run", "--store", store, "--archive", target, "--range-size", "1k", "--cores", 0)
     assert "40 rows" in out
     assert "0 rows" in call("run", "--store", store, "--archive", target, "--cores", 0)
-    [before] = json.loads(call("status", "--archive", target, "--json"))
+    [before] = json.loads(call("status", "--archive", target, "--output", "json"))
     assert before.items() >= {"broker_name": "broker-a", "start": 0, "rows": 40, "gaps": 0, "rejected": 0}.items()
     assert "became" in call("compact", "--archive", target, "--cores", 0)
-    [after] = json.loads(call("status", "--archive", target, "--json"))
+    [after] = json.loads(call("status", "--archive", target, "--output", "json"))
     assert (after["rows"], after["end"]) == (40, before["end"])
     assert after["ranges"] < before["ranges"]
     assert "broker-a" in call("status", "--archive", target, "--verify")

@@ -14,11 +14,12 @@ from regulus.testing.running_server import ServerThread
 
 def test_brokers_show_themselves(run, regulus_server):
     assert regulus_server.address in run(cluster, "list")
-    (row,) = json.loads(run(cluster, "list", "--json"))
+    (row,) = json.loads(run(cluster, "list", "--output", "json"))
     assert (row["cluster"], row["broker"], row["id"]) == ("DefaultCluster", "broker-a", 0)
     assert (row["role"], row["behind"]) == ("MASTER", "-")
-    assert "putTps" in json.loads(run(cluster, "status", regulus_server.address, "--json"))
-    assert json.loads(run(cluster, "status", regulus_server.address, "--config", "--json"))["brokerName"] == "broker-a"
+    assert "putTps" in json.loads(run(cluster, "status", regulus_server.address, "--output", "json"))
+    status = run(cluster, "status", regulus_server.address, "--config", "--output", "json")
+    assert json.loads(status)["brokerName"] == "broker-a"
 
 
 @pytest.mark.parametrize("listing", [cluster, group], ids=lambda command: command.name)

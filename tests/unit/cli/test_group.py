@@ -20,10 +20,10 @@ def test_a_group_shows_progress_and_is_reset_and_deleted(run):
     assert "20 messages" in run(bench, "consumer", "--topic", "Orders", "--group", "billing", "-c", "20")
     assert "lag 0" in run(group, "progress", "billing")
     run(group, "reset", "billing", "Orders", "--to", "earliest")
-    progress = json.loads(run(group, "progress", "billing", "--json"))
+    progress = json.loads(run(group, "progress", "billing", "--output", "json"))
     assert (progress["lag"], progress["online"]) == (20, False)
     run(group, "reset", "billing", "Orders", "--offset", "3", "--queue", "broker-a/0")
-    assert json.loads(run(group, "progress", "billing", "--json"))["lag"] == 17
+    assert json.loads(run(group, "progress", "billing", "--output", "json"))["lag"] == 17
     run(group, "reset", "billing", "Orders", "--to", "latest")
     assert re.search(r"billing +0 +2 +0 ", run(group, "list"))
     assert "no consumer of group billing is online" in run(group, "members", "billing", fails=True)
@@ -34,12 +34,12 @@ def test_a_group_shows_progress_and_is_reset_and_deleted(run):
 def test_groups_are_those_of_brokers_whatever_retry_topics_there_are(run, regulus_server):
     run(topic, "create", "%RETRY%billing_Orders", "-q", "1")    # of a group that pops and never pulled
     run(group, "create", "billing", "--retry-max-times", "3", "--priority-factor", "40")
-    assert json.loads(run(group, "settings", "billing", "--json")) == [
+    assert json.loads(run(group, "settings", "billing", "--output", "json")) == [
         {"broker": "broker-a", "retry_max_times": 3, "in_order": False, "consume_enable": True, "slow_reads_at": 1,
          "attributes": {"priority.factor": "40"}}]
     assert re.search(r"broker-a +3 +False +True +1 +priority.factor=40", run(group, "settings", "billing"))
     assert "no broker has a group 'shipping'" in run(group, "settings", "shipping", fails=True)
-    assert [each["group"] for each in json.loads(run(group, "list", "--json"))] == ["billing"]
+    assert [each["group"] for each in json.loads(run(group, "list", "--output", "json"))] == ["billing"]
 
 
 def test_of_a_group_what_is_not_named_stays_as_it_is(run, regulus_server):
@@ -79,7 +79,7 @@ def test_a_member_shows_its_blocked_queues(run, regulus_server):
             assert tries.acquire(timeout=60)
         until = time.monotonic() + 60
         while True:     # it may be on its way to its second queue
-            (member,) = json.loads(run(group, "show", "billing", "--json"))
+            (member,) = json.loads(run(group, "show", "billing", "--output", "json"))
             if (member["queues"], member["cached"]) == (2, 2) or time.monotonic() > until:
                 break
     assert member == {"client": member["client"], "queues": 2, "cached": 2, "blocked": 1, "restarts": 0, **NOT_POPPED}
@@ -104,7 +104,7 @@ def test_a_member_that_pops_shows_its_messages_by_their_state(run, regulus_serve
     run(bench, "producer", "--topic", "Orders", "-c", "1", "-f", "1")
     with consumer, SimpleConsumer(regulus_server.name_server_address, "billing", {"Orders": "*"}):
         assert begun.acquire(timeout=60)
-        popping, asking = sorted(json.loads(run(group, "show", "billing", "--json")),
+        popping, asking = sorted(json.loads(run(group, "show", "billing", "--output", "json")),
                                  key=lambda member: member["commit"] == "-")
         may_end.set()
     assert popping["inflight"] == 1

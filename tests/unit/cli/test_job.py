@@ -35,7 +35,7 @@ def test_a_failed_audit_has_status_1_and_json_is_one_document(spark, shop, tmp_p
     effects = small_table(spark, [("nobody", None)], "key string, applied_time timestamp")
     effects.write.parquet(str(tmp_path / "none"))
     result = run("audit", "--store", shop.store, "--topic", TOPIC, "--group", GROUP, "--late-ms", "0",
-                 "--effects", f"parquet:{tmp_path}/none", "--rows", "2", "--json")
+                 "--effects", f"parquet:{tmp_path}/none", "--limit", "2", "--output", "json")
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert (document["passed"], document["messages"], document["missing"]) == (False, 8, 0)
@@ -53,7 +53,7 @@ def test_each_job_names_its_steps_and_ends_with_a_verdict(spark, shop):
         assert shown.exit_code == 0, shown.output
         assert re.fullmatch(verdict, shown.stdout.splitlines()[-1])
         assert re.search(rf"^\[ +\d+\.\d s\] {step}", shown.stderr, re.MULTILINE)
-        quiet = run(*words, *place, "--json")
+        quiet = run(*words, *place, "--output", "json")
         json.loads(quiet.stdout)
         assert re.fullmatch(r"\[ +\d+\.\d s\] " + verdict, quiet.stderr.splitlines()[-1])
 
@@ -190,5 +190,5 @@ def test_a_job_that_sends_is_told_which_brokers_there_are(spark, shop):
     away = run(*words, "--send", "--brokers", "broker-a, broker-b")
     assert away.exit_code == 1
     assert "expected brokers are away: broker-b" in away.stderr.splitlines()[-1]
-    sent = run(*words, "--send", "--brokers", "broker-a", "--json")
+    sent = run(*words, "--send", "--brokers", "broker-a", "--output", "json")
     assert json.loads(sent.stdout) == {"sent": True, "report": None, "brokers": ["broker-a"], "messages": []}

@@ -39,7 +39,7 @@ def test_a_message_is_sent_found_four_ways_and_shown(run):
 def test_a_query_finds_more_than_one_answer_takes_and_says_when_it_is_cut(run):
     run(topic, "create", "Orders", "-q", "1")
     run(message, "send", "Orders", "x", "-k", "k", "-c", "70")
-    assert len(json.loads(run(message, "query", "Orders", "--key", "k", "--limit", "70", "--json"))) == 70
+    assert len(json.loads(run(message, "query", "Orders", "--key", "k", "--limit", "70", "--output", "json"))) == 70
     result = CliRunner().invoke(message, ("query", "Orders", "--key", "k", "--limit", "65", "--output", "json"),
                                 env={"NAMESRV_ADDR": run.name_server})
     assert len(json.loads(result.stdout)) == 65
@@ -77,7 +77,7 @@ def test_a_query_tells_of_messages_that_are_damaged(tmp_path, damaged, found, to
     with ServerThread(tmp_path, store_config=config) as server:
         deadline = time.monotonic() + 60
         while True:     # until the deep check came by
-            result = call(server, message, "query", "Orders", "--key", "k", "--json")
+            result = call(server, message, "query", "Orders", "--key", "k", "--output", "json")
             if told in str(result.exception) or time.monotonic() > deadline:
                 break
         assert told in str(result.exception)

@@ -1,6 +1,5 @@
-"""Numbers that options take, and options that had another name before."""
+"""What options take."""
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -14,7 +13,6 @@ from regulus.cli.index import index
 from regulus.cli.job import job
 from regulus.cli.message import message
 from regulus.cli.nameserver import nameserver
-from regulus.cli.options import renamed
 from regulus.cli.pipeline import pipeline
 from regulus.cli.proxy import proxy
 from regulus.cli.spark import spark
@@ -22,20 +20,6 @@ from regulus.cli.topic import topic
 from regulus.cli.up import up
 
 BEYOND = str(1 << 63)
-
-
-@click.command()
-@renamed("--from", "begin", old="--begin", help="First time.")
-def command(begin):
-    click.echo(begin)
-
-
-def test_the_old_name_works_and_only_the_new_one_is_shown():
-    assert CliRunner().invoke(command, ["--begin", "1"]).output == "1\n"
-    assert CliRunner().invoke(command, ["--from", "2"]).output == "2\n"
-    shown = CliRunner().invoke(command, ["--help"]).output
-    assert "--from" in shown
-    assert "--begin" not in shown
 
 
 @pytest.mark.parametrize(("command", "host"), [

@@ -15,7 +15,8 @@ from regulus.errors import StoreLocked
 from regulus.model.broker_role import BrokerRole
 from regulus.server import ha_client
 from regulus.server.assembly import BrokerServer
-from tests.unit.server.test_replication import Group, is_copy, log_of, send_some, until
+from tests.unit.server.test_replication import Group, is_copy, log_of, send_some
+from tests.waiting import until
 
 CONF = ("mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=500\nmaxIndexNum=2000\n"
         "brokerRole=SLAVE\nbrokerId=1\nnamesrvAddr=127.0.0.1:9876\n")

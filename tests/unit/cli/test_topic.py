@@ -18,10 +18,10 @@ def test_topics_are_created_listed_shown_and_deleted(run):
     assert "8 queues" in run(topic, "create", "Orders", "-q", "8", "--attribute", "message.type=NORMAL")
     assert "Orders" in run(topic, "list").splitlines()
     assert re.search(r"broker-a +DefaultCluster +8 +8 +6 ", run(topic, "route", "Orders"))
-    assert json.loads(run(topic, "route", "Orders", "--json"))["queueDatas"][0]["writeQueueNums"] == 8
+    assert json.loads(run(topic, "route", "Orders", "--output", "json"))["queueDatas"][0]["writeQueueNums"] == 8
     assert run(topic, "status", "Orders").endswith("0 messages\n")
     assert re.search(r"broker-a +8 +8 +6 +False +message.type=NORMAL", run(topic, "settings", "Orders"))
-    assert json.loads(run(topic, "settings", "Orders", "--json")) == [
+    assert json.loads(run(topic, "settings", "Orders", "--output", "json")) == [
         {"broker": "broker-a", "read": 8, "write": 8, "perm": 6, "order": False,
          "attributes": {"message.type": "NORMAL"}}]
     assert "no broker has a topic 'Bills'" in run(topic, "settings", "Bills", fails=True)
@@ -31,7 +31,7 @@ def test_topics_are_created_listed_shown_and_deleted(run):
 
 
 def settings(run, name):
-    (row,) = json.loads(run(topic, "route", name, "--json"))["queueDatas"]
+    (row,) = json.loads(run(topic, "route", name, "--output", "json"))["queueDatas"]
     return row["readQueueNums"], row["writeQueueNums"], row["perm"]
 
 

@@ -112,12 +112,6 @@ async def consuming(shelf, listener, queue_count=1, *, is_awaited=True, **settin
             await asyncio.wait([starting])
 
 
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 async def notify_members(broker):
     broker.connections[-1].send(RemotingCommand.request(
         RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "CG"}, oneway=True))

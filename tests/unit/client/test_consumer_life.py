@@ -21,8 +21,9 @@ from regulus.client.consuming.simple_consumer import SimpleConsumer
 from regulus.errors import ClientClosed, ClientError, NoNameServer
 from regulus.wire.bodies import HeartbeatData
 from regulus.wire.codes import RequestCode, ResponseCode
-from tests.unit.client.scripted_group import QUEUE, SUCCESS, Held, Shelf, consuming, pulls_of, until
+from tests.unit.client.scripted_group import QUEUE, SUCCESS, Held, Shelf, consuming, pulls_of
 from tests.unit.client.scripted_servers import ScriptedServer, refused, scripted_cluster
+from tests.waiting import until
 
 LAST = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
 

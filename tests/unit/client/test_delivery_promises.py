@@ -28,17 +28,12 @@ from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.ladder import server_with_ladder
 from tests.unit.client.scripted_servers import refused, scripted_cluster, stored
 from tests.virtual_time import in_virtual_time
+from tests.waiting import until
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 QUEUE = MessageQueue("T", "a", 0)
 CLIENT_ID = "10.0.0.5@me"
 TIME_LIMIT = 20
-
-
-async def until(condition):
-    async with asyncio.timeout(TIME_LIMIT):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.consuming.test_rebalancer import GroupScript, first_pull
 from tests.unit.client.consuming.test_rebalancer import consuming as consuming_scripted
 from tests.unit.client.ladder import server_with_ladder
+from tests.waiting import until
 
 SUCCESS, SUSPEND = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 TIME_LIMIT = 60
@@ -73,12 +74,6 @@ async def test_a_clock_that_is_set_takes_no_lock_away(server, admin, monkeypatch
         await prepare(server, admin, 1, ["b"], 3)
         async with asyncio.timeout(15):     # less than until a lock is renewed
             await until(lambda: len(seen) == 4)
-
-
-async def until(condition):
-    async with asyncio.timeout(TIME_LIMIT):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def test_each_key_is_consumed_in_the_order_in_which_it_was_sent(server, admin):

@@ -11,8 +11,7 @@ from regulus.model.topics import TopicConfig
 from regulus.server.assembly import BrokerServer
 from regulus.testing.running_server import HOST, ServerThread, small_store
 from regulus.transport.config import TransportConfig
-
-from .shop import wait_for
+from tests.waiting import wait_until
 
 BOTH = ("broker-a", "broker-b")
 
@@ -40,7 +39,7 @@ def two_brokers(root: Path, *topics: str) -> Iterator[tuple[ServerThread, Second
     """Both have the topics, with one queue each."""
     with ServerThread(root / "a") as first, SecondBroker(root / "b", first.name_server_address) as second:
         with Admin(first.name_server_address) as admin:
-            wait_for(lambda: set(admin.cluster_info().broker_addr_table) == set(BOTH), "both brokers")
+            wait_until(lambda: set(admin.cluster_info().broker_addr_table) == set(BOTH), "both brokers")
             for topic in topics:
                 admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1))
         yield first, second

@@ -19,6 +19,7 @@ from regulus.model.message import Message, MessageExt
 from regulus.model.topics import TopicConfig
 from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import ServerThread
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from regulus.pipeline.jobs.log_source import LogSource
@@ -28,7 +29,6 @@ GROUP = "billing"
 TOPIC = "orders"
 ORDERS = 8
 FAILS_ALWAYS, FAILS_ONCE = "o1", "o2"
-SETTLED_WITHIN_S = 60
 
 
 @dataclass
@@ -64,13 +64,6 @@ class Shop:
         return f"sqlite:{self.bills}#bills"
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SETTLED_WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     root = tmp_path_factory.mktemp("shop")
@@ -101,7 +94,7 @@ def make_anew(admin: Admin, topic: str) -> None:
     """Delete a topic and make another of its name, which is empty."""
     admin.delete_topic(topic)
     admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1))
-    wait_for(lambda: all(offset.max_offset == 0 for offset in admin.topic_stats(topic).values()), "an empty topic")
+    wait_until(lambda: all(offset.max_offset == 0 for offset in admin.topic_stats(topic).values()), "an empty topic")
 
 
 def send_orders(shop: Shop, *names: str, topic: str = TOPIC) -> None:
@@ -130,7 +123,7 @@ def _bill(shop: Shop) -> None:
     consumer = PushConsumer(shop.name_server, GROUP, listen, config)
     consumer.subscribe(TOPIC)
     with consumer, Admin(shop.name_server) as admin:
-        wait_for(lambda: len(billed) == ORDERS - 1, "bills")
-        wait_for(lambda: f"%DLQ%{GROUP}" in admin.list_topics(), "the dead letter's topic")
-        wait_for(lambda: sum(offset.max_offset for offset in admin.topic_stats(f"%DLQ%{GROUP}").values()) == 1,
+        wait_until(lambda: len(billed) == ORDERS - 1, "bills")
+        wait_until(lambda: f"%DLQ%{GROUP}" in admin.list_topics(), "the dead letter's topic")
+        wait_until(lambda: sum(offset.max_offset for offset in admin.topic_stats(f"%DLQ%{GROUP}").values()) == 1,
                  "the dead letter")

@@ -270,7 +270,7 @@ async def test_in_order_a_new_handle_counts_as_long_as_its_message_is_hidden(mak
     (message,) = [each.message async for each in caller.receive(request, 10) if each.HasField("message")]
     orders, group = messages.Resource(name="Orders"), messages.Resource(name="g")
     first = message.system_properties.receipt_handle
-    popped_ms = parse(first).pop_time
+    popped_ms = parse(first).receipt.pop_time
     while now_ms() <= popped_ms + 50:
         await asyncio.sleep(0.01)
     change = messages.ChangeInvisibleDurationRequest(group=group, topic=orders, receipt_handle=first)

@@ -63,7 +63,7 @@ async def test_a_decision_waits_for_the_renewal_that_is_under_way(brokers: Scrip
     await asyncio.sleep(0)      # it has begun, and is not answered
     assert brokers.asked_for(CHANGE)
     async with renewing.decided(KEY) as handle:
-        assert handle.pop_time == 1_045_000
+        assert handle.receipt.pop_time == 1_045_000
 
 
 async def test_what_failed_may_be_tried_again_and_is_renewed_meanwhile(brokers: ScriptedBrokers) -> None:

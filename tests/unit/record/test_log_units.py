@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from regulus.errors import CorruptRecord, TruncatedRecord
 from regulus.model import sys_flag
+from regulus.model.java_hash import tags_code
 from regulus.model.message import MessageExt
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record import message_record
 from regulus.record.dispatch_request import request_at
 from regulus.record.index_entry import index_key, key_hash
-from regulus.record.java_hash import tags_code
 from regulus.record.log_units import BODY_FLAW, FIELDS, ZEROS_FLAW, LogWalk
 from tests.stores import HOST, NOW
 

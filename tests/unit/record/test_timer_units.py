@@ -1,7 +1,7 @@
 """The bytes of what waits, by those that RocketMQ wrote."""
 
+from regulus.model.java_hash import java_hash
 from regulus.record import timer_units
-from regulus.record.java_hash import java_hash
 from regulus.record.timer_units import DEFAULT_KIND, NOWHERE, TimerCheck, TimerRecord, TimerSlot
 
 RECORD = bytes.fromhex("00000034ffffffffffffffff000000010000018bcfe568000000ea6000000000000003e80000008895a7c525"

@@ -1,21 +1,15 @@
 """What lies in a topic, and waiting for what has to come."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.model.message import MessageExt
+from tests.waiting import until
 
 FROM_FIRST = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-
-
-async def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 async def consumed_bodies(server: Any, topic: str, count: int) -> list[str]:
@@ -29,6 +23,6 @@ async def consumed_bodies(server: Any, topic: str, count: int) -> list[str]:
     consumer = PushConsumer(server.name_server_address, "reader", listen, FROM_FIRST)
     consumer.subscribe(topic)
     async with consumer:
-        await wait_until(lambda: len(bodies) >= count)
+        await until(lambda: len(bodies) >= count)
         await asyncio.sleep(0.1)
     return bodies

@@ -10,8 +10,8 @@ from regulus.errors import AlarmUndelivered, ConfigError, ReliabilityRefused
 from regulus.reliability import alarms, tables
 from regulus.reliability.alarm_loop import AlarmConfig, AlarmLoop, Digests
 from regulus.reliability.alarms import AlarmKind
+from tests.waiting import until
 
-from .consumed import wait_until
 from .deliveries import rows
 from .shop import place_orders, set_stub
 
@@ -159,9 +159,9 @@ async def test_the_loop_tells_what_is_raised_and_ends(engine):
     channel = Kept()
     async with AlarmLoop(engine, [channel], AT_ONCE):
         await asyncio.to_thread(raise_some, engine, "1")
-        await wait_until(lambda: channel.subjects == ["1"])
+        await until(lambda: channel.subjects == ["1"])
         await asyncio.to_thread(raise_some, engine, "2")
-        await wait_until(lambda: channel.subjects == ["1", "2"])
+        await until(lambda: channel.subjects == ["1", "2"])
     assert unsent(engine) == []
 
 

@@ -1,6 +1,5 @@
 """Alarms as rows: one for each cause as long as it lasts, and one sender for each."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,6 +9,7 @@ from regulus.model.message import Message
 from regulus.reliability import alarms, operator, tables
 from regulus.reliability.alarms import AlarmKind, Cause
 from regulus.reliability.outbox import Outbox
+from tests.waiting import wait_until
 
 from .deliveries import rows
 from .shop import place_orders, set_stub
@@ -57,16 +57,10 @@ def test_who_raises_the_same_in_another_order_waits_and_does_not_end_the_other(e
         with engine.begin() as connection:
             alarms.raise_alarm(connection, AlarmKind.MANUAL, "1", "why")
             other = pool.submit(raise_in_order, "2", "1")
-            wait_for(is_waited_for)
+            wait_until(is_waited_for)
             alarms.raise_alarm(connection, AlarmKind.MANUAL, "2", "why")
         other.result(60)
     assert open_subjects(engine) == ["1", "2"]
-
-
-def wait_for(is_so):
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
 
 
 def test_a_cause_that_comes_back_is_raised_anew(engine):

@@ -21,8 +21,9 @@ from regulus.reliability.outbox_table import Position
 from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.server.name_server import NameServer
 from regulus.transport.config import TransportConfig
+from tests.waiting import until
 
-from .consumed import FROM_FIRST, wait_until
+from .consumed import FROM_FIRST
 from .deliveries import rows
 from .shop import make_due, place_orders, set_stub, stub
 
@@ -78,7 +79,7 @@ async def test_stored_offsets_are_watermarks_and_retries_move_none(engine, regul
     await watch.look()
     assert watermarks(engine) == {}
     async with consumer(regulus_server, listen):
-        await wait_until(lambda: len(seen) >= 11)
+        await until(lambda: len(seen) >= 11)
     await watch.look()
     ends = {("billing", each.message_queue.queue_id): each.queue_offset + 1 for each in sent}
     assert watermarks(engine) == ends
@@ -114,7 +115,7 @@ async def test_the_last_message_of_a_quiet_queue_is_sent_again_where_its_confirm
     await watch.look()
     assert due.review().claimed == []
     async with consumer(regulus_server, listen):
-        await wait_until(lambda: seen)
+        await until(lambda: seen)
     make_due(engine)
     await watch.look()
     assert [each.message_id for each in due.review().claimed] == ["1"]
@@ -132,7 +133,7 @@ async def test_a_queue_that_ends_before_what_was_received_begins_anew(engine, re
         return ConsumeStatus.CONSUME_SUCCESS
 
     async with consumer(regulus_server, listen):
-        await wait_until(lambda: seen)
+        await until(lambda: seen)
     with engine.begin() as connection:
         connection.execute(insert(tables.watermarks).values(consumer_group="billing", queue_offset_max=900,
                                                             move_time=7, **place))
@@ -173,7 +174,7 @@ async def test_dead_letters_that_grow_are_told_until_they_rest(engine, regulus_s
     await watch.look()
     async with consumer(regulus_server, refuse):
         await send("1", "2")
-        await wait_until(lambda: len(refuse.given_up) >= 2)
+        await until(lambda: len(refuse.given_up) >= 2)
     await watch.look()
     assert alarms(engine) == [("DEAD_LETTERS", "billing", "2 messages that the group gave up came to the 0 before")]
     for _ in range(QUIET_ROUNDS - 1):
@@ -189,7 +190,7 @@ async def test_dead_letters_that_could_not_be_told_are_told_by_the_next_look(eng
     await watch.look()
     async with consumer(regulus_server, refuse):
         await send("1")
-        await wait_until(lambda: refuse.given_up)
+        await until(lambda: refuse.given_up)
     with monkeypatch.context() as patched:
         patched.setattr("regulus.reliability.broker_watch.raise_alarm", away)
         with pytest.raises(OSError):
@@ -210,7 +211,7 @@ async def test_what_lay_among_the_dead_letters_before_is_no_growth(engine, regul
     refuse = Refusal()
     async with consumer(regulus_server, refuse):
         await send("1")
-        await wait_until(lambda: len(refuse.given_up) >= 1)
+        await until(lambda: len(refuse.given_up) >= 1)
     await watch.look()
     assert alarms(engine) == []
 
@@ -225,13 +226,13 @@ async def test_an_orderly_queue_that_stands_still_is_told_until_it_goes_on(engin
 
     await send("1")
     async with consumer(regulus_server, listen, consume_orderly=True, suspend_current_queue_time_millis=10) as billing:
-        await wait_until(lambda: len(tries) >= 5)
+        await until(lambda: len(tries) >= 5)
         await watch.look()
         assert [(kind, subject) for kind, subject, _ in alarms(engine)] == [("BLOCKED_QUEUE", "billing")]
         works.append(True)
         done = len(tries) + 1
-        await wait_until(lambda: len(tries) >= done)
-        await wait_until(lambda: billing.running_info().properties["PROP_BLOCKED_QUEUES"] == "0")
+        await until(lambda: len(tries) >= done)
+        await until(lambda: billing.running_info().properties["PROP_BLOCKED_QUEUES"] == "0")
         await watch.look()
     assert open_alarms(engine) == []
 
@@ -255,9 +256,9 @@ async def test_the_watch_looks_by_itself(engine, regulus_server, send):
 
     await send("1")
     async with consumer(regulus_server, listen):
-        await wait_until(lambda: bool(seen))
+        await until(lambda: bool(seen))
     async with BrokerWatch(engine, regulus_server.name_server_address, ["billing"], interval_ms=10):
-        await wait_until(lambda: bool(watermarks(engine)))
+        await until(lambda: bool(watermarks(engine)))
 
 
 async def test_missing_tables_are_told_at_start(engine):
@@ -319,7 +320,7 @@ async def test_a_watch_signs_what_it_asks(engine, make_guarded_server, caplog):
     consumer = PushConsumer(address, "billing", consume, WATCH)
     consumer.subscribe("orders")
     async with consumer:
-        await wait_until(lambda: consumed)
+        await until(lambda: consumed)
     watch = BrokerWatch(engine, address, ["billing"], client_config=WATCH)
     await watch._admin.start()
     await watch.look()

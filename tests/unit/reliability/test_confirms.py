@@ -17,8 +17,9 @@ from regulus.reliability.confirms import CONFIRMATION_TOPIC, ConfirmationListene
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.relay_loop import Relay
+from tests.waiting import until
 
-from .consumed import FROM_FIRST, wait_until
+from .consumed import FROM_FIRST
 from .deliveries import context, message, rows
 from .shop import book, booked, count_stubs, orders, place_orders, shop, stub
 
@@ -74,14 +75,6 @@ def test_two_groups_in_one_database_have_inboxes_of_their_own(engine):
     listener = ApplyOnce(engine, book, confirms=Lost())
     answers = [listener([message("1")], context(group)) for group in ("billing", "stock", "billing", "stock")]
     assert (answers, booked(engine)) == ([SUCCESS] * 4, ["1", "1"])
-
-
-def test_a_row_of_an_earlier_version_answers_any_copy(engine, business):
-    listener = ApplyOnce(engine, book, confirms=StubConfirms(business))
-    listener([message("1")], context())
-    with engine.begin() as connection:
-        connection.execute(tables.inbox.update().values(digest=None))
-    assert listener([message("1")], context()) is SUCCESS
 
 
 def test_an_effect_that_fails_leaves_no_row(engine, business):
@@ -152,7 +145,7 @@ async def test_confirmations_by_message_reach_the_stub(engine, business, regulus
     confirmations.subscribe(CONFIRMATION_TOPIC)
     try:
         async with Relay(business, address), effects, confirmations:
-            await wait_until(lambda: count_stubs(business, status="CONFIRMED") == 6)
+            await until(lambda: count_stubs(business, status="CONFIRMED") == 6)
     finally:
         producer.shutdown()
     assert booked(engine) == list("123456")

@@ -13,8 +13,9 @@ from regulus.reliability.alarms import close_settled, open_alarms
 from regulus.reliability.dead_letters import DeadLetterListener
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.relay_loop import Relay
+from tests.waiting import until
 
-from .consumed import FROM_FIRST, wait_until
+from .consumed import FROM_FIRST
 from .deliveries import context, message, rows
 from .shop import book, booked, place_orders, set_stub, stub
 
@@ -133,9 +134,9 @@ async def test_dead_letters_of_a_broker_reach_their_stubs(engine, regulus_server
     watch = PushConsumer(address, "outbox-dead-letters", DeadLetterListener(engine), FROM_FIRST)
     watch.subscribe(dlq_topic("billing"))
     async with Relay(engine, address), billing:
-        await wait_until(lambda: stub(engine, "1").queue_offset is not None)
+        await until(lambda: stub(engine, "1").queue_offset is not None)
         async with watch:
-            await wait_until(lambda: stub(engine, "1").is_manual and stub(engine, "2").is_manual, 60)
+            await until(lambda: stub(engine, "1").is_manual and stub(engine, "2").is_manual)
     assert [(kind, subject) for kind, subject, _ in alarms(engine)] == [("DEAD_LETTER", "1"), ("DEAD_LETTER", "2")]
 
 

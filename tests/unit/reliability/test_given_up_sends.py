@@ -10,8 +10,8 @@ from regulus.errors import ConnectRefused, MessageIllegal
 from regulus.model.message import Message
 from regulus.reliability import tables
 from regulus.reliability.given_up_sends import GivenUpSendsAlarm
+from tests.waiting import until
 
-from .consumed import wait_until
 from .deliveries import rows
 
 SEND = KeptSend(7, "Orders", None, "U7", 1, 23, 1_000, 2_000, 16, "BrokerRefused: no permission", True)
@@ -51,7 +51,7 @@ async def test_what_a_producer_gives_up_is_an_alarm(engine, tmp_path):
     kept = KeptSends(tmp_path / "kept", KeptSendsConfig(rest_ms=1, poll_ms=1), on_given_up=GivenUpSendsAlarm(engine))
     await kept.start(send)
     await kept(FailedSend([[Message("T", b"x", properties={"UNIQ_KEY": "U1"})]], None, ConnectRefused("nobody")))
-    await wait_until(lambda: alarms(engine))
+    await until(lambda: alarms(engine))
     await kept.shutdown()
     [(kind, _, detail, is_closed)] = alarms(engine)
     assert (kind, is_closed) == ("GIVEN_UP_SENDS", False)

@@ -17,8 +17,9 @@ from regulus.reliability import tables
 from regulus.reliability.applying import CONFLICT_TRIES_MAX, pause_s
 from regulus.reliability.inbox import ApplyOnce, apply_once
 from regulus.reliability.relay_loop import Relay
+from tests.waiting import until
 
-from .consumed import FROM_FIRST, wait_until
+from .consumed import FROM_FIRST
 from .shop import book, booked, bookings, count_stubs, pass_all, place_orders, set_stub, stub
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
@@ -384,17 +385,17 @@ async def test_w22_committed_messages_have_their_effect_once_though_each_is_sent
         return answer
 
     async with Relay(engine, regulus_server.name_server_address) as relay:
-        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        await until(lambda: count_stubs(engine, queue_offset=None) == 0)
         pass_all(engine)
         for each in ids:
             set_stub(engine, each, resend_time=0)
         while await relay.relay_due():
             pass
-        await wait_until(lambda: count_stubs(engine, send_count=2) == 40)
+        await until(lambda: count_stubs(engine, send_count=2) == 40)
         consumer = PushConsumer(regulus_server.name_server_address, "billing", counted, FROM_FIRST)
         consumer.subscribe("orders")
         async with consumer:
-            await wait_until(lambda: calls.count(SUCCESS) == 80)
+            await until(lambda: calls.count(SUCCESS) == 80)
     assert booked(engine) == sorted(ids)
 
 

@@ -25,9 +25,10 @@ from regulus.reliability.outbox import Outbox
 from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.relay_loop import BlockingRelay, Relay
 from regulus.reliability.retry_policy import ResendPolicy
+from tests.waiting import until
 
 from .conftest import with_empty_tables
-from .consumed import consumed_bodies, wait_until
+from .consumed import consumed_bodies
 from .shop import count_stubs, make_due, orders, pass_all, place_orders, set_stub, stub
 
 
@@ -38,7 +39,7 @@ class Killed(BaseException):
 async def test_what_is_committed_is_sent_and_its_place_is_known(engine, regulus_server):
     async with Relay(engine, regulus_server.name_server_address):
         place_orders(engine, "1", "2")
-        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        await until(lambda: count_stubs(engine, queue_offset=None) == 0)
     assert sorted(await consumed_bodies(regulus_server, "orders", 2)) == ["1", "2"]
     first, second = stub(engine, "1"), stub(engine, "2")
     assert first.broker_name == second.broker_name
@@ -55,7 +56,7 @@ async def test_postgresql_wakes_the_relay(engine, regulus_server):
     async with Relay(engine, regulus_server.name_server_address, config=config):
         for number in range(3):
             place_orders(engine, str(number))
-            await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+            await until(lambda: count_stubs(engine, queue_offset=None) == 0)
 
 
 async def test_two_relays_send_each_message_once(engine, regulus_server):
@@ -64,7 +65,7 @@ async def test_two_relays_send_each_message_once(engine, regulus_server):
     config = RelayConfig(batch_max=9, poll_interval_ms=20)
     async with Relay(engine, regulus_server.name_server_address, config=config), \
             Relay(engine, regulus_server.name_server_address, config=config):
-        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        await until(lambda: count_stubs(engine, queue_offset=None) == 0)
     assert sorted(await consumed_bodies(regulus_server, "orders", 200)) == sorted(ids)
     assert count_stubs(engine, send_count=1) == 200
 
@@ -186,9 +187,9 @@ async def test_a_message_that_nobody_confirms_ends_with_a_human(engine, regulus_
     config = RelayConfig(policy=ResendPolicy(interval_ms=1, interval_ms_max=1, attempts_max=3), poll_interval_ms=5)
     with caplog.at_level(logging.ERROR, "regulus.reliability.relay_loop"):
         async with Relay(engine, regulus_server.name_server_address, config=config):
-            await wait_until(lambda: stub(engine, "1").queue_offset is not None)
+            await until(lambda: stub(engine, "1").queue_offset is not None)
             pass_all(engine)
-            await wait_until(lambda: stub(engine, "1").is_manual)
+            await until(lambda: stub(engine, "1").is_manual)
     assert stub(engine, "1").send_count == 3
     errors = [record for record in caplog.records
               if record.name == "regulus.reliability.relay_loop" and record.levelno == logging.ERROR]
@@ -222,12 +223,12 @@ async def test_w26_new_stubs_leave_whatever_becomes_of_reviews(engine, regulus_s
     monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 600_000)
     monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MAX", 600_000)
     async with Relay(engine, regulus_server.name_server_address, config=RelayConfig(poll_interval_ms=5)) as relay:
-        await wait_until(lambda: tried)
+        await until(lambda: tried)
         if fails != "at its time limit":
-            await wait_until(lambda: relay.restarts == 1)
+            await until(lambda: relay.restarts == 1)
         for number in range(3):
             place_orders(engine, str(number))
-            await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+            await until(lambda: count_stubs(engine, queue_offset=None) == 0)
         over.set()
     assert sorted(await consumed_bodies(regulus_server, "orders", 3)) == ["0", "1", "2"]
     assert count_stubs(engine, send_count=1) == 3
@@ -243,7 +244,7 @@ async def test_w26_a_claim_that_fails_keeps_no_other_stub_from_being_sent_again(
     monkeypatch.setattr(outbox_table, "claim", claim)
     monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 600_000)
     async with Relay(engine, regulus_server.name_server_address, config=RelayConfig(poll_interval_ms=5)):
-        await wait_until(lambda: stub(engine, "1").queue_offset is not None)
+        await until(lambda: stub(engine, "1").queue_offset is not None)
     assert stub(engine, "1").send_count == 2
 
 
@@ -378,7 +379,7 @@ async def test_a_relay_goes_on_when_the_database_was_away(engine, regulus_server
     monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 1)
     place_orders(engine, "1")
     async with Relay(engine, regulus_server.name_server_address) as relay:
-        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        await until(lambda: count_stubs(engine, queue_offset=None) == 0)
     assert relay.restarts == 1
 
 
@@ -394,7 +395,7 @@ async def test_a_locked_database_is_a_line_and_no_death(tmp_path, regulus_server
         async with Relay(impatient, regulus_server.name_server_address) as relay:
             with engine.begin() as connection:
                 Outbox().add(connection, Message("orders", b"2"), message_id="2")
-                await wait_until(lambda: relay.restarts)
+                await until(lambda: relay.restarts)
             assert sorted(await consumed_bodies(regulus_server, "orders", 2)) == ["1", "2"]
         assert count_stubs(engine, queue_offset=None) == 0
     impatient.dispose()
@@ -445,7 +446,7 @@ async def test_a_database_that_does_not_answer_at_the_start_is_one_sentence(loop
 def test_programs_without_an_event_loop_relay_too(engine, regulus_server):
     place_orders(engine, "1")
     with BlockingRelay(engine, regulus_server.name_server_address):
-        asyncio.run(wait_until(lambda: count_stubs(engine, queue_offset=None) == 0))
+        asyncio.run(until(lambda: count_stubs(engine, queue_offset=None) == 0))
 
 
 class rounds(Relay):
@@ -471,8 +472,8 @@ async def test_new_stubs_without_end_keep_no_other_from_being_sent_again(engine,
     place_orders(engine, "again")
     set_stub(engine, "again", send_count=1, resend_time=0)
     async with Relay(engine, regulus_server.name_server_address, config=RelayConfig(poll_interval_ms=5)):
-        await wait_until(lambda: stub(engine, "again").queue_offset is not None)
-        await wait_until(lambda: count_stubs(engine, send_count=1) > 3)
+        await until(lambda: stub(engine, "again").queue_offset is not None)
+        await until(lambda: count_stubs(engine, send_count=1) > 3)
     assert stub(engine, "again").send_count == 2
 
 
@@ -490,7 +491,7 @@ async def test_a_relay_signs_what_it_sends(engine, make_guarded_server):
     server = make_guarded_server(SHOPS_ACCOUNT)
     place_orders(engine, "1")
     async with Relay(engine, server.name_server_address, producer_config=SHOP):
-        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        await until(lambda: count_stubs(engine, queue_offset=None) == 0)
 
 
 def test_a_relay_sends_once_for_each_claim_whatever_its_producer_was_told(engine):

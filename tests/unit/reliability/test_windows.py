@@ -16,8 +16,9 @@ from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.relay_loop import Relay
 from regulus.testing.crash_points import await_settled, check_once, held_at, kill_at, named, run, watching
+from tests.waiting import until
 
-from .consumed import FROM_FIRST, wait_until
+from .consumed import FROM_FIRST
 from .deliveries import context, message, rows
 from .shop import book, booked, bookings, count_stubs, place_orders, set_stub, stub
 from .test_kills import at, check
@@ -90,8 +91,8 @@ async def test_w26_reviews_that_fail_keep_no_new_stub_from_its_effect(engine, se
         async with Relay(engine, setting.name_server, config=RelayConfig(batch_max=3, poll_interval_ms=20)):
             for message_id in ids:
                 await asyncio.to_thread(place_orders, engine, message_id)
-            await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
-            await wait_until(lambda: reviews)
+            await until(lambda: count_stubs(engine, queue_offset=None) == 0)
+            await until(lambda: reviews)
     assert count_stubs(engine, send_count=1) == 20
     consumer = PushConsumer(setting.name_server, GROUP, ApplyOnce(engine, book), FROM_FIRST)
     consumer.subscribe("orders")
@@ -141,7 +142,7 @@ async def test_w19_a_holder_that_fails_when_its_lease_has_ended_frees_no_other_o
         while not ours.win("1", "another"):
             pass
         slow.let_go()
-        await wait_until(lambda: len(outcomes(engine)) > 1)
+        await until(lambda: len(outcomes(engine)) > 1)
         assert outcomes(engine)[:2] == ["FAILED", "BUSY"]
         ours.release("1", "another")
         slow.join()

@@ -18,9 +18,9 @@ from regulus.reliability.relay import RelayConfig
 from regulus.reliability.relay_loop import Relay
 from regulus.reliability.retry_policy import ResendPolicy
 from regulus.testing.crash_points import await_settled
-from tests.unit.reliability.consumed import wait_until
 from tests.unit.reliability.kept_in_a_file import FileClaims
 from tests.unit.reliability.shop import book, count_stubs, orders, place_orders
+from tests.waiting import until
 
 GROUP = "billing"
 BEHIND = "behind"
@@ -72,7 +72,7 @@ async def _work(setting, *, is_last):
         for each in _parts(setting, engine, confirms):
             await running.enter_async_context(each)
             if setting.at_once > 1:     # behind the relay, so that the consumer finds all of them at once
-                await wait_until(lambda: count_stubs(engine, status="UNCONFIRMED", queue_offset=None) == 0)
+                await until(lambda: count_stubs(engine, status="UNCONFIRMED", queue_offset=None) == 0)
         await asyncio.to_thread(await_settled, engine, [setting.order, *orders_with(setting)])
         if is_last:
             _place(engine, BEHIND)

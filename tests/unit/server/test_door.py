@@ -12,9 +12,9 @@ from regulus.access.credentials import Credentials, sign_as
 from regulus.access.plain_rules import PlainRules
 from regulus.access.white_addresses import WhiteAddresses
 from regulus.broker import request_table
-from regulus.broker.access import needs_of
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import NO_REPLY
+from regulus.broker.request_table import needs_of
 from regulus.errors import ConfigError
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message

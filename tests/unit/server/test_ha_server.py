@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.store_rules import FlushDiskType
 from regulus.server.durability import Durability
 from regulus.server.ha_server import AWAY_S_MAX, LINKS_MAX, HaServer, _Link
@@ -16,7 +17,6 @@ from regulus.transport import tls
 from regulus.transport.config import TransportConfig
 from regulus.wire import ha_frame
 from regulus.wire.codes import ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 from tests.certificates import Authority
 from tests.unit.server.test_durability import Written
 

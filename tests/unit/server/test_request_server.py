@@ -10,13 +10,12 @@ import pytest
 from regulus.broker.outcome import (
     HOLD,
     NO_REPLY,
-    FirmReply,
+    Notice,
     Outcome,
     Relay,
     Reply,
-    ReplyWhenSaved,
+    plain_reply,
     refuse,
-    reply_frame,
     when_saved,
 )
 from regulus.errors import StoreDamaged
@@ -71,27 +70,27 @@ class Desk:
                              timeout_ms=int(request.ext.get("timeout", "5000")), answer=lambda answer: request.response(
                                  207 if answer is None else 0, body=b"" if answer is None else answer.body))
             case 7:
-                return reply_frame(request.response(0, "encoded").encode(), 0)
+                return plain_reply(request.response(0, "encoded").encode(), 0)
             case 8:
-                return reply_frame(request.response(0, "encoded").encode(), 66)
+                return plain_reply(request.response(0, "encoded").encode(), 66)
             case 9:
-                return ReplyWhenSaved(Reply(request.response(0, "saved", body=b"all")), 5)
+                return Reply(request.response(0, "saved", body=b"all"), change=5)
             case 10:
-                return ReplyWhenSaved(Reply(request.response(0, "saved"), 55), 5)
+                return Reply(request.response(0, "saved"), 55, 5)
             case 12:
                 raise StoreDamaged(f"message {request.body.decode()} is damaged")
             case 13:
                 return refuse(request, ResponseCode.NO_PERMISSION, "not yours")
             case 14:
-                return ReplyWhenSaved(refuse(request, ResponseCode.TOPIC_EXIST_ALREADY, "is there"), 5)
+                return when_saved(refuse(request, ResponseCode.TOPIC_EXIST_ALREADY, "is there"), 5)
             case 15:
-                return FirmReply(Reply(request.response(0, "firm"), 44))
+                return Reply(request.response(0, "firm"), 44, is_firm=True)
             case 16:
-                return when_saved(FirmReply(Reply(request.response(0, "firm"), 45)), 5)
+                return when_saved(Reply(request.response(0, "firm"), 45, is_firm=True), 5)
             case 17:
-                return FirmReply(Reply(request.response(0, "popped"), 47), self.unsent.append)
+                return Reply(request.response(0, "popped"), 47, is_firm=True, unsent=self.unsent.append)
             case 18:
-                return when_saved(FirmReply(Reply(request.response(0, "popped"), 48), self.unsent.append), 5)
+                return when_saved(Reply(request.response(0, "popped"), 48, is_firm=True, unsent=self.unsent.append), 5)
             case _:
                 return NO_REPLY
 
@@ -226,8 +225,8 @@ async def test_a_held_request_is_answered_by_its_channel(desk: Desk, listener: L
     request = RemotingCommand.request(HELD)
     waiting = asyncio.create_task(connection.request(request, 60_000))
     await ask(connection, ECHO)
-    desk.server.send_to(desk.channels[0], request.response(0, body=b"late"))
-    desk.server.send_to(999_999, request.response(0))
+    desk.server.tell(Notice(desk.channels[0], Reply(request.response(0, body=b"late"))))
+    desk.server.tell(Notice(999_999, Reply(request.response(0))))
     assert (await waiting).body == b"late"
     connection.close()
 
@@ -314,7 +313,7 @@ async def test_a_firm_reply_is_told_apart_from_others(desk: Desk, listener: List
     waiting = [asyncio.create_task(ask(connection, code)) for code in (FIRM, DURABLE, FIRM_SAVED)]
     await ask(connection, ECHO)
     desk.saving[0][1]("")
-    desk.server.send_to(desk.channels[0], RemotingCommand.request(HELD).response(0), durable_at=46)
+    desk.server.tell(Notice(desk.channels[0], Reply(RemotingCommand.request(HELD).response(0), 46, is_firm=True)))
     assert sorted((end, is_firm) for (end, _, _), is_firm in zip(desk.durable, desk.firm, strict=True)) == [
         (44, True), (45, True), (46, True), (77, False)]
     for _, server_side, frames in desk.durable:
@@ -364,7 +363,7 @@ async def test_what_was_popped_is_given_back_where_its_group_cannot_be_saved_or_
 
 
 async def test_a_notice_of_what_was_popped_for_one_who_has_gone_is_given_back(desk: Desk) -> None:
-    desk.server.send_to(99, RemotingCommand.request(HELD).response(0), unsent=desk.unsent.append)
+    desk.server.tell(Notice(99, Reply(RemotingCommand.request(HELD).response(0), unsent=desk.unsent.append)))
     assert desk.unsent == [1234]
 
 
@@ -403,8 +402,8 @@ async def test_an_answer_of_many_steps_waits_until_what_it_changed_is_saved(desk
     async with asyncio.timeout(60):
         while len(desk.channels) < 2:
             await asyncio.sleep(0)
-    desk.server.send_to(desk.channels[1], request.response(0, "deleted"), 7)
-    desk.server.send_to(99, request.response(0), 7)       # who is gone waits for nothing
+    desk.server.tell(Notice(desk.channels[1], Reply(request.response(0, "deleted"), change=7)))
+    desk.server.tell(Notice(99, Reply(request.response(0), change=7)))       # who is gone waits for nothing
     await ask(connection, ECHO)
     assert not answered.done()
     ((change, release),) = desk.saving

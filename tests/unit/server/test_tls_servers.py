@@ -26,6 +26,7 @@ from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.transport.tls import TlsConfig, TlsMode
 from tests.certificates import Authority
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 
@@ -33,12 +34,6 @@ HOST = "127.0.0.1"
 def store_config(path: Path) -> MessageStoreConfig:
     return MessageStoreConfig(store_path_root_dir=str(path), mapped_file_size_commit_log=1 << 20,
                               mapped_file_size_consume_queue=2000, max_hash_slot_num=500, max_index_num=2000)
-
-
-async def until(is_so: Any) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 async def test_master_slave_name_server_and_clients_speak_tls_and_prove_who_they_are(

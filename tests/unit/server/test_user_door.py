@@ -24,6 +24,7 @@ from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.headers import NotificationRequest, PopMessageRequest, PullMessageRequest, SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 ROOT = Credentials("root", "secret-of-root")
@@ -165,7 +166,7 @@ async def test_who_may_no_longer_read_waits_for_nothing_more(server, broker, how
         drained = await ask(broker, Code.POP_MESSAGE, {**HELD["pop"][1].ext(), "pollTime": "0"}, by=ALICE)
         assert drained.code == 0
     held = asyncio.ensure_future(ask(broker, code, ext, by=ALICE))
-    await wait_for(lambda: len(server.broker_server.broker.held_requests) == 1)
+    await until(lambda: len(server.broker_server.broker.held_requests) == 1)
     if change == "deleted":
         assert (await ask(broker, Code.AUTH_DELETE_USER, {"username": "alice"})).code == 0
     elif change == "policy gone":
@@ -352,24 +353,18 @@ async def test_a_slave_has_the_users_of_its_master(tmp_path, monkeypatch):
     at_master, at_slave = await connect(HOST, master.port), await connect(HOST, slave.port)
     try:
         await create(at_master)
-        await wait_for(lambda: slave.broker.users.get("alice") is not None)
+        await until(lambda: slave.broker.users.get("alice") is not None)
         assert await create(at_slave, Credentials("bob", "secret-of-bob")) == 14
         denied = await ask(at_slave, Code.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}, by=ALICE)
         assert denied.code == NO_PERMISSION
         await ask(at_master, Code.AUTH_DELETE_USER, {"username": "alice"})
-        await wait_for(lambda: slave.broker.users.get("alice") is None)
+        await until(lambda: slave.broker.users.get("alice") is None)
     finally:
         at_master.close()
         at_slave.close()
         await slave.stop()
         await master.stop()
         await name_server.stop()
-
-
-async def wait_for(holds) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def test_users_are_not_given_to_whoever_asks(tmp_path):

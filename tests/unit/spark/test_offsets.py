@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from regulus.errors import OptionError
@@ -5,7 +7,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark.offsets import (
     at_brokers,
     check_queues,
-    format_offsets,
+    offsets_object,
     parse_epochs,
     parse_offsets,
     parse_times,
@@ -20,9 +22,9 @@ CANONICAL = ('{"v":1,"topics":{"a":{"epoch":{"b":0},"queues":{"b":{"9":1,"10":0}
              '"orders":{"epoch":{"a":0,"b":17},"queues":{"a":{"0":7},"b":{"0":23,"1":190}}}}}')
 
 
-def test_the_text_is_canonical():
-    assert format_offsets(OFFSETS, EPOCHS) == CANONICAL
-    assert format_offsets(dict(reversed(OFFSETS.items())), EPOCHS) == CANONICAL
+@pytest.mark.parametrize("offsets", [OFFSETS, dict(reversed(OFFSETS.items()))])
+def test_the_object_is_canonical(offsets):
+    assert json.dumps(offsets_object(offsets, EPOCHS), separators=(",", ":")) == CANONICAL
 
 
 def test_the_canonical_text_is_read():

@@ -13,8 +13,8 @@ from regulus.spark.options import parse_options
 from regulus.spark.small_tables import SMALL_TABLES, rows
 from regulus.wire import fastjson
 from tests import store_ends as broken
-from tests.unit.pipeline.shop import wait_for
 from tests.unit.spark.conftest import FIRST_STORE_TIME, GOLDEN, order, queue_ends
+from tests.waiting import wait_until
 
 
 def table(**options: str) -> list[dict]:
@@ -142,7 +142,7 @@ def test_queues_that_cannot_be_read_are_in_the_table(regulus_server, reads, perm
     address = regulus_server.name_server_address
     with Admin(address) as admin:
         admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=reads, write_queue_nums=2, perm=perm))
-        wait_for(lambda: len(admin.queues("orders")) == (reads if perm == 6 else 0), "the route")
+        wait_until(lambda: len(admin.queues("orders")) == (reads if perm == 6 else 0), "the route")
     found = table(nameServer=address, table="queues", topic="orders")
     assert [row["queue_id"] for row in found] == [0, 1]
     assert {row["topic_made_time"] is None for row in found} == {perm == 2}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreDamaged
+from regulus.model.java_hash import tags_code
 from regulus.model.store_result import PutStatus
 from regulus.model.sys_flag import TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from regulus.record.java_hash import tags_code
 from regulus.record.message_record import decode
 from regulus.store import commit_log
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store

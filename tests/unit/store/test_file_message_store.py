@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreDamaged, StoreLocked, StoreNewer, StoreNotWritable
+from regulus.model.java_hash import tags_code
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import layout, message_record, store_checkpoint
-from regulus.record.java_hash import tags_code
 from regulus.record.layout import MAGIC_V1
 from regulus.store import disk
 from regulus.store.commit_log import GATHERED_MAX, GATHERED_RUN_MAX

@@ -3,7 +3,8 @@ from dataclasses import dataclass
 import pytest
 
 from regulus.errors import HeaderError
-from regulus.wire.ext_fields import INT_MAX, LONG_MAX, Header, Long, camel_case, spelled
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
+from regulus.wire.ext_fields import Header, Long, camel_case, spelled
 from regulus.wire.remoting_command import RemotingCommand
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from regulus.errors import HeaderError
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import encode
 from regulus.wire.headers import PopMessageResponse
 from regulus.wire.popped_offsets import PoppedOffsets
-from regulus.wire.receipt_handle import encode
 
 
 def message(topic: str, queue_id: int, offset: int, physical_offset: int) -> MessageExt:

@@ -35,8 +35,9 @@ from regulus.broker.filters.sql_parts import (
     Property,
     TextTest,
 )
-from regulus.broker.filters.sql_values import INT_MAX, LONG_MAX, Long, Value, order
+from regulus.broker.filters.sql_values import Long, Value, order
 from regulus.errors import HeaderError
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
 
 EXPRESSION_LENGTH_MAX = 16_384
 """Characters. Longer ones are refused: reading one holds up the broker's loop."""

@@ -12,8 +12,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import TypeAlias
 
-INT_MAX = 2 ** 31 - 1
-LONG_MAX = 2 ** 63 - 1
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _LAST_OF_ONE_CHAR = "\uffff"     # what lies beyond are two of Java's characters, and no digits to it

@@ -248,9 +248,6 @@ class Clients:
         """None when no consumer of the group is connected."""
         return self._consumers.get(group)
 
-    def consumer_groups(self) -> list[ConsumerGroup]:
-        return list(self._consumers.values())
-
     def producer_group(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
 

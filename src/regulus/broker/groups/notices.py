@@ -11,7 +11,7 @@ from collections import deque
 
 from regulus.broker.groups.clients import Clients
 from regulus.broker.groups.subscription_groups import SubscriptionGroups
-from regulus.broker.outcome import Notice
+from regulus.broker.outcome import Notice, Reply
 from regulus.wire.codes import RequestCode
 from regulus.wire.headers import NotifyConsumerIdsChangedRequest
 from regulus.wire.remoting_command import ONEWAY_FLAG, Buffer, RemotingCommand
@@ -40,7 +40,7 @@ class GroupNotices:
         self._groups = groups
         self._notices = notices
         self._changed: dict[str, None] = {}
-        self._untold: deque[tuple[list[int], RemotingCommand]] = deque()
+        self._untold: deque[tuple[list[int], Reply]] = deque()
         """Of the round under way: channels, and what they hear."""
         self._round_ms: int | None = None
 
@@ -72,14 +72,14 @@ class GroupNotices:
                 continue
             ext = NotifyConsumerIdsChangedRequest(consumer_group=group).ext()
             self._untold.append((list(consumers.clients),
-                                 _OneFrame(int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), ext)))
+                                 Reply(_OneFrame(int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), ext))))
 
     def _tell(self) -> None:
         left = MEMBERS_TOLD_MAX
         while self._untold and left:
-            channels, command = self._untold[0]
+            channels, reply = self._untold[0]
             told, channels[:] = channels[:left], channels[left:]
-            self._notices.extend(Notice(channel, command) for channel in told)
+            self._notices.extend(Notice(channel, reply) for channel in told)
             left -= len(told)
             if not channels:
                 self._untold.popleft()

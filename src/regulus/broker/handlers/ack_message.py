@@ -13,23 +13,24 @@ from binascii import Error as Base64Error
 
 from regulus.broker.handlers.named_body import decode_named
 from regulus.broker.handlers.pop_message import INVISIBLE_MS_MAX
-from regulus.broker.outcome import Outcome, Reply, firm, refuse
+from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.storing import refusal_of
 from regulus.broker.topics import REVIVE_QUEUE_NUMS
 from regulus.errors import HeaderError
+from regulus.model import receipt_handle
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import name_fault
 from regulus.record.pop_record import MESSAGES_MAX, NO_EPOCH, Acks, CheckpointKey, PopCheckpoint
-from regulus.wire import bodies, receipt_handle
+from regulus.wire import bodies
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
     AckMessageRequest,
     ChangeMessageInvisibletimeRequest,
     ChangeMessageInvisibletimeResponse,
 )
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 _WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"
@@ -136,7 +137,7 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
     flights.end_receipt(flight, header.offset, host, now_ms)
     ext = ChangeMessageInvisibletimeResponse(pop_time=new_key.pop_time, invisible_time=header.invisible_time,
                                              revive_qid=revive_queue_id).ext()
-    return firm(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at(), is_firm=True)
 
 
 def _given_back(request: RemotingCommand, key: CheckpointKey, header: ChangeMessageInvisibletimeRequest,
@@ -247,4 +248,4 @@ def _answered(request: RemotingCommand, appended: Appended | None, broker: Broke
         return Reply(request.response(ResponseCode.SUCCESS))
     if appended.status is not PutStatus.PUT_OK:
         return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
-    return firm(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
+    return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at(), is_firm=True)

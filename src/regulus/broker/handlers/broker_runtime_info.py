@@ -14,6 +14,7 @@ from regulus.broker.outcome import Outcome
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.state import BrokerState
 from regulus.broker.statistics import Statistics
+from regulus.model.java_numbers import INT_MAX
 from regulus.model.peer import Peer
 from regulus.wire.bodies import KVTable
 from regulus.wire.codes import VERSION, ResponseCode
@@ -129,7 +130,7 @@ def _log(broker: BrokerState) -> dict[str, str]:
         "earliestMessageTimeStamp": str(store.earliest_store_timestamp()),
         "remainHowManyDataToCommit": size_text(0),
         "remainHowManyDataToFlush": size_text(broker.runtime_facts.unflushed_size),
-        "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
+        "remainTransientStoreBufferNumbs": str(INT_MAX),
     }
 
 

@@ -16,7 +16,7 @@ from regulus.broker.handlers.pop_message import (
     no_pops_of,
     retry_topics,
 )
-from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
+from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldPlace, HeldRequest
 from regulus.broker.outcome import HOLD, Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model import permission
@@ -62,8 +62,8 @@ def handle_notification(request: RemotingCommand, peer: Peer, broker: BrokerStat
         return Reply(told(_has_message(header, topic, broker, now_ms)))
     if broker.held_requests.is_full:
         return Reply(told(False, is_full=True))
-    places = (Place(header.topic, max(header.queue_id, ANY_QUEUE)),
-              *(Place(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
+    places = (HeldPlace(header.topic, max(header.queue_id, ANY_QUEUE)),
+              *(HeldPlace(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
     broker.held_requests.hold(HeldRequest(
         request, peer, places, EVERYTHING, broker.steady_ms + left_ms,
         lambda later_ms: told(_has_message(header, topic, broker, later_ms))))

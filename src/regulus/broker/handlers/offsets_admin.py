@@ -8,11 +8,11 @@ from regulus.broker.handlers.stepped import document_in_steps
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.peer import Peer
 from regulus.model.topics import name_fault
 from regulus.wire.bodies import QueryCorrectionOffsetBody
 from regulus.wire.codes import ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import CloneGroupOffsetRequest, QueryCorrectionOffsetRequest
 from regulus.wire.remoting_command import RemotingCommand
 

@@ -13,25 +13,24 @@ from collections.abc import Iterator
 from regulus.broker.attributes import is_popped_by_priority, keeps_batches, priority_factor
 from regulus.broker.filters.message_filter import PoppedRetries, expression_filter, not_served
 from regulus.broker.groups.consumer_offsets import NOT_FOUND
-from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.outcome import HOLD, FirmReply, Outcome, Reply, refuse
+from regulus.broker.held_requests import ANY_QUEUE, HOLD_MS_MAX, HeldPlace, HeldRequest
+from regulus.broker.outcome import HOLD, Outcome, Reply, plain_reply, refuse
 from regulus.broker.pop.empty_pops import Wanted
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
-from regulus.model import permission
+from regulus.model import permission, receipt_handle
 from regulus.model.message_filter import LOOKED_MAX, Filter
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.model.store_result import GetResult, GetStatus, PutStatus
 from regulus.model.topics import TopicConfig
 from regulus.record import message_record
 from regulus.record.layout import QUEUE_OFFSET
 from regulus.record.pop_record import CheckpointKey, PopCheckpoint
-from regulus.wire import receipt_handle
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import PopMessageRequest, PopMessageResponse
 from regulus.wire.headers.pop_message import INIT_MIN
-from regulus.wire.receipt_handle import ORDER_REVIVE_QUEUE_ID, ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 MESSAGES_MAX = 32
@@ -65,8 +64,9 @@ def handle_pop_message(request: RemotingCommand, peer: Peer, broker: BrokerState
 def _answered(response: RemotingCommand, pop: "_Pop", broker: BrokerState) -> Outcome:
     """One that waits for anything may outlive its asker."""
     durable_at = broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0
-    reply = Reply(response, durable_at)
-    return FirmReply(reply, pop.give_back) if durable_at or broker.settings.awaited else reply
+    if durable_at or broker.settings.awaited:
+        return Reply(response, durable_at, is_firm=True, unsent=pop.give_back)
+    return plain_reply(response, 0)
 
 
 def _born_now(header: PopMessageRequest, now_ms: int) -> PopMessageRequest:
@@ -144,8 +144,8 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
     if held.is_full:
         return refuse(request, ResponseCode.POLLING_FULL, "too many requests are held")
     deadline_ms = broker.steady_ms + left_ms
-    places = (Place(header.topic, max(header.queue_id, ANY_QUEUE)),
-              *(Place(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
+    places = (HeldPlace(header.topic, max(header.queue_id, ANY_QUEUE)),
+              *(HeldPlace(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
 
     def resume(later_ms: int) -> RemotingCommand | None:
         """None when it goes on to wait: another one was faster."""

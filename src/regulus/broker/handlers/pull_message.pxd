@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.broker.outcome cimport Reply
+from regulus.broker.outcome cimport Reply, plain_reply
 from regulus.wire.headers.pull_message cimport (
     PullMessageRequest, PullMessageResponse, decode_pull_message_request, pull_message_response,
 )

@@ -9,8 +9,8 @@ Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.filters.message_filter import expression_filter, not_served, subscription_filter
-from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.outcome import HOLD, Outcome, Reply
+from regulus.broker.held_requests import HOLD_MS_MAX, HeldPlace, HeldRequest
+from regulus.broker.outcome import HOLD, Outcome, Reply, plain_reply
 from regulus.broker.read_place import MASTER_ID, next_broker
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError, StoreDamaged, StoreNotWritable
@@ -74,7 +74,7 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
         _commit(header, broker, now_ms)
     response = _read(request, header, checked, broker)
     if response.code != _NOT_FOUND or not header.sys_flag & _SUSPEND:
-        return Reply(response)
+        return plain_reply(response, 0)
     if broker.held_requests.is_full:
         return Reply(request.response(ResponseCode.SYSTEM_BUSY,
                                       "[REJECTREQUEST]too many pulls are held, start flow control for a while"))
@@ -126,7 +126,7 @@ def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Che
             # Whoever woke us serves others, too. The client asks again, and the server's log tells of that.
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
-    place = Place(header.topic, header.queue_id, header.queue_offset)
+    place = HeldPlace(header.topic, header.queue_id, header.queue_offset)
     return HeldRequest(request, peer, (place,), checked.message_filter, deadline_ms, resume)
 
 

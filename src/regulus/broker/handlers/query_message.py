@@ -10,10 +10,10 @@ from regulus.broker.handlers.answer import succeed
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.peer import Peer
 from regulus.record import big_endian, layout
 from regulus.wire.codes import ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import (
     GetEarliestMsgStoretimeRequest,
     GetEarliestMsgStoretimeResponse,

@@ -180,8 +180,8 @@ def _reset_in_clients(request: RemotingCommand, header: InvokeBrokerToResetOffse
     ext = ResetConsumerClientOffsetRequest(topic=header.topic, group=header.group, timestamp=header.timestamp,
                                            is_force=False, queue_id=ALL_QUEUES).ext()
     for channel in consumers.clients:
-        broker.notices.append(Notice(channel, RemotingCommand.request(
-            RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(ext), pushed, oneway=True)))
+        broker.notices.append(Notice(channel, Reply(RemotingCommand.request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(ext), pushed, oneway=True))))
     return request.response(ResponseCode.SUCCESS, body=body)
 
 

@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.broker.outcome cimport NoReply, Reply, reply_frame
+from regulus.broker.outcome cimport NoReply, Reply, plain_reply
 from regulus.broker.placement cimport delay_level, place_dead_letter
 from regulus.broker.send_facts cimport SendFacts, TopicFacts
 from regulus.broker.storing cimport Storing

@@ -12,18 +12,18 @@ from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refus
 from regulus.broker.handlers.send_timers import attach_recall_handle, refuse_timer
 from regulus.broker.handlers.sink_sends import send_marked, send_run
 from regulus.broker.handlers.straight_batches import answer_batch, send_straight_batch
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, reply_frame, when_saved
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, plain_reply, when_saved
 from regulus.broker.placement import delay_level, place_dead_letter, place_half
 from regulus.broker.send_facts import NEVER_IN_BATCH, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
 from regulus.model import message_properties as names
 from regulus.model import priority, sys_flag, topics
+from regulus.model.java_hash import in_map_order
 from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
 from regulus.record.batch_unit import COUNT_MAX
-from regulus.record.java_hash import in_map_order
 from regulus.wire import message_batch
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import (
@@ -126,7 +126,7 @@ def _send_straight(request: RemotingCommand, message: StraightMessage, facts: Se
     else:
         answers = facts.answers(message.store_host)
         frame = answers.frame(message, request.opaque, appended.start, appended.queue_offset)
-    return reply_frame(frame, facts.durable_at(appended.end, message.waits))
+    return plain_reply(frame, facts.durable_at(appended.end, message.waits))
 
 
 def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts, facts: SendFacts,
@@ -164,7 +164,7 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     if is_unusual and message.topic == _TIMER_TOPIC:
         attach_recall_handle(response, message, broker.config.broker_name)
     waits = is_dead_letter or properties.get(_WAIT) != "false"
-    return Reply(response, facts.durable_at(appended.end, waits))
+    return plain_reply(response, facts.durable_at(appended.end, waits))
 
 
 def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
@@ -238,7 +238,7 @@ def _send_inner_batch(request: RemotingCommand, header: SendMessageRequest, queu
         facts.offset_message_id(store_host, appended.start), queue_id, appended.queue_offset, key, facts.region_id,
         facts.trace_on, batch_uniq_id=key)
     waits = header.properties.get(_WAIT) != "false"
-    return Reply(request.response(_SUCCESS, None, response.ext()), facts.durable_at(appended.end, waits))
+    return plain_reply(request.response(_SUCCESS, None, response.ext()), facts.durable_at(appended.end, waits))
 
 
 def _ended(text: bytes) -> bytes:

@@ -7,7 +7,7 @@ Source: ReplyMessageProcessor.
 """
 
 from regulus.broker.handlers.send_refusals import refuse_send, refuse_size, send_refusal
-from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay
+from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay, Reply
 from regulus.broker.state import BrokerState
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
@@ -54,7 +54,7 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
                            f"push reply message fail, channel of <{client_id}> not found.")
     push = _push(header, message, now_ms)
     if request.is_oneway:
-        broker.notices.append(Notice(client.channel, push))
+        broker.notices.append(Notice(client.channel, Reply(push)))
         return NO_REPLY
 
     def answer(pushed: RemotingCommand | None) -> RemotingCommand:

@@ -4,7 +4,7 @@ that rest, without an object for a message.
 What is unusual leaves this way before anything was done, and a run that is not simply the next one is unusual.
 """
 
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply
+from regulus.broker.outcome import NO_REPLY, Outcome, plain_reply
 from regulus.broker.send_facts import SendFacts, TopicFacts
 from regulus.broker.sink_marks import Run, Sequence, SinkMark, run_of
 from regulus.broker.state import BrokerState
@@ -54,7 +54,7 @@ def answer_batch(request: RemotingCommand, appended: Appended, queue_id: int, st
     ids = ",".join([facts.offset_message_id(store_host, start) for start in appended.starts])
     response = send_message_response(request, int(ResponseCode.SUCCESS), ids, queue_id, appended.queue_offset, None,
                                      facts.region_id, facts.trace_on)
-    return Reply(response, facts.durable_at(appended.end, waits))
+    return plain_reply(response, facts.durable_at(appended.end, waits))
 
 
 def _answer_run(request: RemotingCommand, first: StraightMessage, appended: Appended, facts: SendFacts) -> Outcome:
@@ -65,7 +65,7 @@ def _answer_run(request: RemotingCommand, first: StraightMessage, appended: Appe
     message_id = facts.offset_message_id(first.store_host, appended.start)
     response = send_message_response(request, int(ResponseCode.SUCCESS), message_id, first.queue_id,
                                      appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
-    return Reply(response, facts.durable_at(appended.end, first.waits))
+    return plain_reply(response, facts.durable_at(appended.end, first.waits))
 
 
 def _next_run(properties: dict[str, str], broker: BrokerState) -> Run | None:

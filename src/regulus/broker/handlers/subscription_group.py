@@ -15,6 +15,7 @@ from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
+from regulus.model.receipt_handle import is_popped_retry_topic
 from regulus.model.topics import SubscriptionGroupConfig, name_fault
 from regulus.wire.bodies import (
     GroupForbidden,
@@ -28,7 +29,6 @@ from regulus.wire.headers import (
     GetSubscriptiongroupConfigRequest,
     UpdateAndGetGroupForbiddenRequest,
 )
-from regulus.wire.receipt_handle import is_popped_retry_topic
 from regulus.wire.remoting_command import RemotingCommand
 
 

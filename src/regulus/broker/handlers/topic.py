@@ -13,9 +13,9 @@ from regulus.broker.handlers.stepped import MEMBERS_A_STEP, document_in_steps
 from regulus.broker.long_answers import SETTINGS_LINE, Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
+from regulus.model import receipt_handle
 from regulus.model.peer import Peer
 from regulus.model.topics import QUEUE_NUMS_MAX, RETRY_PREFIX, SYSTEM_TOPICS, TopicConfig, name_fault
-from regulus.wire import receipt_handle
 from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (

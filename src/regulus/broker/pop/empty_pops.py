@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
     init_mode: int
 
 
-class VainPops:
+class EmptyPops:
     """A step is one in which nothing becomes visible and no time passes: only offsets move, and what is out in order.
     """
 

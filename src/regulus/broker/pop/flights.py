@@ -23,6 +23,7 @@ from regulus.broker.placement import real_queue_id
 from regulus.broker.storing import Storing
 from regulus.errors import CorruptRecord, RecordError
 from regulus.model import message_properties as names
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
@@ -31,7 +32,6 @@ from regulus.record.pop_record import (
     ACK_TAG,
     BATCH_ACK_TAG,
     CK_TAG,
-    LONG_MAX,
     NO_EPOCH,
     Acks,
     CheckpointKey,

@@ -36,6 +36,7 @@ from regulus.errors import CorruptRecord, StoreDamaged
 from regulus.model import message_properties as names
 from regulus.model.happenings import Happenings
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 from regulus.model.store_result import PutStatus
 from regulus.model.topics import SubscriptionGroupConfig, dlq_topic
 from regulus.record import pop_record
@@ -48,7 +49,6 @@ from regulus.record.pop_record import (
     CheckpointKey,
     PopCheckpoint,
 )
-from regulus.wire.receipt_handle import NORMAL, normal_topic, retry_flag, retry_topic_v1, retry_topic_v2, size_max
 
 READ_PER_TICK_MAX = 256
 """Records of one revive queue."""

@@ -13,8 +13,8 @@ Source: TimerMetrics.
 from contextlib import suppress
 
 from regulus.errors import HeaderError
+from regulus.model.java_hash import java_hash
 from regulus.model.topics import DataVersion
-from regulus.record.java_hash import java_hash
 from regulus.record.timer_units import DELETE_KIND, TimerRecord
 from regulus.wire.bodies import TimerMetric, TimerMetricsSerializeWrapper
 from regulus.wire.encoded_table import Pieces

@@ -35,11 +35,11 @@ from regulus.broker.timers.counts import TimerCounts
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model import message_properties as names
 from regulus.model.happenings import Happenings
+from regulus.model.java_hash import java_hash
 from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
 from regulus.model.store_rules import TIMER_PRECISIONS_MS
 from regulus.model.topics import TIMER_TOPIC
-from regulus.record.java_hash import java_hash
 from regulus.record.timer_units import (
     AGAIN_KIND,
     DEFAULT_KIND,

@@ -155,7 +155,7 @@ Next, on what the demo left:
   {regulus} ledger UA1545-20130101T10 {database} {effects}
   {regulus} ledger audit {database} {effects}
   {regulus} outbox alarms {database} --limit 10
-  {regulus} spark read --store {directory / 'store'} --topic {TOPIC} --tags UA --limit 5
+  {regulus} spark read --store {directory / 'store'} --topic {TOPIC} --tag UA --limit 5
   {regulus} pipeline run --store {directory / 'store'} --topic {TOPIC} --group {CONSUMER_GROUP} \\
       --storage {directory / 'ledger'} {EFFECTS_OPTIONS.format(directory=directory)}
 And with its broker, in a terminal of its own:

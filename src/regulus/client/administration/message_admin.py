@@ -12,13 +12,13 @@ from regulus.client.core.routes import Route
 from regulus.client.core.unique_key_time import search_from_ms
 from regulus.errors import BrokerRefused, ClientError, NoRoute
 from regulus.model import sys_flag as flags
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_text, parse_offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.record import message_record
 from regulus.wire import compression
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import (
     PullMessageRequest,
     PullMessageResponse,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from regulus.client.config import ClientConfig
-from regulus.client.connecting.limited_room import Room
+from regulus.client.connecting.limited_room import LimitedRoom
 from regulus.client.tasks import SharedTasks, elsewhere
 from regulus.errors import ClientClosed, ConnectFailed, RequestTimeout
 from regulus.transport.connection import Connection, OnRequests
@@ -36,19 +36,19 @@ class Connections:
         self._sign = sign
         self._open: dict[str, Connection] = {}
         self._opening: SharedTasks[Connection] = SharedTasks()
-        self._places: dict[str, Room] = {}
+        self._places: dict[str, LimitedRoom] = {}
         self._places_max = config.back_pressure_for_async_send_num
         self._silent: set[str] = set()
         self._closed: str | None = None     # the reason, after closing
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def places(self, address: str) -> Room:
+    def places(self, address: str) -> LimitedRoom:
         """The room of the sends that are under way to `address`; its size counts requests."""
         places = self._places.get(address)
         if places is None:
             if len(self._places) >= ADDRESSES_MAX:
                 self._forget_addresses()
-            places = self._places[address] = Room(self._places_max)
+            places = self._places[address] = LimitedRoom(self._places_max)
         return places
 
     async def get(self, address: str) -> Connection:

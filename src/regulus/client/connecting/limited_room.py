@@ -9,7 +9,7 @@ import sys
 from collections import OrderedDict
 
 
-class Room:
+class LimitedRoom:
     """Holds at most `size_max` (0: no limit). A caller that needs more than that enters when the room is empty.
 
     Each caller that took a place gives it back, whatever happened.

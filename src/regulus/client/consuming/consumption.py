@@ -20,7 +20,7 @@ from typing import Protocol
 
 from regulus.client.config import MessageModel
 from regulus.client.connecting.client_instance import ClientInstance, now_ms, steady_ms
-from regulus.client.consuming.listener_calls import Calls
+from regulus.client.consuming.listener_calls import ListenerCalls
 from regulus.client.consuming.offset_store import OffsetStore
 from regulus.client.consuming.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS, QueueLocks
 from regulus.client.consuming.queue_puller import Consumer, QueuePuller
@@ -62,7 +62,7 @@ class OwningConsumer(Consumer, Protocol):
 
 
 class Consumption:
-    def __init__(self, consumer: OwningConsumer, instance: ClientInstance, calls: Calls, offsets: OffsetStore,
+    def __init__(self, consumer: OwningConsumer, instance: ClientInstance, calls: ListenerCalls, offsets: OffsetStore,
                  starts: StartOffsets) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self._consumer = consumer

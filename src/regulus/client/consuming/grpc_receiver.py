@@ -12,7 +12,7 @@ from regulus.client.config import ClientConfig
 from regulus.client.connecting.client_instance import steady_ms
 from regulus.client.consuming.receiver import INVISIBLE_MS_MAX, ConsumeDirectly, Receive, ReceiveRules
 from regulus.client.grpc import conversion
-from regulus.client.grpc.session import Place, Session, check_status
+from regulus.client.grpc.session import QueueEndpoint, Session, check_status
 from regulus.client.received_message import ReceivedMessage
 from regulus.client.tasks import TaskGroup
 from regulus.errors import ClientClosed, ClientError, ConnectFailed, ConnectionLost, NoRoute
@@ -108,7 +108,7 @@ class GrpcReceiver:
             self._session.forget_route(topic)
             raise
 
-    async def _answers(self, request: messages.ReceiveMessageRequest, place: Place,
+    async def _answers(self, request: messages.ReceiveMessageRequest, place: QueueEndpoint,
                        asked: Receive) -> list[ReceivedMessage]:
         came: list[messages.Message] = []
         status = None
@@ -142,7 +142,7 @@ class GrpcReceiver:
         until_ms = steady_ms() + asked.invisible_ms
         return [conversion.received(told, asked.subscription.topic, asked.broker, until_ms) for told in came]
 
-    async def _give_back(self, came: Sequence[messages.Message], asked: Receive, place: Place) -> None:
+    async def _give_back(self, came: Sequence[messages.Message], asked: Receive, place: QueueEndpoint) -> None:
         """Give back messages for which no caller waits, so that other members get them at once. They do not count as
         delivered, if the server supports `suspend`."""
         for told in came:
@@ -158,7 +158,7 @@ class GrpcReceiver:
                              "delivered again when its invisible time is over: %s",
                              told.system_properties.message_id, self._group, error)
 
-    async def _place(self, topic: str, broker: str) -> Place:
+    async def _place(self, topic: str, broker: str) -> QueueEndpoint:
         places = [place for place in await self._session.route(topic) if place.is_readable]
         for place in places:
             if place.broker == broker:

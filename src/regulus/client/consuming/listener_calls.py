@@ -34,7 +34,7 @@ OnQueue = Callable[[OwnedQueue], None]
 StatisticsOf = Callable[[str], TopicStatistics]
 
 
-class Calls:
+class ListenerCalls:
     """The listener calls of a consumer. `on_room` is called when a queue whose puller waits got smaller, `on_idle` when
     the call of an ordered queue that is settling or given up has ended."""
 

@@ -50,7 +50,7 @@ GIVE_BACK_MS = 1_000
 """ms after which other members get the messages that are left when the consumer ends."""
 
 
-class Popped:
+class PoppedBatch:
     """The messages of one call of the listener, in the form that `ListenerWorkers` needs.
 
     `expires`: they are ours only while they are invisible, and the server does not prolong that time itself.
@@ -105,7 +105,7 @@ class _Line:
     __slots__ = ("timer", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: deque[Popped] = deque()
+        self.waiting: deque[PoppedBatch] = deque()
         self.timer: asyncio.TimerHandle | None = None
 
     def rest_no_more(self) -> None:
@@ -132,7 +132,7 @@ class PoppedConsumption:
         self._statistics = statistics
         self._is_suspended = is_suspended
         self.workers = ListenerWorkers(listener, config.consume_thread_max, self._call_ended, rate_bucket(config))
-        self._under_way: dict[Popped, None] = {}    # an ordered set: the order in which they came
+        self._under_way: dict[PoppedBatch, None] = {}    # an ordered set: the order in which they came
         self._lines: dict[MessageQueue, _Line] = {}
         self._size = 0
         self._count = 0
@@ -299,14 +299,14 @@ class PoppedConsumption:
             self.workers.submit(works)
 
     def _taken(self, queue: MessageQueue, messages: list[ReceivedMessage], deadline_ms: int,
-               line: _Line | None) -> Popped:
-        popped = Popped(queue, messages, deadline_ms, line, expires=not self.receiver.prolongs)
+               line: _Line | None) -> PoppedBatch:
+        popped = PoppedBatch(queue, messages, deadline_ms, line, expires=not self.receiver.prolongs)
         self._under_way[popped] = None
         self._count += len(messages)
         self._size += popped.size
         return popped
 
-    def _work(self, popped: Popped) -> Work:
+    def _work(self, popped: PoppedBatch) -> Work:
         popped.work = Work(popped, list(popped.messages), self._group)
         return popped.work
 
@@ -314,7 +314,7 @@ class PoppedConsumption:
 
     def _call_ended(self, work: Work, status: ConsumeStatus) -> None:
         popped = work.owned
-        assert isinstance(popped, Popped)
+        assert isinstance(popped, PoppedBatch)
         if popped.is_given_up:
             self._forget([popped])
             return
@@ -329,7 +329,7 @@ class PoppedConsumption:
         self._tell(popped, [(message, self._ack(message)) for message in done] + [
             (message, self._failed(message, work.context.delay_level_when_next_consume)) for message in failed])
 
-    def _hand_on(self, popped: Popped) -> None:
+    def _hand_on(self, popped: PoppedBatch) -> None:
         """Report unreadable messages as failed: another member may be able to read them, and after the group's last
         delivery they are dead letters."""
         for message in popped.messages:
@@ -349,18 +349,19 @@ class PoppedConsumption:
             delay_ms = RETRY_DELAYS_MS[max(0, min(delay_level - FIRST_RETRY_LEVEL, len(RETRY_DELAYS_MS) - 1))]
         return lambda: self.receiver.change_invisible(message, delay_ms), PoppedState.RETRY
 
-    def _tell(self, popped: Popped, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
+    def _tell(self, popped: PoppedBatch, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
         """Report to the server how each message ended, in the background; afterwards there is room for others."""
         self._telling.spawn(self._told(popped, deeds), f"ends of messages of {popped.queue}")
 
-    async def _told(self, popped: Popped, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
+    async def _told(self, popped: PoppedBatch, deeds: "Sequence[tuple[ReceivedMessage, Deed]]") -> None:
         async with popped.telling:
             for message, (deed, state) in deeds:
                 if await self._until_told(popped, message, deed):
                     self._ended[state] += 1
         self._done(popped)
 
-    async def _until_told(self, popped: Popped, message: ReceivedMessage, deed: Callable[[], Awaitable[None]]) -> bool:
+    async def _until_told(self, popped: PoppedBatch, message: ReceivedMessage,
+                          deed: Callable[[], Awaitable[None]]) -> bool:
         """Report the end of a message until the server has it; False when the message is no longer ours."""
         while not popped.is_given_up:
             try:
@@ -381,14 +382,14 @@ class PoppedConsumption:
             await asyncio.sleep(TELL_AGAIN_S)
         return False
 
-    def _done(self, popped: Popped) -> None:
+    def _done(self, popped: PoppedBatch) -> None:
         if popped in self._under_way:
             del self._under_way[popped]
             self._count -= len(popped.messages)
             self._size -= popped.size
             self._room.set()
 
-    def _forget(self, several: Sequence[Popped]) -> None:
+    def _forget(self, several: Sequence[PoppedBatch]) -> None:
         """Forget messages that are no longer ours; results of their calls are ignored."""
         for popped in several:
             popped.give_up()
@@ -416,7 +417,7 @@ class PoppedConsumption:
         else:
             self.workers.submit([self._work(popped)])
 
-    def _ordered_call_ended(self, popped: Popped, work: Work, is_success: bool) -> None:
+    def _ordered_call_ended(self, popped: PoppedBatch, work: Work, is_success: bool) -> None:
         [message] = popped.messages
         line = popped.line
         assert line is not None
@@ -430,7 +431,7 @@ class PoppedConsumption:
         pause_ms = self._config.fifo_retry_interval if pause_ms < 0 else pause_ms
         line.timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._call_first, popped.queue, line)
 
-    async def _first_ended(self, popped: Popped, message: ReceivedMessage, deed: "Deed") -> None:
+    async def _first_ended(self, popped: PoppedBatch, message: ReceivedMessage, deed: "Deed") -> None:
         """Report the end of a queue's first message, then call the next one. If the next were called before the report
         arrives, this message might be delivered again after it."""
         assert popped.line is not None
@@ -455,10 +456,10 @@ class PoppedConsumption:
                 elif not self.receiver.prolongs and self._is_nearly_over(popped, now):
                     self._telling.spawn(self._prolong(popped), f"invisible time of messages of {popped.queue}")
 
-    def _is_nearly_over(self, popped: Popped, now_ms: int) -> bool:
+    def _is_nearly_over(self, popped: PoppedBatch, now_ms: int) -> bool:
         return popped.invisible_until_ms - now_ms <= min(PROLONG_BEFORE_MS, self._config.pop_invisible_time // 3)
 
-    async def _prolong(self, popped: Popped) -> None:
+    async def _prolong(self, popped: PoppedBatch) -> None:
         async with popped.telling:
             if popped not in self._under_way:
                 return      # done by now: with a new invisible time an acknowledged message would be delivered again
@@ -477,13 +478,13 @@ class PoppedConsumption:
                     _log.warning("the invisible time of message %s of %s was not prolonged: %s", message.message_id,
                                  popped.queue, error)
 
-    def _lapsed(self, popped: Popped) -> None:
+    def _lapsed(self, popped: PoppedBatch) -> None:
         _log.warning("%d messages of %s are visible again before they were done, as their time could not be prolonged",
                      len(popped.messages), popped.queue)
         self._ended[PoppedState.RETRY] += len(popped.messages)
         self._forget([popped])
 
-    def _took_too_long(self, popped: Popped) -> None:
+    def _took_too_long(self, popped: PoppedBatch) -> None:
         """Give messages back that took too long. In order, the later messages of their queue go back as well, so that
         they do not come before them."""
         late = self._with_those_behind(popped)
@@ -495,10 +496,10 @@ class PoppedConsumption:
             self._ended[PoppedState.RETRY] += len(each.messages)
             self._telling.spawn(self._returned(each), f"messages of {each.queue} that took too long")
 
-    def _with_those_behind(self, popped: Popped) -> list[Popped]:
+    def _with_those_behind(self, popped: PoppedBatch) -> list[PoppedBatch]:
         return [popped] if popped.line is None else [each for each in popped.line.waiting if each in self._under_way]
 
-    async def _returned(self, popped: Popped) -> None:
+    async def _returned(self, popped: PoppedBatch) -> None:
         async with popped.telling:
             for message in popped.messages:
                 try:

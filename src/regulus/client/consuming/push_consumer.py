@@ -2,10 +2,10 @@
 pops them instead (`popped_consumption`).
 
 The life of a pulled message: the `Rebalancer` determines which queues are ours, and `Consumption` takes them. A
-`QueuePuller` pulls the message into its `OwnedQueue`, and `Calls` has `ListenerWorkers` call the listener. When the
-listener succeeds, the offset to commit advances. When it fails, the message goes back to the broker, which delivers it
-again later from the group's retry topic. Offsets are stored every 5 s or 1,000 messages, so a message may be delivered
-twice, and a second delivery must do no harm.
+`QueuePuller` pulls the message into its `OwnedQueue`, and `ListenerCalls` has `ListenerWorkers` call the listener. When
+the listener succeeds, the offset to commit advances. When it fails, the message goes back to the broker, which delivers
+it again later from the group's retry topic. Offsets are stored every 5 s or 1,000 messages, so a message may be
+delivered twice, and a second delivery must do no harm.
 
 Source: DefaultMQPushConsumerImpl.
 """
@@ -24,7 +24,7 @@ from regulus.client.connecting.client_instance import ClientInstance, RequestHan
 from regulus.client.consuming import consumer_start
 from regulus.client.consuming.consumption import Consumption
 from regulus.client.consuming.group_retry_limit import RetryLimit
-from regulus.client.consuming.listener_calls import Calls
+from regulus.client.consuming.listener_calls import ListenerCalls
 from regulus.client.consuming.listener_workers import ListenerWorkers, Work
 from regulus.client.consuming.offset_store import BrokerOffsets, LocalOffsets, OffsetStore
 from regulus.client.consuming.popped_consumption import PoppedConsumption
@@ -109,7 +109,7 @@ class PushConsumer(Started):
         self._tasks = TaskGroup()
         self._ending = Ending()
         self._instance: ClientInstance | None = None
-        self._calls: Calls | None = None
+        self._calls: ListenerCalls | None = None
         self._consumption: Consumption | None = None
         self._rebalancer: Rebalancer | None = None
         self._retry_limit: RetryLimit | None = None
@@ -233,7 +233,7 @@ class PushConsumer(Started):
     def _consume(self, instance: ClientInstance, offsets: OffsetStore, limit: RetryLimit) -> None:
         """Begin to consume. This waits for nothing, so it cannot be cancelled halfway."""
         self._instance = instance
-        self._calls = calls = Calls(self.group, self._listener, self.config, self.statistics, self._on_room,
+        self._calls = calls = ListenerCalls(self.group, self._listener, self.config, self.statistics, self._on_room,
                                     self._on_idle)
         self._consumption = consumption = Consumption(
             self, instance, calls, offsets, StartOffsets(instance, self.group, self.config, offsets, self._started_ms))

@@ -33,10 +33,11 @@ from regulus.errors import (
     TooManyRequests,
 )
 from regulus.model import message_properties as names
-from regulus.model import sys_flag
+from regulus.model import receipt_handle, sys_flag
 from regulus.model.delay_level import DEFAULT_LADDER, FIRST_RETRY_LEVEL, parse_ladder
+from regulus.model.receipt_handle import ReceiptHandle
 from regulus.record import message_record
-from regulus.wire import compression, receipt_handle
+from regulus.wire import compression
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import (
@@ -49,7 +50,6 @@ from regulus.wire.headers import (
 )
 from regulus.wire.headers.pop_message import ANY_QUEUE, INIT_MAX, INIT_MIN
 from regulus.wire.popped_offsets import PoppedOffsets
-from regulus.wire.receipt_handle import ReceiptHandle
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)

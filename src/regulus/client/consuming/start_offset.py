@@ -7,7 +7,7 @@ from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.connecting.client_instance import ClientInstance
 from regulus.client.consuming.offset_store import OffsetStore
 from regulus.client.core.inner_batches import is_inner_batch, offset_behind
-from regulus.client.core.ordered_queue import Place
+from regulus.client.core.ordered_queue import MessagePlace
 from regulus.errors import BrokerRefused, ClientError, HeaderError, RecordError
 from regulus.model import sys_flag
 from regulus.model.message import MessageExt
@@ -58,7 +58,7 @@ class StartOffsets:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None
 
-    async def has(self, queue: MessageQueue, place: Place) -> bool | None:
+    async def has(self, queue: MessageQueue, place: MessagePlace) -> bool | None:
         """Whether the queue still has exactly this message at its place, alone or in a batch; None when its broker does
         not say."""
         header = PullMessageRequest(
@@ -104,10 +104,10 @@ class StartOffsets:
         return SearchOffsetByTimestampResponse.decode(answer).offset
 
 
-def _is_at(found: MessageExt, place: Place) -> bool:
+def _is_at(found: MessageExt, place: MessagePlace) -> bool:
     """Whether this is the message of the place. A batch is compared by its record, as the ids of its messages are
     inside."""
     if not is_inner_batch(found):
-        return Place.of(found) == place
+        return MessagePlace.of(found) == place
     return ((found.physical_offset, found.store_timestamp) == (place.physical_offset, place.store_timestamp)
             and found.queue_offset <= place.queue_offset < offset_behind(found))

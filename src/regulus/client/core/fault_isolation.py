@@ -23,7 +23,7 @@ FAILURE_LATENCY_4_9_MS = 30_000
 RECOVERY_PERIOD_MS = 30_000
 
 
-class Outcome(Enum):
+class AttemptOutcome(Enum):
     """How an attempt ended, in the categories that matter to isolation."""
 
     SUCCESS = "the broker stored the message"
@@ -32,11 +32,11 @@ class Outcome(Enum):
     BROKER_FAULT = "the broker answered with an error"
 
 
-_FAILURES = (Outcome.TRANSPORT_FAULT, Outcome.BROKER_FAULT)
+_FAILURES = (AttemptOutcome.TRANSPORT_FAULT, AttemptOutcome.BROKER_FAULT)
 
 
 class FaultIsolation(Protocol):
-    def report(self, broker_name: str, outcome: Outcome, latency_ms: int, now_ms: int) -> None:
+    def report(self, broker_name: str, outcome: AttemptOutcome, latency_ms: int, now_ms: int) -> None:
         """An attempt ended."""
 
     def tiers(self, brokers: Collection[str], last_broker: str | None, now_ms: int) -> Sequence[frozenset[str]]:
@@ -46,7 +46,7 @@ class FaultIsolation(Protocol):
 class NoIsolation:
     """Avoids a broker only in a retry: the one that just failed."""
 
-    def report(self, broker_name: str, outcome: Outcome, latency_ms: int, now_ms: int) -> None:
+    def report(self, broker_name: str, outcome: AttemptOutcome, latency_ms: int, now_ms: int) -> None:
         pass
 
     def tiers(self, brokers: Collection[str], last_broker: str | None, now_ms: int) -> Sequence[frozenset[str]]:
@@ -70,12 +70,12 @@ class LatencyIsolation:
         self._until_ms: dict[str, int] = {}
         self._unreachable: set[str] = set()
 
-    def report(self, broker_name: str, outcome: Outcome, latency_ms: int, now_ms: int) -> None:
-        isolates = outcome in _FAILURES or (self._rules_4_9 and outcome is Outcome.CLIENT_FAULT)
+    def report(self, broker_name: str, outcome: AttemptOutcome, latency_ms: int, now_ms: int) -> None:
+        isolates = outcome in _FAILURES or (self._rules_4_9 and outcome is AttemptOutcome.CLIENT_FAULT)
         until = now_ms + self.duration_ms(self._failure_latency_ms if isolates else latency_ms)
         if self._rules_4_9 or until > max(now_ms, self._until_ms.get(broker_name, 0)):
             self._until_ms[broker_name] = until
-        if outcome is Outcome.BROKER_FAULT:
+        if outcome is AttemptOutcome.BROKER_FAULT:
             self._unreachable.add(broker_name)
         else:
             self._unreachable.discard(broker_name)
@@ -104,7 +104,7 @@ class FailureTimeIsolation:
         self._period_ms = period_ms
         self._failed_ms: dict[str, int] = {}
 
-    def report(self, broker_name: str, outcome: Outcome, latency_ms: int, now_ms: int) -> None:
+    def report(self, broker_name: str, outcome: AttemptOutcome, latency_ms: int, now_ms: int) -> None:
         if outcome in _FAILURES:
             self._failed_ms[broker_name] = now_ms
 
@@ -117,9 +117,9 @@ class FailureTimeIsolation:
 class FlagIsolation(FailureTimeIsolation):
     """A flag per broker, set by a failure, cleared by a success or after a full period without one."""
 
-    def report(self, broker_name: str, outcome: Outcome, latency_ms: int, now_ms: int) -> None:
+    def report(self, broker_name: str, outcome: AttemptOutcome, latency_ms: int, now_ms: int) -> None:
         super().report(broker_name, outcome, latency_ms, now_ms)
-        if outcome is Outcome.SUCCESS:
+        if outcome is AttemptOutcome.SUCCESS:
             self._failed_ms.pop(broker_name, None)
 
 
@@ -131,7 +131,7 @@ class CounterIsolation:
         self._counts: dict[str, float] = {}
         self._decayed_ms: dict[str, int] = {}
 
-    def report(self, broker_name: str, outcome: Outcome, latency_ms: int, now_ms: int) -> None:
+    def report(self, broker_name: str, outcome: AttemptOutcome, latency_ms: int, now_ms: int) -> None:
         if outcome in _FAILURES:
             self._counts[broker_name] = self._count(broker_name, now_ms) + 1
             self._decayed_ms[broker_name] = now_ms

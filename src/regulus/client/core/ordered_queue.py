@@ -32,7 +32,7 @@ NEEDS_NO_LOCK = 1 << 62
 """`locked_until_ms` of a queue without a lock: in broadcasting every client consumes every queue for itself."""
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """The position and the identity of a message. The broker may have another message at that position by now, if its
     log lost its end."""
 
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     message_id: str
 
     @classmethod
-    def of(cls, message: MessageExt) -> "Place":
+    def of(cls, message: MessageExt) -> "MessagePlace":
         return cls(message.queue_offset, message.physical_offset, message.store_timestamp, message.message_id)
 
 
@@ -106,7 +106,7 @@ class OrderedQueue(OwnedQueue):
         self.tries = 0
         self.locked_until_ms = locked_until_ms
         self._ours = deque((start_offset,), OURS_MAX)
-        self.last_done: Place | None = None
+        self.last_done: MessagePlace | None = None
         self._rules = rules
         self._after = after.unfinished() if after is not None else None
         self._current: list[MessageExt] = []
@@ -154,7 +154,7 @@ class OrderedQueue(OwnedQueue):
         if self.is_given_up or not self._current:
             return None
         if is_success:
-            self.last_done = Place.of(self._current[-1])
+            self.last_done = MessagePlace.of(self._current[-1])
             self.finished(self._current)
             self._current = []
             if self.tries:

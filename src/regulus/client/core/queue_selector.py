@@ -5,9 +5,9 @@ Source: TopicPublishInfo.selectOneMessageQueue, ThreadLocalIndex, SelectMessageQ
 
 from collections.abc import Callable, Collection, Sequence
 
+from regulus.model.java_hash import java_hash
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
-from regulus.record.java_hash import java_hash
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message, object], MessageQueue]
 """(queues of the topic, the message, the caller's argument) -> one of the queues."""

@@ -100,7 +100,7 @@ _Request = TypeVar("_Request", bound=_Sent)
 _Response = TypeVar("_Response", bound=_Answer)
 
 
-class Place:
+class QueueEndpoint:
     """A queue of a broker as in a route, and the address at which the broker is reached."""
 
     __slots__ = ("broker", "is_readable", "is_writable", "queue", "target")
@@ -154,13 +154,13 @@ class Session:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._calls: dict[tuple[str, str], Any] = {}
         self._streams: dict[str, _Stream] = {}
-        self._routes: dict[str, tuple[int, tuple[Place, ...]]] = {}
+        self._routes: dict[str, tuple[int, tuple[QueueEndpoint, ...]]] = {}
         self._is_told = asyncio.Event()
         self._refusal: ClientError | None = None
         self._broke = _SILENT
         self._tasks = TaskGroup()
         self._questions = TaskGroup()
-        self._asking: SharedTasks[tuple[Place, ...]] = SharedTasks()
+        self._asking: SharedTasks[tuple[QueueEndpoint, ...]] = SharedTasks()
         self._is_open = False
         self._home: HomeLoop | None = None
 
@@ -341,7 +341,7 @@ class Session:
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
-    async def route(self, topic: str) -> tuple[Place, ...]:
+    async def route(self, topic: str) -> tuple[QueueEndpoint, ...]:
         """The route of the topic. One older than `ROUTES_S` is fetched again, and still used when no server answers.
         Raises NoRoute, ClientError."""
         self._check_loop()
@@ -350,7 +350,7 @@ class Session:
             return known[1]
         return await self._asking.result(topic, lambda: self._new_route(topic), f"route of {topic}")
 
-    async def _new_route(self, topic: str) -> tuple[Place, ...]:
+    async def _new_route(self, topic: str) -> tuple[QueueEndpoint, ...]:
         known = self._routes.get(topic)
         try:
             places = await self._ask_route(topic)
@@ -388,7 +388,7 @@ class Session:
         if topic in self._routes:
             self._routes[topic] = 0, self._routes[topic][1]
 
-    async def _ask_route(self, topic: str) -> tuple[Place, ...]:
+    async def _ask_route(self, topic: str) -> tuple[QueueEndpoint, ...]:
         request = messages.QueryRouteRequest()
         request.topic.name = topic
         failure: ClientError = NoRoute(f"no server answers for topic {topic!r}")
@@ -404,7 +404,8 @@ class Session:
             except ClientError as error:
                 failure = error
                 continue
-            return tuple(Place(queue, _target_of(queue.broker.endpoints, target)) for queue in answer.message_queues)
+            return tuple(QueueEndpoint(queue, _target_of(queue.broker.endpoints, target))
+                         for queue in answer.message_queues)
         raise failure
 
     # --- settings, heartbeats, questions -----------------------------------------------------------------------------

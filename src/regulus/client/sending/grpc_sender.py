@@ -16,7 +16,7 @@ from regulus.client.config import ProducerConfig
 from regulus.client.connecting.client_instance import now_ms, steady_ms
 from regulus.client.core.send_course import SendCourse
 from regulus.client.grpc import conversion
-from regulus.client.grpc.session import Place, Session, check_status
+from regulus.client.grpc.session import QueueEndpoint, Session, check_status
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.client.sending import recalls
 from regulus.client.sending.send_queues import SendQueues
@@ -121,14 +121,14 @@ class GrpcSender:
             request.messages.append(conversion.to_grpc(message, self._host))
         return request
 
-    async def _places(self, topic: str) -> list[Place]:
+    async def _places(self, topic: str) -> list[QueueEndpoint]:
         places = [place for place in await self._session.route(topic) if place.is_writable]
         if not places:
             raise NoRoute(f"topic {topic!r} has no queue that takes sends: check its permission and whether a master "
                           "is up")
         return places
 
-    def _choose(self, course: SendCourse, places: Sequence[Place]) -> Place:
+    def _choose(self, course: SendCourse, places: Sequence[QueueEndpoint]) -> QueueEndpoint:
         """Each in turn, avoiding the server of the last attempt and servers that rest, if there are others."""
         queues = [MessageQueue(course.topic, place.target, number) for number, place in enumerate(places)]
         avoid = set(self._queues.back_off.resting(steady_ms()))
@@ -153,7 +153,7 @@ class GrpcSender:
         return isinstance(error, ConnectFailed | ConnectionLost | RequestTimeout) or (
             isinstance(error, BrokerRefused) and error.code in _RETRIED)
 
-    def _result(self, answer: messages.SendMessageResponse, batch: Sequence[Message], place: Place,
+    def _result(self, answer: messages.SendMessageResponse, batch: Sequence[Message], place: QueueEndpoint,
                 begun: int) -> SendResult:
         entries = answer.entries
         if len(entries) != len(batch):

@@ -9,6 +9,7 @@ from regulus.client.unique_key import UniqueKeys
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model import sys_flag as flags
+from regulus.model.java_numbers import INT_MAX
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_retry_topic
@@ -24,7 +25,6 @@ _COMPRESSION_BITS = {
     CompressType.ZSTD: flags.COMPRESSION_ZSTD,
 }
 _BATCH_WAITS_NOT = {names.WAIT_STORE_MSG_OK: "false"}
-_INT_MAX = 0x7FFFFFFF
 _SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
 _SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
 
@@ -108,8 +108,8 @@ def _number(properties: dict[str, str], name: str, default: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = _INT_MAX + 1
-    if not -_INT_MAX - 1 <= number <= _INT_MAX:
+        number = INT_MAX + 1
+    if not -INT_MAX - 1 <= number <= INT_MAX:
         raise MessageIllegal(f"property {name} of a message to a retry topic is {text[:20]!r}; it must be a whole "
                              f"number of 32 bits")
     return number

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from regulus.client.config import ProducerConfig
 from regulus.client.connecting import client_instance
 from regulus.client.connecting.client_instance import ClientInstance, RequestHandler, steady_ms
-from regulus.client.connecting.limited_room import Room
+from regulus.client.connecting.limited_room import LimitedRoom
 from regulus.client.core import batching
 from regulus.client.core.addresses import Protocol, split_protocol
 from regulus.client.core.kept_rules import is_worth_keeping
@@ -402,7 +402,7 @@ class Producer(Started):
                             timeout_ms is not None or config.java_budget, steady_ms())
         turns, queues, under_way = self._turns, self._queues, self._turns.under_way
         outgoing: Outgoing | None = None
-        held: Room | None = None
+        held: LimitedRoom | None = None
         task = self._accepted.begin(course)
         try:
             if self._grpc is not None:

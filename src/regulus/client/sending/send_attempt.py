@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from regulus.client.connecting.client_instance import ClientInstance
-from regulus.client.core.fault_isolation import Outcome
+from regulus.client.core.fault_isolation import AttemptOutcome
 from regulus.client.send_result import SendResult
 from regulus.client.sending.outgoing import Outgoing
 from regulus.client.sending.send_queues import SendQueues
@@ -29,12 +29,12 @@ async def attempt(running: Callable[[], ClientInstance], queues: SendQueues, out
     """
     broker_name = queue.broker_name
     if address is None:
-        queues.report(broker_name, Outcome.CLIENT_FAULT, begun_ms)
+        queues.report(broker_name, AttemptOutcome.CLIENT_FAULT, begun_ms)
         raise NoMaster(f"broker {broker_name} has no master")
     try:
         answer = await running().connections.request(address, outgoing.command(queue), timeout_ms)
     except (ConnectFailed, ConnectionLost, RequestTimeout):
-        queues.report(broker_name, Outcome.TRANSPORT_FAULT, begun_ms)
+        queues.report(broker_name, AttemptOutcome.TRANSPORT_FAULT, begun_ms)
         running().doubt_route(outgoing.topic)
         raise
     except RequestTooLarge as error:

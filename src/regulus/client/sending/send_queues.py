@@ -9,7 +9,7 @@ import random
 from regulus.client.config import IsolationStrategy, ProducerConfig
 from regulus.client.connecting.client_instance import steady_ms
 from regulus.client.core import fault_isolation
-from regulus.client.core.fault_isolation import NO_ISOLATION, Outcome, brokers_to_avoid
+from regulus.client.core.fault_isolation import NO_ISOLATION, AttemptOutcome, brokers_to_avoid
 from regulus.client.core.queue_selector import RoundRobin
 from regulus.client.core.resend import BackOff, refused_pause_ms
 from regulus.client.core.routes import Route
@@ -93,16 +93,16 @@ class SendQueues:
     def succeeded(self, broker_name: str, begun_ms: int) -> None:
         """Note that the broker stored the message of an attempt."""
         if self._isolation is not NO_ISOLATION:
-            self.report(broker_name, Outcome.SUCCESS, begun_ms)
+            self.report(broker_name, AttemptOutcome.SUCCESS, begun_ms)
         self.back_off.succeeded(broker_name)
 
     def refused(self, broker_name: str, code: int, begun_ms: int) -> None:
         """Note that the broker answered an attempt with a refusal."""
-        self.report(broker_name, Outcome.BROKER_FAULT, begun_ms)
+        self.report(broker_name, AttemptOutcome.BROKER_FAULT, begun_ms)
         if code == ResponseCode.SYSTEM_BUSY and self._config.throttle_back_off:
             self.back_off.throttled(broker_name, begun_ms, random.uniform(-1, 1))
 
-    def report(self, broker_name: str, outcome: Outcome, begun_ms: int) -> None:
+    def report(self, broker_name: str, outcome: AttemptOutcome, begun_ms: int) -> None:
         """Note the outcome of an attempt that began at `begun_ms`."""
         now = steady_ms()
         self._isolation.report(broker_name, outcome, now - begun_ms, now)

@@ -6,7 +6,7 @@
 import asyncio
 
 from regulus.client.connecting.client_instance import steady_ms
-from regulus.client.connecting.limited_room import Room
+from regulus.client.connecting.limited_room import LimitedRoom
 from regulus.client.core.send_course import SendCourse
 from regulus.errors import TooManyRequests
 
@@ -15,10 +15,10 @@ class SendTurns:
     """`under_way`: room for the bytes of all sends. `route_seekers`: room for sends that fetch the route of a topic."""
 
     def __init__(self, size_max: int, sends_max: int) -> None:
-        self.under_way = Room(size_max)
-        self.route_seekers = Room(sends_max)
+        self.under_way = LimitedRoom(size_max)
+        self.route_seekers = LimitedRoom(sends_max)
 
-    def begin(self, places: Room, weight: int, size: int) -> bool:
+    def begin(self, places: LimitedRoom, weight: int, size: int) -> bool:
         """Take a place and room now; False when it is not our turn yet, and then nothing is taken."""
         if places.take(weight):
             if self.under_way.take(size):
@@ -26,7 +26,7 @@ class SendTurns:
             places.give_back(weight)
         return False
 
-    async def wait_turn(self, places: Room, weight: int, size: int, course: SendCourse) -> None:
+    async def wait_turn(self, places: LimitedRoom, weight: int, size: int, course: SendCourse) -> None:
         """Wait for a place and for room. Raises TooManyRequests when the wait counts and takes all the time."""
         await self.wait(places, weight, course)
         has_turn = False
@@ -37,7 +37,7 @@ class SendTurns:
             if not has_turn:
                 places.give_back(weight)
 
-    async def wait(self, room: Room, size: int, course: SendCourse) -> None:
+    async def wait(self, room: LimitedRoom, size: int, course: SendCourse) -> None:
         """Wait for `size` in one room. Raises like `wait_turn`."""
         if room.take(size):
             return

@@ -153,9 +153,9 @@ def sweep(archive: Path) -> list[str]:
 
 
 def _present(archive: Path) -> list[str]:
-    """The paths of all data and reject files below the archive, including the places of earlier versions."""
-    return sorted(str(path.relative_to(archive)) for pattern in ("messages/*/*.parquet", "data/*/*/*.parquet",
-                                                                 "_rejects/*.jsonl") for path in archive.glob(pattern))
+    """The paths of all data and reject files below the archive."""
+    return sorted(str(path.relative_to(archive)) for pattern in ("messages/*/*.parquet", "_rejects/*.jsonl")
+                  for path in archive.glob(pattern))
 
 
 def _check_leftovers(archive: Path, unnamed: Iterable[str]) -> None:

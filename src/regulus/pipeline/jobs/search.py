@@ -15,7 +15,6 @@ from regulus.client.core.unique_key_time import search_from_ms
 from regulus.errors import JobRefused
 from regulus.pipeline.jobs.log_source import LogSource
 from regulus.pipeline.progress import Say, say_nothing
-from regulus.pipeline.steps.message_facts import is_first_copy
 
 COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "offset_message_id", "message_type",
            "keys", "tags", "properties", "body", "born_time", "store_time", "born_host", "reconsume_times",
@@ -62,11 +61,6 @@ def search(spark: SparkSession, request: SearchRequest, now: datetime, say: Say 
             return found
         say("it is not there; looking at all that is kept")
     return _found(spark, request, topics)
-
-
-def copies_apart(found: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The messages as they were sent, and the copies that brokers made of them."""
-    return found.where(is_first_copy()), found.where(~is_first_copy())
 
 
 def _found(spark: SparkSession, request: SearchRequest, topics: list[str]) -> DataFrame:

@@ -27,7 +27,6 @@ APPLIED = "applied"
 PASSED = "passed"
 WAITING = "waiting"
 UNKNOWN = "unknown"
-OUTCOMES = (APPLIED, PASSED, WAITING, DEAD, UNKNOWN)
 
 
 def failed_copies(messages: DataFrame, cause_properties: Sequence[str] = CAUSE_PROPERTIES) -> DataFrame:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType
 
 from regulus.errors import JobRefused
+from regulus.model.java_numbers import LONG_MAX
 from regulus.spark.runtime.error_reason import java_reason, reason
 
 Done = TypeVar("Done")
@@ -37,8 +38,6 @@ _NOT_OPTIONS = frozenset({"url", "dbtable", "query", "password", "lowerbound", "
 
 _NO_DRIVER = "No suitable driver"
 """Java's message for a missing driver."""
-_LONG_MAX = 2**63 - 1
-"""Spark's largest limit of a part; greater values are in the last part."""
 
 _CUTS = ("partitionColumn", "numPartitions")
 """Options that Spark accepts only together with the least and greatest value."""
@@ -119,7 +118,8 @@ class JdbcTable:
             return {}
         count = PARTITIONS_MAX
         if _is_whole(kind):
-            low, high = (str(max(-_LONG_MAX, min(int(end), _LONG_MAX))) for end in (low, high))
+            # Spark takes no larger limits; greater values are in the last part.
+            low, high = (str(max(-LONG_MAX, min(int(end), LONG_MAX))) for end in (low, high))
             count = min(count, (int(high) - int(low)) // PARTITION_NUMBERS + 1)
         return {"partitionColumn": column, "lowerBound": low, "upperBound": high,
                 "numPartitions": self.options.get("numPartitions", str(count))}

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from regulus.errors import JobRefused
+from regulus.model.java_numbers import LONG_MAX
 from regulus.pipeline.tables import sqlite as sqlite_tables
 from regulus.pipeline.tables.jdbc import MARIADB, mysql_authority
 from regulus.spark.runtime.extras import require_extra
@@ -239,7 +240,7 @@ def _as_sqlite_keeps_it(text: str) -> Any:
     if str(found) != text:
         return None
     # SQLite stores a whole number as one, in whatever form it was written, but only if it has at most 64 bits.
-    is_other = is_whole != (found == int(found) and -2**63 <= found < 2**63)
+    is_other = is_whole != (found == int(found) and -LONG_MAX - 1 <= found <= LONG_MAX)
     return None if is_other else found
 
 

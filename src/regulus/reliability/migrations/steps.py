@@ -10,32 +10,20 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-_TRANSACTIONAL: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
-"""The default engine may be one without rollback."""
+_EXACT: dict[str, Any] = {f"{name}_{option}": value for name in ("mysql", "mariadb") for option, value in (
+    ("charset", "utf8mb4"), ("collate", "utf8mb4_bin"), ("engine", "InnoDB"))}
+"""The default collations take `a` and `A` for the same id, group or topic; the default engine may lack
+rollback."""
 
 
-def create_table(name: str, *columns: sa.schema.SchemaItem) -> None:
+def create_table(name: str, *columns: sa.schema.SchemaItem, **options: Any) -> None:
     if not _found().has_table(name):
-        op.create_table(name, *columns, **_TRANSACTIONAL)
+        op.create_table(name, *columns, **_EXACT, **options)
 
 
 def create_index(name: str, table: str, columns: Sequence[str], **where: Any) -> None:
-    if name not in _indexes(table):
+    if name not in {each["name"] for each in _found().get_indexes(table)}:
         op.create_index(name, table, columns, **where)
-
-
-def drop_index(name: str, table: str) -> None:
-    if name in _indexes(table):
-        op.drop_index(name, table)
-
-
-def add_column(table: str, column: sa.Column[object]) -> None:
-    if column.name not in {each["name"] for each in _found().get_columns(table)}:
-        op.add_column(table, column)
-
-
-def _indexes(table: str) -> set[str | None]:
-    return {each["name"] for each in _found().get_indexes(table)}
 
 
 def _found() -> sa.Inspector:

@@ -9,8 +9,6 @@
 A range is [from, to) in bytes of the broker's commit log, written with 20 digits; topic and broker are percent-encoded,
 and a long one is cut and has a digest. Other programs read the folder `messages`: its only key, `dt`, is not a column
 of the files, and a file's name begins with a digit, because they skip names that begin with a dot or an underscore.
-Earlier versions had `data/topic=<T>/dt=<YYYY-MM-DD>/<broker>-<from>-<to>.parquet`. Such files count as well, because a
-manifest has the whole path of a file.
 
 The same range gives the same names and the same bytes. A file counts only when a manifest names it. A manifest is
 written last, in one step, and only if there is none yet. A manifest whose range is within that of another one of the
@@ -52,7 +50,7 @@ STAGING = "_staging"
 LOCK = "_lock"
 VERSION = 1
 _FILE_NAME = re.compile(r"(?P<start>[0-9]+)-(?P<end>[0-9]+)@(?P<broker>[^@]*)@[^@]*")
-_FORMER_NAME = re.compile(r"(?P<broker>[^@]*)-(?P<start>[0-9]+)-(?P<end>[0-9]+)")
+_REJECTS_NAME = re.compile(r"(?P<broker>[^@]*)-(?P<start>[0-9]+)-(?P<end>[0-9]+)")
 NAME_PART_MAX = 90
 """Characters of a topic, and of a broker, in the name of a file."""
 
@@ -142,7 +140,7 @@ def broker_part(broker_name: str) -> str:
 def parts_of_name(path: str) -> tuple[str, int, int]:
     """`broker_part` and the range of a data or reject file, by its name; ("", 0, 0) for another file's."""
     stem = path.rpartition("/")[2].rpartition(".")[0]
-    found = _FILE_NAME.fullmatch(stem) or _FORMER_NAME.fullmatch(stem)
+    found = _FILE_NAME.fullmatch(stem) or _REJECTS_NAME.fullmatch(stem)
     if found is None:
         return "", 0, 0
     return _name_part(unquote(found["broker"])) if "@" not in stem else found["broker"], int(found["start"]), int(

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from regulus.model.java_numbers import INT_MAX
 from regulus.model.timestamps import DATED_MAX_MS
 
 TIME = pa.timestamp("us", tz="UTC")
-SIZE_MAX = (1 << 31) - 1
+SIZE_MAX = INT_MAX
 """Bytes that 32-bit offsets can address. Batches are far smaller; in a larger array the offsets would wrap."""
 
 REPEATED_MAX = 16

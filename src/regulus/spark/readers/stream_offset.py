@@ -24,9 +24,9 @@ CHECKPOINT = "the checkpoint's offset"
 class StreamOffset:
     """The next position of each queue, the epoch of its topic at each broker, and the mark of the last message read.
 
-    `marks` has no entry for a queue of which nothing was read; checkpoints of earlier versions have none at all.
+    `marks` has no entry for a queue of which nothing was read.
     `sizes`: bytes of a message, on average, of each queue that the batch which ends here reads. They decide how the
-    batch is divided among tasks. Earlier versions kept none, and divided it by what the place had at the time.
+    batch is divided among tasks.
     `is_initial`: this is where the query starts. `began`: where the first batch begins, in the offset of its end.
     """
 

@@ -167,7 +167,7 @@ class StreamPlanner:
             if at < stop:
                 ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
         reported = to_report(gaps, self._options.on_data_loss)
-        # An earlier version, which kept no sizes, may have begun the batch, and divided it differently.
+        # A queue that is not there after a restart may be read from before what was planned, and has no size then.
         sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None
         return self._place.partitions(ranges, reported, cores=None, sizes=sizes) if ranges or reported else []
 

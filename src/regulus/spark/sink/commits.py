@@ -17,7 +17,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -85,15 +85,14 @@ class RowSum:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What the commit topic says of a batch. `latest` is the newest batch of the sink that was committed, -1 for none;
-    `attempts` is None when this batch was not committed. `rows` are the sums of the batch's rows by topic; None in
-    records of earlier versions, which do not have them."""
+    `attempts` is None when this batch was not committed. `rows` are the sums of the batch's rows by topic."""
 
     latest: int
     attempts: Mapping[str, str] | None = None
     halves_at: tuple[int, ...] = ()
     committed_ms: int = 0
     is_done: bool = False
-    rows: Mapping[str, RowSum] | None = None
+    rows: Mapping[str, RowSum] = field(default_factory=dict)
 
 
 def verdict(attempt: Attempt, decision: Decision, time_ms: int) -> TransactionState:
@@ -134,14 +133,16 @@ class CommitTopic:
             queue = await self._only_queue()
         except NoRoute:
             return Decision(-1)
-        latest, attempts, halves_at, committed_ms, is_done, rows = -1, None, (), 0, False, None
+        latest, attempts, halves_at, committed_ms, is_done = -1, None, (), 0, False
+        rows: dict[str, RowSum] = {}
         async for message, record in self._newest_first(queue):
             number = int(record["batch"])
             if message.tags == "commit":
                 latest = max(latest, number)
                 if number == batch:     # an earlier decision, which is the one that counts, may still follow
                     attempts, halves_at = dict(record["attempts"]), tuple(record["halves"])
-                    committed_ms, rows = message.store_timestamp, _row_sums(record)
+                    committed_ms = message.store_timestamp
+                    rows = {topic: RowSum(*values) for topic, values in record["rows"].items()}
                 elif number < batch:
                     break
             elif message.tags == "done" and number == batch:
@@ -217,11 +218,6 @@ def _record(message: MessageExt) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) and isinstance(record.get("batch"), int) else None
-
-
-def _row_sums(record: Mapping[str, Any]) -> dict[str, RowSum] | None:
-    rows = record.get("rows")
-    return None if rows is None else {topic: RowSum(*values) for topic, values in rows.items()}
 
 
 def _packed(halves: Sequence[HalfMessage]) -> str:

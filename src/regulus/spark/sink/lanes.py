@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from regulus.errors import RowRefused
+from regulus.model.java_hash import java_hash
 from regulus.model.message_queue import MessageQueue
-from regulus.record.java_hash import java_hash
 from regulus.spark.sink.rows import Rows
 
 ROWS_PER_TURN = 512

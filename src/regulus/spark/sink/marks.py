@@ -72,8 +72,7 @@ def release(ask: Ask, sink_id: str, brokers: Iterable[tuple[str, str]]) -> None:
     for broker_name, topic in brokers:
         request = RemotingCommand.request(RequestCode.RELEASE_SINK_MARKS, ReleaseSinkMarksRequest(sink_id).ext())
         answer = ask(broker_name, topic, request)
-        # An earlier version does not know the request; it forgets the oldest marks by itself.
-        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+        if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark, broker_name)
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from regulus.errors import RowRefused
 from regulus.model import message_properties as names
+from regulus.model.java_numbers import INT_MAX
 from regulus.wire.message_batch import RECORD_SIZE_MIN, ColumnBatch
 
 _HEX4 = pa.array([f"{number:04X}".encode() for number in range(1 << 16)], pa.binary())
@@ -84,9 +85,9 @@ def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> R
     counters = (np.arange(first_row, first_row + count) & 0xFFFF).astype(np.int32)
     return Rows(
         first_row, bodies, _properties(columns, unique_key_prefix, counters, refuse),
-        _integers(columns.get("flag"), count, 0, refuse, "flag", -(1 << 31), (1 << 31) - 1),
-        _optional_integers(columns, "queue_id", -1, 0, (1 << 31) - 1, refuse),
-        _optional_integers(columns, "delay_level", 0, 0, (1 << 31) - 1, refuse),
+        _integers(columns.get("flag"), count, 0, refuse, "flag", -INT_MAX - 1, INT_MAX),
+        _optional_integers(columns, "queue_id", -1, 0, INT_MAX, refuse),
+        _optional_integers(columns, "delay_level", 0, 0, INT_MAX, refuse),
         _as_string(columns.get("sharding_key")), _as_string(topics))
 
 

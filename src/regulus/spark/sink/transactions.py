@@ -16,7 +16,6 @@ one is working; and a driver that takes over first checks whether the message is
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 
@@ -40,7 +39,7 @@ from regulus.errors import (
     SinkRefused,
 )
 from regulus.model.message import MessageExt
-from regulus.spark.sink.commits import Attempt, CommitTopic, Decision, RowSum, Verdicts
+from regulus.spark.sink.commits import Attempt, CommitTopic, RowSum, Verdicts
 from regulus.spark.sink.options import SinkOptions
 from regulus.spark.sink.rows import TRANSACTION_OF_SINK
 
@@ -95,15 +94,11 @@ class Transactions:
             await self._end_all(decided, TransactionState.COMMIT, looks_first=True)
             await self._topic.append_done(self._producer, batch)
         if decision.attempts != attempts:
-            await self._check_rows(batch, decision, rows)
+            self._check_rows(batch, decision.rows, rows)
 
-    async def _check_rows(self, batch: int, decision: Decision, rows: Mapping[str, RowSum]) -> None:
+    def _check_rows(self, batch: int, before: Mapping[str, RowSum], rows: Mapping[str, RowSum]) -> None:
         """Raises SinkRefused when a decided batch comes again, and its rows differ from those of the first time."""
-        before = decision.rows
-        only_counts = before is None or self._options.sink_id is None
-        if before is None:
-            counts = Counter(half.topic for half in await self._topic.halves(decision, self._options.producer_group))
-            before = {topic: RowSum(count) for topic, count in counts.items()}
+        only_counts = self._options.sink_id is None
         for topic in sorted({*before, *rows}):
             one, other = before.get(topic, RowSum()), rows.get(topic, RowSum())
             if one.count != other.count or not (only_counts or one == other):

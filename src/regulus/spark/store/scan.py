@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from regulus.errors import DataLoss
+from regulus.model.java_hash import tags_code
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SCHEDULE_TOPIC
-from regulus.record.java_hash import tags_code
 from regulus.spark.columns.properties import Int64s
 from regulus.spark.columns.records import ColumnOptions, Records, gap_batch
 from regulus.spark.data_loss import Losses, gaps_of, good_batches

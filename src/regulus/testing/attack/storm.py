@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from regulus.record.java_hash import tags_code
+from regulus.model.java_hash import tags_code
 from regulus.testing.attack.field import PULL_SUBSCRIPTION, Field, Talk, cpu_seconds
 from regulus.testing.running_server import ServerProcess
 from regulus.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData

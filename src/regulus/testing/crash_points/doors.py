@@ -18,7 +18,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.orm import Session, scoped_session
 
 from regulus.client.connecting.connections import Connections
-from regulus.client.consuming.listener_calls import Calls
+from regulus.client.consuming.listener_calls import ListenerCalls
 from regulus.client.consuming.offset_store import BrokerOffsets
 from regulus.client.consuming.send_back import SendBack
 from regulus.errors import ReliabilityRefused
@@ -191,8 +191,9 @@ class _Doors:
     # --- the consumer ------------------------------------------------------------------------------------------------
 
     def _watch_consumer(self) -> None:
-        self._around(Calls, "pulled", lambda calls, owned, messages, *_: _stubs_of(messages), before="before C1")
-        self._around(Calls, "_finished", lambda calls, owned, messages: _stubs_of(messages), after="after C8")
+        self._around(ListenerCalls, "pulled", lambda calls, owned, messages, *_: _stubs_of(messages),
+                     before="before C1")
+        self._around(ListenerCalls, "_finished", lambda calls, owned, messages: _stubs_of(messages), after="after C8")
         self._around(SendBack, "send_back", lambda send_back, message, *_: _stubs_of((message,)),
                      before="before SEND_BACK", after="after SEND_BACK")
         self._around(BrokerOffsets, "_update", lambda *_: None, before="before OFFSET", after="after OFFSET")

@@ -28,7 +28,7 @@ from regulus.errors import RegulusError
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.testing.simulation.cluster import Machines
-from regulus.testing.simulation.history import Call, Ending, Fate, GroupFacts, Outcome, Sent, key_of
+from regulus.testing.simulation.history import Call, Ending, Fate, GroupFacts, SendOutcome, Sent, key_of
 from regulus.testing.simulation.loop import Node
 
 ALWAYS = 1_000
@@ -214,7 +214,7 @@ class Sender:
         for number, sent in enumerate(batch):
             sent.queue, sent.queue_offset = result.message_queue, result.queue_offset + number
             if result.send_status is SendStatus.SEND_OK:
-                sent.outcome = Outcome.STORED
+                sent.outcome = SendOutcome.STORED
                 sent.stored_s = self._history.now()
 
     def _failed(self, sent: Sent, error: Exception) -> None:

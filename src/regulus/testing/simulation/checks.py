@@ -14,10 +14,10 @@ from regulus.testing.simulation.history import (
     Fate,
     GroupFacts,
     History,
-    Outcome,
     Pulled,
     Reset,
     Restarted,
+    SendOutcome,
 )
 from regulus.testing.simulation.pop_checks import POP_CHECKS
 
@@ -38,7 +38,7 @@ def nothing_acknowledged_is_lost(history: History) -> Iterator[str]:
     """Each message answered with SEND_OK is in the log."""
     stored = {(each.key, each.queue.topic) for each in history.stored}
     for sent in history.sent.values():
-        if sent.outcome is Outcome.STORED and sent.fate is Fate.NONE and not sent.is_excused \
+        if sent.outcome is SendOutcome.STORED and sent.fate is Fate.NONE and not sent.is_excused \
                 and (sent.key, sent.topic) not in stored:
             where = _place(sent.queue) if sent.queue is not None else "nowhere"
             yield f"{sent.key} was acknowledged in {where}@{sent.queue_offset}, and is not in the log"
@@ -114,7 +114,7 @@ def timers_come_once(history: History) -> Iterator[str]:
 def timed_messages_missing(history: History) -> bool:
     """Whether an acknowledged message still waits for its time."""
     came = {(each.key, each.queue.topic) for each in history.stored}
-    return any(sent.not_before_s and sent.outcome is Outcome.STORED and not sent.is_excused
+    return any(sent.not_before_s and sent.outcome is SendOutcome.STORED and not sent.is_excused
                and (sent.key, sent.topic) not in came for sent in history.sent.values())
 
 
@@ -366,7 +366,7 @@ def transactions_end_once(history: History) -> Iterator[str]:
             yield f"{sent.key} was rolled back, and is in the log"
         elif sent.fate is Fate.COMMIT and count > 1:
             yield f"{sent.key} was committed once, and is in the log {count} times"
-        elif sent.fate is Fate.COMMIT and not count and sent.outcome is Outcome.STORED and not sent.is_excused:
+        elif sent.fate is Fate.COMMIT and not count and sent.outcome is SendOutcome.STORED and not sent.is_excused:
             yield f"{sent.key} was committed, and is not in the log"
 
 
@@ -402,7 +402,7 @@ def deliveries_are_prompt(history: History) -> Iterator[str]:
         ready_s = max([at for (name, _), at in history.joined.items() if name == group.name], default=0.0)
         for sent in history.sent.values():
             waited_s = first.get(sent.key, -1.0) - max(sent.stored_s, ready_s)
-            if sent.outcome is Outcome.STORED and sent.topic in group.topics and waited_s > limit_s \
+            if sent.outcome is SendOutcome.STORED and sent.topic in group.topics and waited_s > limit_s \
                     and sent.queue is not None and sent.queue.broker_name not in away:
                 yield f"{sent.key} waited {waited_s:.3f} s in {_place(sent.queue)} for {group.name}"
 

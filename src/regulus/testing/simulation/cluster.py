@@ -23,7 +23,7 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.store.log_parting import RestingLog, find_parting
 from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.testing.forgetful_disk import ForgetfulDisk
-from regulus.testing.simulation.history import SPOILED, History, Outcome, Stored, key_of
+from regulus.testing.simulation.history import SPOILED, History, SendOutcome, Stored, key_of
 from regulus.testing.simulation.loop import Node, SimulatedLoop, SimulatedWorkers
 from regulus.testing.simulation.network import SimulatedNetwork
 from regulus.testing.simulation.trace import Trace
@@ -289,7 +289,7 @@ class SimulatedBroker:
         """Excuse the loss of messages acknowledged here since then: this fault exceeds what was promised."""
         self._machines.history.lost_tails.add(self.broker_name)
         for sent in self._machines.history.sent.values():
-            if sent.outcome is Outcome.STORED and sent.stored_s >= since_s and sent.queue is not None \
+            if sent.outcome is SendOutcome.STORED and sent.stored_s >= since_s and sent.queue is not None \
                     and sent.queue.broker_name == self.broker_name:
                 sent.is_excused = True
 

@@ -9,6 +9,7 @@ from regulus.client.core.resend import REFUSED_MAX_MS
 from regulus.errors import RegulusError
 from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
+from regulus.model.receipt_handle import retry_topic_v1
 from regulus.testing.simulation import group_faults
 from regulus.testing.simulation.cluster import BROKER_PORT
 from regulus.testing.simulation.history import OPERATOR, SPOILED
@@ -17,7 +18,6 @@ from regulus.testing.simulation.run import Fault, Run
 from regulus.testing.simulation.scene import Scene
 from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode
-from regulus.wire.receipt_handle import retry_topic_v1
 from regulus.wire.remoting_command import RemotingCommand
 
 

@@ -13,7 +13,7 @@ SPOILED = b"this is no zlib"
 """The body of a message that cannot be read."""
 
 
-class Outcome(StrEnum):
+class SendOutcome(StrEnum):
     """The outcome of a send, as its caller knows it."""
 
     UNKNOWN = "unknown"
@@ -47,7 +47,7 @@ class Sent:
 
     key: str
     topic: str
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: SendOutcome = SendOutcome.UNKNOWN
     fate: Fate = Fate.NONE
     queue: MessageQueue | None = None
     queue_offset: int = -1

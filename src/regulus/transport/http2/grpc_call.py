@@ -138,7 +138,8 @@ class GrpcCall(Stream):
             self._deadline = self._server.loop.time() + within_s
             self._timer = self._server.loop.call_later(within_s, self._expire)
         if is_long:
-            self._spawn(self._converse())
+            assert isinstance(method, Conversation)
+            self._spawn(self._serve(method.serve, self))
         else:
             self._server.unfinished[self] = self._server.loop.time()
 
@@ -227,7 +228,8 @@ class GrpcCall(Stream):
         elif isinstance(self._method, OneAnswer):
             self._spawn(self._answer(self._method, self._request))
         elif self._method is not None:
-            self._spawn(self._serve(self._method, self._request))
+            assert isinstance(self._method, ManyAnswers)
+            self._spawn(self._serve(self._method.serve, self._request, self))
 
     def lost(self) -> None:
         if self._task is not None:
@@ -302,49 +304,35 @@ class GrpcCall(Stream):
     async def _answer(self, method: OneAnswer, request: Message) -> None:
         try:
             answer = await method.answer(request, self)
-        except GrpcRefused as error:
-            self.give_up(error)
-        except asyncio.CancelledError:
-            self._tell_cancelled()
-            raise
-        except Exception:
-            self._fail()
+        except BaseException as error:
+            self._failed(error)
         else:
             self.begin(_RESPONSE)
             self.write(framed(answer))
             self.end(_OK)
 
-    async def _serve(self, method: ManyAnswers, request: Message) -> None:
-        await self._serve_out(method.serve(request, self))
-
-    async def _converse(self) -> None:
-        assert isinstance(self._method, Conversation)
-        await self._serve_out(self._method.serve(self))
-
-    async def _serve_out(self, serving: Awaitable[None]) -> None:
+    async def _serve(self, serve: Callable[..., Awaitable[None]], *given: "Message | GrpcCall") -> None:
         try:
-            await serving
-        except GrpcRefused as error:
-            self.give_up(error)
-        except asyncio.CancelledError:
-            self._tell_cancelled()
-            raise
-        except Exception:
-            self._fail()
+            await serve(*given)
+        except BaseException as error:
+            self._failed(error)
         else:
             self.begin_answer()
             self.end(_OK)
 
-    def _fail(self) -> None:
-        _log.exception("%s failed", self.path)
-        self.refuse(GrpcStatus.INTERNAL, "the server failed; see its log")
-
-    def _tell_cancelled(self) -> None:
-        """Report a cancelled method. We end a call before its method, so something else that the method waited for
-        cancelled it."""
-        if not self.has_ended:
-            _log.warning("%s was cancelled by what it waited for", self.path)
-            self.refuse(GrpcStatus.UNAVAILABLE, "the server gave the call up")
+    def _failed(self, error: BaseException) -> None:
+        """End the call for an error of its method. Raises the error again if it ends the task too."""
+        if isinstance(error, GrpcRefused):
+            self.give_up(error)
+        elif isinstance(error, Exception):
+            _log.error("%s failed", self.path, exc_info=error)
+            self.refuse(GrpcStatus.INTERNAL, "the server failed; see its log")
+        else:
+            # We end a call before we cancel its method. If it has not ended, something that it waited for cancelled it.
+            if isinstance(error, asyncio.CancelledError) and not self.has_ended:
+                _log.warning("%s was cancelled by what it waited for", self.path)
+                self.refuse(GrpcStatus.UNAVAILABLE, "the server gave the call up")
+            raise error
 
     # --- called by the server ----------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regulus.errors import HeaderError
+from regulus.model.java_hash import java_hash
 from regulus.wire.json_fields import JsonBody, prepared
 
 TAG = "TAG"
@@ -22,7 +23,7 @@ def _code(entry: Any) -> int:
     try:
         return int(entry)
     except (TypeError, ValueError):
-        return _java_hash(str(entry))
+        return java_hash(str(entry))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +50,4 @@ class SubscriptionData(JsonBody):
         tags = frozenset([tag.strip() for tag in text.split("||") if tag.strip()])
         if not tags:
             raise HeaderError(f"subscription {text!r} of topic {topic} names no tag; write TagA || TagB, or *")
-        return replace(data, tags_set=tags, code_set=frozenset([_java_hash(tag) for tag in tags]))
-
-
-def _java_hash(text: str) -> int:
-    number = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        number = number * 31 + (units[position] << 8 | units[position + 1]) & 0xFFFFFFFF
-    return number - (number >> 31 << 32)
+        return replace(data, tags_set=tags, code_set=frozenset([java_hash(tag) for tag in tags]))

@@ -6,8 +6,9 @@ Source: PullMessageRequestHeader, PullMessageResponseHeader.
 from collections.abc import Sequence
 
 from regulus.errors import HeaderError
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
 from regulus.wire import big_endian
-from regulus.wire.ext_fields import INT_MAX, LONG_MAX, whole_number
+from regulus.wire.ext_fields import whole_number
 from regulus.wire.header_json import integer, integer_end, matches, scanner_of, utf8
 from regulus.wire.octets import put, put_number
 from regulus.wire.remoting_command import ROCKETMQ, Buffer, RemotingCommand

@@ -21,9 +21,10 @@ Source: SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageRespons
 
 from regulus.errors import HeaderError
 from regulus.model import message_properties
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
 from regulus.model.message_properties import parse as parse_properties
 from regulus.wire.codes import RequestCode
-from regulus.wire.ext_fields import INT_MAX, LONG_MAX, whole_number
+from regulus.wire.ext_fields import whole_number
 from regulus.wire.header_json import ExtScanner, integer, integer_end, matches, needs_no_escapes, scanner_of, utf8
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -79,11 +80,8 @@ class SendMessageRequest:
         """The short spelling, for every code except 10 and 324."""
         return self._spelled(_V2_NAMES)
 
-    def ext_v1(self) -> dict[str, str]:
-        """The long spelling, for codes 10 and 324."""
-        return self._spelled(_V1_NAMES)
-
     def ext_for(self, code: int) -> dict[str, str]:
+        """The long spelling, for codes 10 and 324; the short one for every other code."""
         return self._spelled(_V1_NAMES if code in _V1_CODES else _V2_NAMES)
 
     def _spelled(self, names: tuple[str, ...]) -> dict[str, str]:

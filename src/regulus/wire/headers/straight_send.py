@@ -9,6 +9,7 @@ the reverse. What it accepts becomes the same record, byte for byte.
 are made from one frame that the general way encoded.
 """
 
+from regulus.model.java_numbers import INT_MAX
 from regulus.model.message import STRAIGHT_TEXT_SIZE_MAX, StraightMessage
 from regulus.wire import big_endian
 from regulus.wire.header_json import cut, matches
@@ -20,7 +21,7 @@ from regulus.wire.straight_properties import UNIQUE_KEY_SIZE_MAX, StraightProper
 # Private names allow these to be typed constants in the compiled form.
 _ROCKETMQ = ROCKETMQ
 _KEY_SIZE_MAX = UNIQUE_KEY_SIZE_MAX
-_INT_MAX = 0x7FFFFFFF
+_INT_MAX = INT_MAX
 _DIGITS_MAX = 18
 _TEXT_SIZE_MAX = STRAIGHT_TEXT_SIZE_MAX
 _WHOLE = 0x1FF                  # bits of the fields a to i, all of which a straight send has

@@ -49,10 +49,10 @@ def test_the_first_change_is_told_at_once_and_the_next_ones_together():
 def test_all_get_the_same_frame():
     told = Told(G=3)
     told.group.tick(0)
-    frames = {id(notice.command.encode_parts()[0]) for notice in told.notices}
+    frames = {id(notice.reply.answer.encode_parts()[0]) for notice in told.notices}
     assert len(frames) == 1
     reader = FrameReader()
-    reader.feed(b"".join(told.notices[0].command.encode_parts()))
+    reader.feed(b"".join(told.notices[0].reply.answer.encode_parts()))
     [command] = reader.frames()
     assert (command.code, command.is_oneway) == (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, True)
     assert command.ext == {"consumerGroup": "G"}

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from regulus.broker import request_table
-from regulus.broker.outcome import FirmReply
+from regulus.broker.outcome import Reply
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.store_rules import FlushDiskType
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import AckMessageRequest, ChangeMessageInvisibletimeRequest, PopMessageRequest
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import NOW, PEER, Rig, bodies
 
@@ -21,10 +21,10 @@ from tests.unit.broker.pop_rig import NOW, PEER, Rig, bodies
 def durable_at(rig: Rig, code: Code, ext: dict[str, str], body: bytes = b"") -> int:
     """Of a yes, which is firm where it waits."""
     outcome = request_table.handle(RemotingCommand.request(int(code), ext, body), PEER, rig.broker, rig.now_ms)
-    reply = outcome.reply if isinstance(outcome, FirmReply) else outcome
-    assert reply.answer.code == 0
-    assert (reply.durable_at > 0) == isinstance(outcome, FirmReply)
-    return reply.durable_at
+    assert isinstance(outcome, Reply)
+    assert outcome.answer.code == 0
+    assert outcome.is_firm or not outcome.durable_at
+    return outcome.durable_at
 
 
 def ack_of(handle: ReceiptHandle) -> dict[str, str]:
@@ -115,7 +115,8 @@ def test_another_time_that_the_store_refuses_leaves_the_old_one():
     ({"queue_id": 2}, ResponseCode.MESSAGE_ILLEGAL), ({"queue_id": -1}, ResponseCode.MESSAGE_ILLEGAL),
     ({"revive_queue_id": 8}, ResponseCode.MESSAGE_ILLEGAL), ({"revive_queue_id": -1}, ResponseCode.MESSAGE_ILLEGAL),
     ({"invisible_time": 12 * 3_600_000 + 1}, ResponseCode.MESSAGE_ILLEGAL),
-    ({"invisible_time": -1}, ResponseCode.MESSAGE_ILLEGAL), ({"pop_time": -1}, ResponseCode.MESSAGE_ILLEGAL)])
+    ({"invisible_time": -1}, ResponseCode.MESSAGE_ILLEGAL), ({"pop_time": -1}, ResponseCode.MESSAGE_ILLEGAL),
+    ({"pop_time": 1 << 63}, ResponseCode.MESSAGE_ILLEGAL)])
 def test_a_receipt_that_this_broker_never_gave_is_refused(changed, code):
     """Of an earlier run, for all that the broker knows: it would be a record that nobody reads."""
     rig = Rig()

@@ -3,9 +3,9 @@
 import json
 
 from regulus.broker.outcome import Hold
+from regulus.model.java_numbers import LONG_MAX
 from regulus.wire import fastjson
 from regulus.wire.codes import RequestCode
-from regulus.wire.ext_fields import LONG_MAX
 
 
 def test_all_consumer_offsets(rig):
@@ -83,6 +83,6 @@ def test_offsets_are_told_beside_consumers_that_go_on(rig):
         for number in range(300):
             offsets.commit(f"G{(turn * 300 + number) % 5_000}", "T", 0, turn + 2, rig.now_ms)
         rig.broker.tick(rig.now_ms)
-        if any(notice.command.is_response for notice in rig.broker.notices):
+        if any(notice.reply.answer.is_response for notice in rig.broker.notices):
             break
     assert turn < 499

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regulus.broker import request_table
-from regulus.broker.outcome import FirmReply
+from regulus.broker.outcome import Reply
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import GetResult, GetStatus
@@ -86,7 +86,7 @@ def test_a_request_that_does_not_say_when_it_was_made_waits_from_now_on():
     rig.run_to(NOW + 4_900)
     assert not rig.broker.notices
     rig.run_to(NOW + 5_100)
-    assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
+    assert [notice.reply.answer.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
 
 
 def test_no_more_pops_wait_than_may():
@@ -103,7 +103,7 @@ def test_nobody_waits_longer_than_the_limit():
     rig.run_to(NOW + 299_000, step=1_000)
     assert not rig.broker.notices
     rig.run_to(NOW + 301_000, step=1_000)
-    assert [notice.command.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
+    assert [notice.reply.answer.code for notice in rig.broker.notices] == [ResponseCode.POLLING_TIMEOUT]
 
 
 def test_what_was_forbidden_while_a_pop_waited_is_not_handed_out():
@@ -114,7 +114,7 @@ def test_what_was_forbidden_while_a_pop_waited_is_not_handed_out():
     rig.broker.storing.store(MessageExt("T", b"a", {"UNIQ_KEY": "a"}, 0, 0, 0, NOW, HOST, HOST, 0), NOW)
     rig.broker.message_arrived(rig.store.dispatch(10), NOW)
     (notice,) = rig.broker.notices
-    assert notice.command.code == ResponseCode.NO_PERMISSION
+    assert notice.reply.answer.code == ResponseCode.NO_PERMISSION
     assert len(rig.broker.pop_flights) == 0
 
 
@@ -414,9 +414,9 @@ def test_the_answer_waits_until_its_pop_is_on_disk():
     rig.send("a")
     sent = rig.store.commit_log_max_offset()
     outcome = request_table.handle(RemotingCommand.request(int(Code.POP_MESSAGE), asked(rig)), PEER, rig.broker, NOW)
-    assert isinstance(outcome, FirmReply)
-    assert bodies(rig.taken(outcome.reply.answer)) == ["a"]
-    assert outcome.reply.durable_at == rig.store.commit_log_max_offset() > sent
+    assert isinstance(outcome, Reply)
+    assert bodies(rig.taken(outcome.answer)) == ["a"]
+    assert outcome.durable_at == rig.store.commit_log_max_offset() > sent
 
 
 def test_each_pop_has_its_place_saved():

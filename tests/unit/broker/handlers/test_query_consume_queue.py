@@ -2,7 +2,7 @@
 
 import json
 
-from regulus.record.java_hash import tags_code
+from regulus.model.java_hash import tags_code
 from regulus.wire.codes import RequestCode, ResponseCode
 
 

@@ -73,7 +73,7 @@ def test_an_asker_that_is_gone(rig):
 def test_a_one_way_reply_is_pushed_without_waiting(rig):
     assert reply(rig, oneway=True) is NO_REPLY
     (notice,) = rig.broker.notices
-    assert (notice.channel, notice.command.code) == (9, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+    assert (notice.channel, notice.reply.answer.code) == (9, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 
 
 def test_replies_that_are_refused(rig):

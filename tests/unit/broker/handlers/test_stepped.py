@@ -78,7 +78,7 @@ def test_no_step_grows_with_the_topic(rig, queues, code):
         looked_at.append(0)
         rig.broker.tick(rig.now_ms)
     assert max(looked_at) == stepped.FRAGMENTS_A_STEP
-    body = rig.broker.notices[-1].command.body
+    body = rig.broker.notices[-1].reply.answer.body
     kind = TopicStatsTable if code == RequestCode.GET_TOPIC_STATS_INFO else ConsumeStats
     assert len(kind.decode(body).offset_table) == queues
 

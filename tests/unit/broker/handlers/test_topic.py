@@ -5,9 +5,9 @@ import json
 import pytest
 
 from regulus.broker.outcome import HOLD, Hold
+from regulus.model.java_hash import java_hash
 from regulus.model.message import MessageExt
 from regulus.model.topics import TopicConfig
-from regulus.record.java_hash import java_hash
 from regulus.record.timer_units import DEFAULT_KIND, TimerRecord
 from regulus.wire.bodies import CreateTopicListRequestBody, KVTable
 from regulus.wire.codes import RequestCode, ResponseCode

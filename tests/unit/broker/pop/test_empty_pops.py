@@ -45,8 +45,8 @@ class Waiting(Rig):
         """The messages that those who waited have got, in all."""
         while self.broker.held_requests.has_ready:
             self.broker.tick(self.now_ms)
-        got = [body for notice in self.broker.notices if notice.command.code == ResponseCode.SUCCESS
-               for body in bodies(self.taken(notice.command))]
+        got = [body for notice in self.broker.notices if notice.reply.answer.code == ResponseCode.SUCCESS
+               for body in bodies(self.taken(notice.reply.answer))]
         self.broker.notices.clear()
         return got
 

@@ -3,7 +3,9 @@
 import pytest
 
 from regulus.broker import request_table
+from regulus.model.java_numbers import LONG_MAX
 from regulus.model.message import MessageExt
+from regulus.model.receipt_handle import ReceiptHandle, encode
 from regulus.model.store_result import QueryResult
 from regulus.model.topics import TIMER_TOPIC
 from regulus.record import pop_record
@@ -11,9 +13,7 @@ from regulus.record.pop_record import Acks, CheckpointKey
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode as Code
 from regulus.wire.codes import ResponseCode
-from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import ChangeMessageInvisibletimeRequest, PopMessageRequest
-from regulus.wire.receipt_handle import ReceiptHandle, encode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.broker.pop_rig import HOST, NOW, PEER, Rig, bodies
 

@@ -61,7 +61,7 @@ def test_a_pop_that_is_held_gets_what_is_left_as_soon_as_nothing_blocks_it():
     assert not rig.broker.notices
     rig.run_to(NOW + 5_100)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a", "b"]      # the group's offset is before both
+    assert bodies(rig.taken(notice.reply.answer)) == ["a", "b"]      # the group's offset is before both
 
 
 @pytest.mark.parametrize("queue_id", [0, -1])
@@ -78,7 +78,7 @@ def test_a_pop_that_is_held_goes_on_where_the_group_is_set_back(queue_id):
     rig.broker.queue_changed("T", 0)
     rig.run_to(NOW + 50)
     (notice,) = rig.broker.notices
-    assert bodies(rig.taken(notice.command)) == ["a"]
+    assert bodies(rig.taken(notice.reply.answer)) == ["a"]
 
 
 def test_in_order_a_receipt_counts_that_tells_when_its_message_is_visible():

@@ -6,7 +6,7 @@ import pytest
 
 from regulus.broker.timers.counts import TimerCounts
 from regulus.errors import HeaderError
-from regulus.record.java_hash import java_hash
+from regulus.model.java_hash import java_hash
 from regulus.record.timer_units import DEFAULT_KIND, DELETE_KIND, TimerRecord
 from regulus.wire import encoded_table
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regulus.client.connecting.limited_room import Room
+from regulus.client.connecting.limited_room import LimitedRoom
 
 
 async def settle():
@@ -34,7 +34,7 @@ class Line:
 
 
 def test_who_finds_room_enters_at_once():
-    room = Room(3)
+    room = LimitedRoom(3)
     assert room.take(1)
     assert room.take(2)
     assert not room.take(1)
@@ -44,12 +44,12 @@ def test_who_finds_room_enters_at_once():
 
 
 def test_no_limit_is_no_limit():
-    room = Room(0)
+    room = LimitedRoom(0)
     assert all(room.take(1 << 30) for _ in range(100))
 
 
 async def test_who_waits_enters_in_order_and_nobody_overtakes():
-    room = Room(2)
+    room = LimitedRoom(2)
     assert room.take(2)
     line = Line(room)
     for name in "abc":
@@ -65,7 +65,7 @@ async def test_who_waits_enters_in_order_and_nobody_overtakes():
 
 
 async def test_a_large_one_is_not_passed_by_small_ones():
-    room = Room(10)
+    room = LimitedRoom(10)
     assert room.take(5)
     line = Line(room)
     await line.join("large", 8)
@@ -77,7 +77,7 @@ async def test_a_large_one_is_not_passed_by_small_ones():
 
 
 async def test_one_that_is_larger_than_the_room_has_it_to_itself():
-    room = Room(10)
+    room = LimitedRoom(10)
     assert room.take(1)
     line = Line(room)
     await line.join("huge", 100)
@@ -90,7 +90,7 @@ async def test_one_that_is_larger_than_the_room_has_it_to_itself():
 
 
 async def test_who_gives_up_leaves_no_hole_in_the_line():
-    room = Room(1)
+    room = LimitedRoom(1)
     assert room.take(1)
     line = Line(room)
     await line.join("a", 1)
@@ -106,7 +106,7 @@ async def test_who_gives_up_leaves_no_hole_in_the_line():
 
 
 async def test_when_a_large_one_gives_up_those_behind_it_need_not_wait():
-    room = Room(10)
+    room = LimitedRoom(10)
     assert room.take(5)
     line = Line(room)
     large = await line.join("large", 8)
@@ -118,7 +118,7 @@ async def test_when_a_large_one_gives_up_those_behind_it_need_not_wait():
 
 
 async def test_a_turn_that_comes_when_one_gives_up_goes_to_the_next():
-    room = Room(1)
+    room = LimitedRoom(1)
     assert room.take(1)
     line = Line(room)
     first = await line.join("a", 1)
@@ -132,7 +132,7 @@ async def test_a_turn_that_comes_when_one_gives_up_goes_to_the_next():
 
 
 async def test_one_that_gave_up_and_does_not_know_it_yet_gets_no_turn():
-    room = Room(1)
+    room = LimitedRoom(1)
     assert room.take(1)
     line = Line(room)
     first = await line.join("a", 1)
@@ -150,7 +150,7 @@ async def test_one_that_gave_up_and_does_not_know_it_yet_gets_no_turn():
 def test_the_room_is_never_too_full_and_everybody_enters_or_gives_up(size_max, steps, is_settled):
     """Who is let in goes on in the next turn of the loop; who comes in between and finds room is not held up."""
     async def play():
-        room = Room(size_max)
+        room = LimitedRoom(size_max)
         inside, waiting, order = [], {}, []
 
         async def enter(name, size):

@@ -36,9 +36,9 @@ from tests.unit.client.scripted_group import (
     places_of,
     pulls_of,
     push_reset,
-    until,
 )
 from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster
+from tests.waiting import until
 
 
 def owns(consumer):

@@ -19,8 +19,8 @@ from tests.unit.client.scripted_group import (
     consuming,
     pulls_of,
     told_by_calls,
-    until,
 )
+from tests.waiting import until
 
 REFUSED = ResponseCode.MESSAGE_ILLEGAL
 

@@ -20,6 +20,7 @@ from regulus.client.received_message import PoppedState, ReceivedMessage
 from regulus.errors import BrokerRefused, ClientClosed, ConfigError
 from regulus.wire.bodies import SubscriptionData
 from tests.unit.client.both_protocols import PROTOCOLS, BothProtocols, both_protocols
+from tests.waiting import until
 
 pytestmark = pytest.mark.once
 
@@ -53,12 +54,6 @@ async def send(broker: BothProtocols, *bodies: str, group: str = "") -> None:
     async with Producer(broker.name_server, "senders") as producer:
         for body in bodies:
             await producer.send(Message("orders", body.encode(), properties={"__SHARDINGKEY": group} if group else {}))
-
-
-async def until(condition: Callable[[], bool], within_s: float = 60) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 class Listener:

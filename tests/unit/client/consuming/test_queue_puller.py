@@ -23,6 +23,7 @@ from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import refused, scripted_cluster
+from tests.waiting import until
 
 QUEUE = MessageQueue("T", "a", 0)
 
@@ -107,12 +108,6 @@ async def pulling():
             task.cancel()
             await asyncio.wait([task])
             await client_instance.release(instance)
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_pull_says_who_what_and_where(pulling):

@@ -7,9 +7,9 @@ from regulus.client.core.ordered_queue import (
     Blocked,
     Call,
     DeadLetter,
+    MessagePlace,
     OrderedQueue,
     OrderRules,
-    Place,
     WakeAt,
     suspend_ms,
 )
@@ -127,15 +127,15 @@ def test_the_last_message_that_succeeded_is_known_by_its_place():
     owned.call_ended(True, -1, 0)
     call(owned)
     owned.call_ended(False, -1, 0)
-    assert owned.last_done == Place.of(messages(1)[0])
+    assert owned.last_done == MessagePlace.of(messages(1)[0])
 
 
 @pytest.mark.parametrize("other", [{"queue_offset": 2}, {"physical_offset": 8}, {"store_timestamp": 9},
                                    {"properties": {"UNIQ_KEY": "V"}}])
 def test_a_message_that_lies_where_another_one_lay_is_another_one(other):
     there = {"queue_offset": 1, "physical_offset": 7, "store_timestamp": 8, "properties": {"UNIQ_KEY": "U"}}
-    assert Place.of(MessageExt("T", b"x", **there)) == Place.of(MessageExt("T", b"y", **there))
-    assert Place.of(MessageExt("T", b"x", **there)) != Place.of(MessageExt("T", b"x", **(there | other)))
+    assert MessagePlace.of(MessageExt("T", b"x", **there)) == MessagePlace.of(MessageExt("T", b"y", **there))
+    assert MessagePlace.of(MessageExt("T", b"x", **there)) != MessagePlace.of(MessageExt("T", b"x", **(there | other)))
 
 
 def test_behind_a_lost_lock_what_the_broker_passed_over_is_looked_at_anew():
@@ -167,7 +167,7 @@ def test_a_taking_that_has_done_nothing_yet_knows_the_last_message_of_the_one_be
     owned.follow(before)
     owned.pulled((), 10)        # it goes on where it was, and stores that
     assert owned.goes_on_at(7) == 10
-    assert owned.last_done == before.last_done == Place.of(messages(9)[0])
+    assert owned.last_done == before.last_done == MessagePlace.of(messages(9)[0])
 
 
 def test_an_offset_is_not_stored_without_the_lock():

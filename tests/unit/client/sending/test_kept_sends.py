@@ -35,6 +35,7 @@ from regulus.errors import (
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
+from tests.waiting import until
 
 QUICK = KeptSendsConfig(rest_ms=10, away_rest_ms_max=50, poll_ms=10, tell_ms=10)
 SLOW = KeptSendsConfig(rest_ms=3_600_000, rest_ms_max=3_600_000, away_rest_ms_max=3_600_000)
@@ -50,12 +51,6 @@ KEPT = 1_000
 def new_send(number):
     message = Message("T", b"%d" % number, properties={"UNIQ_KEY": f"U{number}"})
     return NewSend("T", None, message.message_id, 1, encode([message]), "no broker")
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def failing(body, topic="T", error=AWAY, queue=None):

@@ -37,6 +37,7 @@ from regulus.wire import compression, message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import ScriptedServer, closed_address, refused, scripted_cluster, stored
 from tests.virtual_time import in_virtual_time, now_ms
+from tests.waiting import until
 
 DEADLINE_STEP_MS = 20
 """Requests whose time is up within 10 ms share a timer; so much later than asked for, at most."""
@@ -54,12 +55,6 @@ def each_in_turn(*scripts):
     """The first request is answered by the first script, and so on; the last one serves the rest."""
     left = list(scripts)
     return lambda command: (left.pop(0) if len(left) > 1 else left[0])(command)
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 async def connect(producer, broker):
@@ -739,7 +734,7 @@ async def test_a_send_that_the_program_cancels_while_it_is_cut_off_is_cancelled(
         sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
         await until(broker.sends)
         leaving = asyncio.ensure_future(producer.shutdown())
-        await until(lambda: producer._accepted._cut_off)
+        await until(lambda: producer._accepted._cut_off, every_s=0)
         sending.cancel()
         await asyncio.wait([sending, leaving])
     assert sending.cancelled()

@@ -12,8 +12,8 @@ from regulus.spark.live.brokers import LiveBrokers
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from tests.unit.pipeline.clusters import two_brokers
-from tests.unit.pipeline.shop import wait_for
 from tests.unit.spark.conftest import send_orders
+from tests.waiting import wait_until
 
 Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in range(2))
 
@@ -100,7 +100,7 @@ def test_messages_that_nobody_can_read_are_missed_by_who_wants_all(regulus_serve
     where = regulus_server.name_server_address
     with Admin(where) as admin:
         admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=reads, write_queue_nums=writes, perm=perm))
-        wait_for(lambda: len(admin.queues("orders")) == (reads if perm == 6 else 0), "the route")
+        wait_until(lambda: len(admin.queues("orders")) == (reads if perm == 6 else 0), "the route")
     named = parse_options({"nameServer": where, "topic": "orders", "expectedBrokers": "broker-a"})
     with LiveBrokers(named) as brokers:
         if unread is None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.client.sync import Admin
 from regulus.errors import BrokerRefused, ConnectFailed, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
@@ -276,13 +275,6 @@ def test_sinks_for_once_that_are_done_push_out_no_other(tmp_path):
         again = run_task([bodies(10)], once(server), PLACE, {})
         assert (first.duplicates, again.duplicates) == (0, 10)
         assert len(messages_of(server, "orders")) == 25
-
-
-def test_an_earlier_broker_that_releases_no_marks_does_not_fail_the_commit(regulus_server, monkeypatch):
-    monkeypatch.delitem(request_table.HANDLERS, int(RequestCode.RELEASE_SINK_MARKS))
-    run = for_this_run(options(regulus_server, deliveryGuarantee="exactlyOnce", topic="orders"))
-    report = run_task([bodies(10)], run, TaskPlace(sink_id=run.sink_id, batch=0, partition=0), {})
-    commit([report], run, run.sink_id, 0, {})
 
 
 def test_delayed_rows_and_rows_with_keys_come_once_too(regulus_server):

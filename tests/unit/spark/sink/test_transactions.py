@@ -143,19 +143,6 @@ def test_the_rows_of_a_decided_batch_may_come_in_another_order_and_division(regu
     assert (visible(regulus_server), open_halves(regulus_server)) == (list(range(20)), [])
 
 
-def test_a_decision_of_an_earlier_version_is_told_by_its_counts(regulus_server, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(commits, "_row_sums", lambda record: None)
-        commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
-        commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
-        with pytest.raises(SinkRefused, match=r"with 20 rows .* and now has 7 rows"):
-            commit([write(regulus_server, 0, count=7)], options(regulus_server), "sink", 0, {})
-        patch.setattr(CommitTopic, "halves", forgotten)
-        with pytest.raises(SinkRefused, match="has no record any more"):
-            commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
-    assert (visible(regulus_server), open_halves(regulus_server)) == (list(range(20)), [])
-
-
 async def forgotten(self, decision, group):
     raise SinkRefused("the commit topic has no record any more")
 

@@ -47,7 +47,7 @@ def test_a_request_survives_the_way(code: int, serialize_type: int) -> None:
 
 @pytest.mark.parametrize("code", [10, 310])
 def test_either_spelling_is_read_under_any_code(code: int) -> None:
-    for ext in (REQUEST.ext(), REQUEST.ext_v1()):
+    for ext in (REQUEST.ext(), REQUEST.ext_for(10)):
         command = over_the_wire(RemotingCommand.request(code, ext))
         assert everything(SendMessageRequest.decode(command)) == everything(REQUEST)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from regulus.errors import HeaderError
-from regulus.wire import receipt_handle
-from regulus.wire.receipt_handle import ReceiptHandle
+from regulus.model import receipt_handle
+from regulus.model.receipt_handle import ReceiptHandle
 
 HANDLE = ReceiptHandle(10, 1_700_000_000_123, 60_000, 5, "1", "broker-a", 3, 12)
 TEXT = "10 1700000000123 60000 5 1 broker-a 3 12"
@@ -21,9 +21,20 @@ def test_a_receipt_of_old_clients_has_no_offset():
         10, 1_700_000_000_123, 60_000, 5, "0", "broker-a", 3, -1)
 
 
+def test_the_proxy_of_rocketmq_sends_the_physical_offset_along():
+    assert receipt_handle.decode(f"{TEXT} 897") == HANDLE
+    assert receipt_handle.decode_placed(f"{TEXT} 897") == (HANDLE, 897)
+    assert receipt_handle.decode_placed(TEXT) == (HANDLE, receipt_handle.UNKNOWN)
+
+
 @pytest.mark.parametrize("text", ["", "1 2 3 4 0 b", "1 2 3 4 3 b 5 6", "1 2 3 4  b 5 6", "x 2 3 4 0 b 5 6",
                                   "1 2 3 4 0 b 5 1e3", "1 2 3 4 0 b 5 ٣", "1 2 3 4 0 b 5 --6",
-                                  f"1{'0' * 19} 2 3 4 0 b 5 6"])
+                                  f"1{'0' * 19} 2 3 4 0 b 5 6", "1 2 3 4 0 b 5 6 7 8", "1 2 3 4 0 b 5 6 x",
+                                  "1 2 3 4 0  5 6", "1 -2 3 4 0 b 5 6", "1 2 -3 4 0 b 5 6", "1 2 3 -4 0 b 5 6",
+                                  "1 2 3 4 0 b -5 6", f"1 2 3 4 0 b {1 << 31} 6", f"1 2 3 {1 << 31} 0 b 5 6",
+                                  f"{1 << 63} 2 3 4 0 b 5 6", f"1 {1 << 63} 3 4 0 b 5 6", f"1 2 {1 << 63} 4 0 b 5 6",
+                                  f"1 2 3 4 0 b 5 {1 << 63}", f"1 2 3 4 0 b 5 6 {1 << 63}",
+                                  f"1 2 3 4 0 {'b' * 256} 5 6", "1 2 3 4 0 b 5 6\n"])
 def test_what_is_no_receipt_is_refused(text):
     with pytest.raises(HeaderError):
         receipt_handle.decode(text)

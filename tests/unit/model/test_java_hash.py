@@ -1,6 +1,6 @@
 import pytest
 
-from regulus.record.java_hash import hash_on, java_hash, java_hash_of, tags_code
+from regulus.model.java_hash import hash_on, java_hash, java_hash_of, tags_code
 
 
 @pytest.mark.parametrize(("text", "value"), [

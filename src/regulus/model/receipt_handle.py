@@ -1,22 +1,29 @@
 """The receipt of a popped message, `extraInfo` or property POP_CK: eight parts with blanks between them,
 
-    startOffset popTime invisibleTime reviveQid retry brokerName queueId queueOffset
+    startOffset popTime invisibleTime reviveQid retry brokerName queueId queueOffset [physicalOffset]
 
-Also the names of retry topics, which a client distinguishes by a flag.
+Also the names of retry topics, which a client distinguishes by a flag. Old clients leave out the queue offset. A proxy
+adds the physical offset, and RocketMQ's own proxy forwards it to the broker.
 
 Source: ExtraInfoUtil, KeyBuilder.
 """
 
+import re
 from typing import NamedTuple
 
 from regulus.errors import HeaderError
+from regulus.model.java_numbers import INT_MAX, LONG_MAX
 from regulus.model.topics import RETRY_PREFIX
 
 ORDER_REVIVE_QUEUE_ID = 999
 """The revive queue in receipts of a pop in order, which leaves no checkpoint."""
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
-_PARTS = 8
+UNKNOWN = -1
+"""An offset that the text does not contain."""
+TEXT_SIZE_MAX = 512
 _NUMBER_SIZE_MAX = 19
+_FORM = re.compile(r"(-?\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,10}) ([012]) ([^ ]{1,255}) (\d{1,10})"
+                   r"(?: (\d{1,19})(?: (-?\d{1,19}))?)?", re.ASCII)
 
 
 class ReceiptHandle(NamedTuple):
@@ -40,22 +47,23 @@ def size_max(broker_name: str) -> int:
 
 
 def decode(text: str) -> ReceiptHandle:
-    """Decode a receipt. The last part may be missing, and is -1 then. Raises HeaderError."""
-    parts = text.split(" ")
-    if len(parts) == _PARTS - 1:
-        parts.append("-1")
-    if len(parts) < _PARTS or parts[4] not in (NORMAL, RETRY_V1, RETRY_V2):
+    """Decode a receipt. Raises HeaderError for a text that no broker writes: a client may send anything."""
+    return decode_placed(text)[0]
+
+
+def decode_placed(text: str) -> tuple[ReceiptHandle, int]:
+    """Decode a receipt and its physical offset. Either offset of the message may be UNKNOWN. Raises HeaderError."""
+    match = _FORM.fullmatch(text) if len(text) <= TEXT_SIZE_MAX else None
+    if match is None:
         raise HeaderError(f"{text[:100]!r} is not a receipt of a popped message")
-    start, popped, invisible, revive, retry, broker_name, queue_id, offset = parts[:_PARTS]
-    return ReceiptHandle(_number(start), _number(popped), _number(invisible), _number(revive), retry, broker_name,
-                         _number(queue_id), _number(offset))
-
-
-def _number(text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _NUMBER_SIZE_MAX):
-        raise HeaderError(f"{text[:100]!r} is not a number of a receipt")
-    return int(text)
+    start, popped, invisible, revive, retry, broker_name, queue_id, offset, physical = match.groups("-1")
+    receipt = ReceiptHandle(int(start), int(popped), int(invisible), int(revive), retry, broker_name, int(queue_id),
+                            int(offset))
+    physical_offset = int(physical)
+    if max(receipt.start_offset, receipt.pop_time, receipt.invisible_time, receipt.queue_offset,
+           physical_offset) > LONG_MAX or max(receipt.revive_queue_id, receipt.queue_id) > INT_MAX:
+        raise HeaderError(f"{text[:100]!r} has a number that no receipt of a popped message can have")
+    return receipt, physical_offset
 
 
 def retry_topic_v1(topic: str, group: str) -> str:
