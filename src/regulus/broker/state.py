@@ -222,11 +222,13 @@ class BrokerState:
         """Differs from before when topics must be registered again."""
         return self.topics.changes
 
-    def register_body(self, names: Iterable[str], version: DataVersion) -> RegisterBrokerBody:
+    def register_body(self, names: Iterable[str], version: DataVersion,
+                      gone: list[str] | None = None) -> RegisterBrokerBody:
         """Body that registers these topics. A topic has no more permission than its broker."""
         mask = self.config.broker_permission | permission.INHERIT | permission.PRIORITY
         wrapper = replace(self.topics.wrapper(mask, names), data_version=version)
-        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[],
+                                  regulus_gone_topics=gone)
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
@@ -239,7 +241,7 @@ class BrokerState:
 
     def _member_cut_off(self, member: LostMember, now_ms: int) -> None:
         if member.is_gone and self.config.unlock_queues_on_close:
-            self.queue_locks.unlock_all(member.group, member.client_id)
+            self.queue_locks.unlock_closed(member.group, member.client_id, member.channel)
         self.member_left(member.group, now_ms)
 
     def member_left(self, group: str, now_ms: int) -> None:

@@ -156,6 +156,7 @@ class LostMember(NamedTuple):
 
     group: str
     client_id: str
+    channel: int
     is_gone: bool
 
 
@@ -414,7 +415,8 @@ class Clients:
                 client_id = self._consumers[name].clients[channel].client_id
                 self.unregister_consumer(name, channel)
                 entry = self._consumers.get(name)
-                lost.append(LostMember(name, client_id, is_gone=entry is None or entry.find(client_id) is None))
+                lost.append(LostMember(name, client_id, channel,
+                                       is_gone=entry is None or entry.find(client_id) is None))
         return lost
 
     def tick(self, steady_ms: int) -> tuple[list[str], int]:
