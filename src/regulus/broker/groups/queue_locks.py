@@ -1,4 +1,5 @@
-"""Which client may consume which queue in order. A lock lapses LOCK_EXPIRY_MS after its last renewal.
+"""Locks of queues for consumption in order, each held by one client. A lock expires LOCK_EXPIRY_MS after its last
+renewal.
 
 Source: RebalanceLockManager.
 """
@@ -7,17 +8,21 @@ from collections.abc import Iterable
 
 from regulus.model.message_queue import MessageQueue
 
-LOCK_EXPIRY_MS = 60_000
+LOCK_EXPIRY_MS = 60_000     # three renewals of RocketMQ's clients, which send one each 20 s
 LOCKS_MAX = 1 << 20
-"""Queues locked at a time, of all groups; one more is not granted, as if another client had it, until some are free."""
+"""Queues of all groups locked at a time. Beyond the limit a lock is refused, as if another client had it, until some
+are free."""
 
 
 class _Lock:
-    __slots__ = ("client_id", "renewed_ms")
+    """`channel` is the newest connection over which the client renewed it."""
 
-    def __init__(self, client_id: str, renewed_ms: int) -> None:
+    __slots__ = ("channel", "client_id", "renewed_ms")
+
+    def __init__(self, client_id: str, renewed_ms: int, channel: int) -> None:
         self.client_id = client_id
         self.renewed_ms = renewed_ms
+        self.channel = channel
 
 
 class QueueLocks:
@@ -29,8 +34,9 @@ class QueueLocks:
         self._unscanned: list[str] = []
         self._next_scan_ms = 0
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], steady_ms: int) -> list[MessageQueue]:
-        """The queues that the client holds now, granted or renewed; the others belong to another client."""
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], steady_ms: int,
+             channel: int) -> list[MessageQueue]:
+        """Lock or renew queues; returns those that the client holds now. The others belong to another client."""
         locks = self._groups.setdefault(group, {})
         held = []
         for queue in queues:
@@ -40,14 +46,17 @@ class QueueLocks:
                     continue
                 self._count += 1
             if lock is None or lock.client_id == client_id or steady_ms - lock.renewed_ms > LOCK_EXPIRY_MS:
-                locks[queue] = _Lock(client_id, steady_ms)
+                newest = channel
+                if lock is not None and lock.client_id == client_id:
+                    newest = max(channel, lock.channel)
+                locks[queue] = _Lock(client_id, steady_ms, newest)
                 held.append(queue)
         if not locks:
             del self._groups[group]
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Locks of other clients stay."""
+        """Release locks of the client; those of other clients stay."""
         locks = self._groups.get(group)
         if locks is None:
             return
@@ -59,9 +68,11 @@ class QueueLocks:
         if not locks:
             del self._groups[group]
 
-    def unlock_all(self, group: str, client_id: str) -> None:
-        """Whatever the client holds."""
-        self.unlock(group, client_id, list(self._groups.get(group, ())))
+    def unlock_closed(self, group: str, client_id: str, channel: int) -> None:
+        """Release what the client holds, now that its connection is closed. What it has renewed over a newer connection
+        stays: a client that is back may renew its locks before it sends a heartbeat."""
+        locks = self._groups.get(group, {})
+        self.unlock(group, client_id, [queue for queue, lock in locks.items() if lock.channel <= channel])
 
     def is_any_held(self, group: str, steady_ms: int) -> bool:
         """Whether some client of the group consumes in order now."""
@@ -69,7 +80,7 @@ class QueueLocks:
         return locks is not None and any(steady_ms - lock.renewed_ms <= LOCK_EXPIRY_MS for lock in locks.values())
 
     def tick(self, steady_ms: int) -> int:
-        """Forget lapsed locks, of one group at a time; ms until the next look."""
+        """Drop expired locks, those of one group at a time; returns ms until the next call."""
         if not self._unscanned:
             if steady_ms < self._next_scan_ms:
                 return self._next_scan_ms - steady_ms

@@ -204,7 +204,7 @@ def test_a_retry_of_a_message_that_was_transactional_is_no_half(rig):
 def test_a_time_that_is_none_or_beyond_the_limit_is_refused_unless_a_level_counts(rig, name, text):
     answer = rig.send(properties={name: text})
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert ("timerMaxDelaySec" if text.isascii() and text.isdigit() else "is no whole number") in answer.remark
+    assert ("timerMaxDelaySec" if text.isascii() and text.isdigit() else "is not a whole number") in answer.remark
     assert rig.send(properties={name: text, "DELAY": "1"}).code == ResponseCode.SUCCESS
 
 
@@ -308,7 +308,7 @@ def test_a_retry_over_its_limit_is_a_dead_letter(rig, times, limit, version, dea
 
 def test_what_a_group_that_consumes_in_order_retries_is_a_dead_letter(rig):
     rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG"), rig.now_ms)
-    rig.broker.queue_locks.lock("CG", "c1", [("TopicA", "broker-a", 0)], rig.now_ms)
+    rig.broker.queue_locks.lock("CG", "c1", [("TopicA", "broker-a", 0)], rig.now_ms, 1)
     rig.send("%RETRY%CG", reconsume_times=1, properties={"RETRY_TOPIC": "TopicA", "UNIQ_KEY": "K"})
     assert len(rig.stored("%DLQ%CG")) == 1
 
