@@ -217,7 +217,7 @@ MUTANTS = (
            old="                if topic not in broker.topics and", new="                if",
            tests=("tests/unit/broker/test_pops.py",)),
     Mutant(name="a delayed message makes a queue of a deleted topic", path="regulus/broker/delay_schedule.py",
-           old="self._storing.deliver(message, now_ms)", new="self._storing.append(message, now_ms)", tests=_OF_HOMES),
+           old="self._storing.deliver(message, now_ms, DELAY)", new="self._storing.append(message, now_ms)", tests=_OF_HOMES),
     Mutant(name="a timer makes a queue of a deleted topic", path="regulus/broker/timers/timers.py",
            old="self._storing.deliver(message, self._now_ms)", new="self._storing.append(message, self._now_ms)",
            tests=_OF_HOMES),
