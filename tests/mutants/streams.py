@@ -66,9 +66,9 @@ MUTANTS = [
            old="taken, weight, start = [], 0, max(start, step)", new="taken, weight, start = [], 0, start",
            tests=("tests/unit/spark/archive/test_order.py::test_pieces_have_each_message_once_and_are_small",)),
     Mutant(name="what is gone is dropped with what is damaged", path=_LOSSES,
-           old="        if self._options.on_data_loss is OnDataLoss.FAIL:\n            raise data_loss(gap)",
+           old="        if self._options.on_data_loss is OnDataLoss.FAIL:\n            raise data_loss([gap])",
            new="        if self._options.on_data_loss is OnDataLoss.FAIL and not self._options.on_bad_record:\n"
-           "            raise data_loss(gap)", tests=_LOSS_TESTS),
+           "            raise data_loss([gap])", tests=_LOSS_TESTS),
     Mutant(name="any number of damaged messages is dropped", path=_LOSSES,
            old="if self._bad > BAD_RECORDS_MAX:", new="if False:", tests=_LOSS_TESTS),
     Mutant(name="a damaged message is kept nowhere", path=_LOSSES,

@@ -9,6 +9,6 @@ KEYS_LENGTH_MAX = 100
 
 def note_dead_letter(texts: EventTexts, letter: MessageExt, group: str) -> None:
     keys = " ".join(letter.keys.split())[:KEYS_LENGTH_MAX] or "-"
-    cause = newest_cause(letter.properties) or "its consumer gave no cause"
+    cause = newest_cause(letter.properties) or "the cause is not known"
     texts.note(f"message {letter.message_id or '-'} with keys {keys} is a dead letter of group {group} after "
                f"{tries_text(letter.reconsume_times)}: {cause}")

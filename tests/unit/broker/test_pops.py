@@ -249,7 +249,7 @@ def test_after_its_last_try_a_message_is_a_dead_letter_and_never_comes_again():
     letter = rig.store.look_message(unit.physical_offset)
     assert (letter.body, letter.properties["DLQ_ORIGIN_TOPIC"]) == (b"a", "T")
     [text] = rig.broker.pop_revival.dead_letters.take()
-    assert text.endswith(" is a dead letter of group G after 3 tries: its consumer gave no cause")
+    assert text.endswith(" is a dead letter of group G after 3 tries: the cause is not known")
 
 
 def test_retries_go_to_the_second_form_of_their_topic_and_those_of_the_first_are_taken_too():

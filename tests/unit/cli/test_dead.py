@@ -221,7 +221,8 @@ def test_a_message_that_fills_a_file_of_the_log_becomes_a_letter_without_its_cau
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
         consumer.subscribe("Orders")
         with Admin(where) as admin, Producer(where, "shop") as producer:
-            admin.create_topic(TopicConfig(topic_name="Orders", read_queue_nums=1, write_queue_nums=1))
+            for name in ("Orders", "%DLQ%g"):
+                admin.create_topic(TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1))
             for body in (b"small", b"b" * 3_500):
                 producer.send(Message("Orders", body))
             with consumer:

@@ -64,10 +64,12 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL if is_for_good else ResponseCode.SYSTEM_ERROR,
                       refusal_of(appended))
     original_topic = header.origin_topic or failed.topic
-    broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
     is_dead = is_dlq_topic(message.topic)
     if is_dead:
         note_dead_letter(broker.dead_letters, message, header.group)
+        origin = failed.properties.get(message_properties.RETRY_TOPIC, original_topic)
+        broker.statistics.ends.note_dead_letter(header.group, origin)
+    broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
     ext = ConsumerSendMsgBackResponse(regulus_dead_letter=True).ext() if is_dead else None
     return Reply(request.response(ResponseCode.SUCCESS, ext=ext), broker.storing.durable_at())
 

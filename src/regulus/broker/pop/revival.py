@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from regulus.broker.dead_letter_notes import note_dead_letter
+from regulus.broker.end_counts import EndCounts
 from regulus.broker.groups.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.broker.groups.subscription_groups import SubscriptionGroups
 from regulus.broker.message_store import MessageStore
@@ -130,7 +131,7 @@ class _Queue:
 
 class PopRevival:
     def __init__(self, store: MessageStore, storing: Storing, timers: Timers, flights: PopFlights, topics: Topics,
-                 groups: SubscriptionGroups, offsets: ConsumerOffsets) -> None:
+                 groups: SubscriptionGroups, offsets: ConsumerOffsets, ends: EndCounts) -> None:
         self.happenings = Happenings()
         self.dead_letters = EventTexts()
         self.revived = 0
@@ -143,6 +144,7 @@ class PopRevival:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._ends = ends
         self._queues: list[_Queue] = []
         self._given_back: deque[tuple[Flight, int]] = deque()
         self._ticks = 0
@@ -369,7 +371,9 @@ class PopRevival:
             return self._put_again(queue, checkpoint, offset, host, now_ms, PUT_BACK, place)
         if status == PutStatus.MESSAGE_ILLEGAL:
             return self._put_again(queue, checkpoint, offset, host, now_ms, REFUSED, place)
-        self.revived += status == PutStatus.PUT_OK
+        if status == PutStatus.PUT_OK:
+            self.revived += 1
+            self._ends.note_popped_end(key.group, normal_topic(key.topic, key.group), is_dlq_topic(copy.topic))
         return status == PutStatus.PUT_OK
 
     def is_of_deleted_group(self, checkpoint: PopCheckpoint) -> bool:

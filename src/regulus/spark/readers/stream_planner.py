@@ -32,7 +32,7 @@ from regulus.spark.kafka_partitions import check_brokers
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, starting_offsets, to_report
+from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, named, starting_offsets, to_report
 from regulus.spark.read_plan import Gap, UnitRange, is_another_topic
 from regulus.spark.readers.admission import Waiting, admit
 from regulus.spark.readers.stream_offset import StreamOffset, check_is_ours
@@ -251,14 +251,12 @@ class StreamPlanner:
         return any(are_new) and (not self._is_known or self._target is not None)
 
     def _check_checkpoint(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
-        """Raises DataLoss when a queue of the offset is not there."""
-        for queue, at in offset.positions.items():
-            if queue in states:
-                continue
-            if self._is_lasting(queue) and self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"{queue_text(queue)} is no longer there, where {at} is to be read next: start its "
-                               "broker, give a topic that has fewer queues now its read queues back, or set "
-                               "failOnDataLoss to false to continue without it")
+        """Raises DataLoss when queues of the offset are not there."""
+        gone = [f"{queue_text(queue)} is no longer there, where {at} is to be read next"
+                for queue, at in offset.positions.items() if queue not in states and self._is_lasting(queue)]
+        if gone and self._options.on_data_loss is OnDataLoss.FAIL:
+            raise DataLoss(f"{named(gone)}: start the broker, give a topic that has fewer queues now its read queues "
+                           "back, or set failOnDataLoss to false to continue without")
 
     def _is_lasting(self, queue: MessageQueue) -> bool:
         """Whether a queue's fault lasts longer than the restart of a broker, or the delay of a replica, would."""
@@ -269,7 +267,7 @@ class StreamPlanner:
         """The offset, with topics that were created again at their beginnings. Raises DataLoss, if the options say
         so."""
         entered = StreamOffset(dict(offset.positions), offset.epochs, offset.marks)
-        made_anew: set[tuple[str, str]] = set()
+        made_anew: dict[tuple[str, str], str] = {}
         for queue in offset.positions:
             state = states.get(queue)
             if state is None or state.topic_epoch in (0, offset.epoch(queue)):
@@ -277,15 +275,15 @@ class StreamPlanner:
             entered.epochs[queue.topic, queue.broker_name] = state.topic_epoch
             if not is_another_topic(offset.epoch(queue), state.topic_epoch):
                 continue
-            if self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and created again "
-                               f"(epoch {offset.epoch(queue)}, now {state.topic_epoch}), or this is the checkpoint of "
-                               "another cluster: what was not read of it is gone; give the query a new "
-                               "checkpointLocation, or set failOnDataLoss to false to read the new topic from its "
-                               "beginning")
             entered.positions[queue] = 0
             entered.marks.pop(queue, None)
-            made_anew.add((queue.topic, queue.broker_name))
+            made_anew[queue.topic, queue.broker_name] = (
+                f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and created again (epoch "
+                f"{offset.epoch(queue)}, now {state.topic_epoch})")
+        if made_anew and self._options.on_data_loss is OnDataLoss.FAIL:
+            raise DataLoss(f"{named(list(made_anew.values()))}, or this is the checkpoint of another cluster: what was "
+                           "not read of it is gone; give the query a new checkpointLocation, or set failOnDataLoss to "
+                           "false to read the new topic from its beginning")
         for queue in offset.positions.keys() - states.keys():
             if (queue.topic, queue.broker_name) in made_anew:
                 # The new topic has fewer queues. One that it gets later is not related to the former one.
@@ -301,6 +299,7 @@ class StreamPlanner:
         # Messages that replaced others that were read were stored after those.
         behind = {queue: offset.marks[queue].store_time + 1 for queue in found}
         firsts = self._place.offsets_at(behind) if behind else {}
+        cuts = []
         for queue, mark in found.items():
             at = offset.positions[queue]
             first = min(at - 1, max(firsts[queue], states[queue].low))
@@ -308,9 +307,12 @@ class StreamPlanner:
                     f"{mark}: the log lost its end, as after a loss of power, or the topic was created again, and what "
                     f"was stored since then from {first} to {at - 1} was not read")
             if self._options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"{told}; set failOnDataLoss to false, or to report, to continue from {first}")
+                cuts.append(told)
+                continue
             _log.warning("%s; the stream continues from %d", told, first)
             offset.positions[queue] = first
+        if cuts:
+            raise DataLoss(f"{named(cuts)}; set failOnDataLoss to false, or to report, to continue from there")
         return set(found)
 
     def _changed_marks(self, offset: StreamOffset,
@@ -358,11 +360,12 @@ class StreamPlanner:
                 offset.lost[queue] = lost.end
 
     def _waiting(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Waiting]:
-        """What each queue has to read now. Raises DataLoss for a queue that ends before the offset.
+        """What each queue has to read now. Raises DataLoss for queues that end before the offset, or lost their ends.
 
         If the options say that the read continues, the offset goes back to the queue's end.
         """
         waiting = {}
+        lost: list[Gap] = []
         for queue, at in offset.positions.items():
             state = states.get(queue)
             if state is None:
@@ -372,23 +375,27 @@ class StreamPlanner:
             elif not self._is_lasting(queue):
                 continue
             elif self._options.on_data_loss is OnDataLoss.FAIL:
-                raise data_loss(missing_before(queue, at, state)[0])
+                lost += missing_before(queue, at, state)
+                continue
             else:
                 offset.positions[queue] = at = state.high
-            self._meet_loss(queue, state)
+            lost += self._new_losses(queue, state)
             high = state.high if self._target is None else min(state.high, self._target.get(queue, at))
             waiting[queue] = Waiting(at, max(at, high), self._record_sizes.get(queue, 1.0))
+        if lost:
+            raise data_loss(lost)
         return waiting
 
-    def _meet_loss(self, queue: MessageQueue, state: QueueState) -> None:
-        """Raises DataLoss for messages that are lost after the queue's end, if the options say so; else logs them."""
+    def _new_losses(self, queue: MessageQueue, state: QueueState) -> list[Gap]:
+        """The messages that are lost after the queue's end, if the options say that the read fails; else logs them."""
         lost = state.gap(queue)
         if lost is None or self._told_losses.get(queue) == lost:
-            return
+            return []
         if self._options.on_data_loss is OnDataLoss.FAIL:
-            raise data_loss(lost)
+            return [lost]
         self._told_losses[queue] = lost
         _log.warning("%s; the stream continues without", lost)
+        return []
 
     def _is_due(self, records: int) -> bool:
         """Whether enough messages are waiting, or they have waited for long enough."""
