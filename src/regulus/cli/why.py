@@ -10,7 +10,7 @@ from regulus.cli.exit_codes import ExitCode
 from regulus.cli.group import parse_queue
 from regulus.cli.options import OFFSET
 from regulus.cli.output import print_json, with_output
-from regulus.diagnosis.checks import Diagnosis, diagnose, healthy_text
+from regulus.diagnosis.checks import Diagnosis, diagnose, healthy_text, lag
 from regulus.diagnosis.facts import Question
 from regulus.diagnosis.findings import Finding, Level
 from regulus.diagnosis.gathering import gather
@@ -105,7 +105,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         "group": facts.group.name, "topic": facts.topic.name or None,
         "message": facts.message.text if facts.message else None, "healthy": diagnosis.is_healthy,
         "members": len(facts.group.members) + facts.group.members_left_out,
-        "lag": sum(each.lag for each in facts.topic.queues),
+        "lag": lag(facts),
         "findings": [_finding(each) for each in diagnosis.findings],
         "unknown": [{"what": each.what, "why": each.why} for each in diagnosis.unknown]}
 

@@ -14,7 +14,7 @@ CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     group_checks.group_unknown, group_checks.consumption_disabled, group_checks.no_member_online,
     group_checks.not_subscribed, group_checks.subscriptions_differ, group_checks.group_shared,
     message_checks.filtered_out, message_checks.message_missing, message_checks.passed, message_checks.no_offset,
-    group_checks.queue_not_owned, group_checks.queue_not_locked, group_checks.flow_control,
+    group_checks.queues_without_owner, group_checks.queue_not_locked, group_checks.flow_control,
     group_checks.listener_stuck, group_checks.queue_blocked,
     message_checks.in_flight, message_checks.retry_waiting, message_checks.delivery_waiting,
     message_checks.delivery_overdue, message_checks.dead_letter, message_checks.transactions,
@@ -65,10 +65,15 @@ def _levelled(finding: Finding, *, is_final: bool, is_stored: bool) -> Finding:
     return finding
 
 
+def lag(facts: Facts) -> int:
+    """Messages of the topic that the group has not consumed, as far as it is known."""
+    return sum(group_checks.lag_of(facts, each) for each in facts.topic.queues)
+
+
 def healthy_text(facts: Facts) -> str:
     """A sentence about a group in which nothing was found."""
     group, topic = facts.group, facts.topic
     members = len(group.members) + group.members_left_out
     said = f"Group {group.name} is healthy" + (f" in topic {topic.name}" if topic.name else "")
     known = f"{members} member{'' if members == 1 else 's'} online" if group.are_members_known else "members unknown"
-    return f"{said}: {known}, {sum(each.lag for each in topic.queues)} messages behind."
+    return f"{said}: {known}, {lag(facts)} messages behind."

@@ -116,10 +116,6 @@ class QueueFacts:
     waiting_ms: int = 0
 
     @property
-    def lag(self) -> int:
-        return 0 if self.consumer_offset is None else max(0, self.max_offset - self.consumer_offset)
-
-    @property
     def text(self) -> str:
         return f"{self.queue.broker_name}/{self.queue.queue_id}"
 

@@ -145,12 +145,9 @@ class Gatherer:
             return replace(broker, failure=str(error))
         settings = await self._questions.ask(f"the settings of {broker.text}", self._admin.broker_config(address))
         broker = replace(broker, state=state, settings=settings or {})
-        try:
-            config = await self._questions.answer(self._admin.group_config(group, address))
-        except (ClientError, HeaderError) as error:
-            self._questions.note(f"the settings of group {group} at {broker.text}", error)
-            return broker
-        return replace(broker, group=config, knows_groups=True)
+        # All groups, because a broker creates a group that is asked for alone.
+        configs = await self._questions.ask(f"the groups of {broker.text}", self._admin.group_configs(address))
+        return broker if configs is None else replace(broker, group=configs.get(group), knows_groups=True)
 
     # --- the group ---------------------------------------------------------------------------------------------------
 

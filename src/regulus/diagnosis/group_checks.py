@@ -19,6 +19,8 @@ SHOWN_MAX = 8
 JAVA_THRESHOLD, JAVA_THRESHOLD_MIB = 1000, 100
 """Limits of RocketMQ's consumers, for a member that does not report its own."""
 
+_LOCK_REMEDY = ("Another client of the group holds the lock: end it, or wait a minute after its end for the lock to "
+                "expire.")
 _PULLS = "CONSUME_PASSIVELY"
 _ASKS = "CONSUME_ACTIVELY"
 
@@ -50,9 +52,9 @@ def no_member_online(facts: Facts) -> Iterator[Finding]:
     group = facts.group
     if not group.are_members_known or group.members or group.is_known is False:
         return
-    lag = sum(each.lag for each in facts.topic.queues)
+    waiting = sum(lag_of(facts, each) for each in facts.topic.queues)
     yield Finding(Cause.NO_MEMBER_ONLINE, f"No member of group {group.name} is connected.",
-                  (f"{lag} messages of {facts.topic.name} wait for it.",) if facts.topic.name else (),
+                  (f"{waiting} messages of {facts.topic.name} wait for it.",) if facts.topic.name else (),
                   "Start a consumer of the group, or read the log of the one that should run: which name servers it "
                   "uses, and whether it can reach the brokers' addresses.")
     guarded = [each for each in facts.brokers if any(
@@ -103,7 +105,7 @@ def group_shared(facts: Facts) -> Iterator[Finding]:
                       "Give each service a group of its own, or all members the same topics.")
 
 
-def queue_not_owned(facts: Facts) -> Iterator[Finding]:
+def queues_without_owner(facts: Facts) -> Iterator[Finding]:
     """Only where all members pull and have reported: the broker, not a member, has the queues of those that pop."""
     members = facts.group.members
     if not members or facts.group.members_left_out or not all(_pulls(each) for each in members):
@@ -112,25 +114,26 @@ def queue_not_owned(facts: Facts) -> Iterator[Finding]:
         return
     owned = {queue for each in members if each.info for queue, info in each.info.mq_table.items() if not info.droped}
     free = [each for each in focus(facts) if each.queue not in owned and _is_read(facts, each.queue)]
-    if free:
+    if not free:
+        return
+    evidence = tuple(f"{each.client_id} has {len(each.info.mq_table) if each.info else 0} queues."
+                     for each in members[:SHOWN_MAX])
+    if any(_is_in_order(each) for each in members):
+        yield Finding(Cause.QUEUE_NOT_LOCKED, f"No member of group {facts.group.name} has {_names(free)} of "
+                      f"{facts.topic.name}. They consume in order and take a queue only with its lock.", evidence,
+                      _LOCK_REMEDY)
+    else:
         yield Finding(Cause.QUEUE_NOT_OWNED, f"No member of group {facts.group.name} has {_names(free)} of "
-                      f"{facts.topic.name}.",
-                      tuple(f"{each.client_id} has {len(each.info.mq_table) if each.info else 0} queues."
-                            for each in members[:SHOWN_MAX]),
+                      f"{facts.topic.name}.", evidence,
                       "Wait for the next rebalance (20 s). If it stays so, members see different lists of members or "
                       "have different strategies: give them the same name servers and allocation strategy.")
 
 
 def queue_not_locked(facts: Facts) -> Iterator[Finding]:
     for member, queue, info in owners(facts):
-        assert member.info is not None
-        if member.info.properties.get("PROP_CONSUMEORDERLY") == "true" and not info.locked \
-                and not facts.group.is_broadcast:
-            yield Finding(Cause.QUEUE_NOT_LOCKED, f"{member.client_id} consumes {queue.text} in order and does not "
-                                                  "have "
-                          "its lock.", (f"It has {info.cached_msg_count} messages of it.",),
-                          "Another client of the group holds the lock: wait a minute for it to expire, or end that "
-                          "client.")
+        if _is_in_order(member) and not info.locked and not facts.group.is_broadcast:
+            yield Finding(Cause.QUEUE_NOT_LOCKED, f"{member.client_id} consumes {queue.text} in order and does not have "
+                          "its lock.", (f"It has {info.cached_msg_count} messages of it.",), _LOCK_REMEDY)
 
 
 def flow_control(facts: Facts) -> Iterator[Finding]:
@@ -163,13 +166,12 @@ def queue_blocked(facts: Facts) -> Iterator[Finding]:
     for member, queue, _ in owners(facts):
         assert member.info is not None
         blocked = member.info.properties.get(BLOCKED_QUEUES, "0")
-        if blocked != "0" and queue.lag > 0 and member.client_id not in seen:
+        if blocked != "0" and lag_of(facts, queue) > 0 and member.client_id not in seen:
             seen.add(member.client_id)
-            yield Finding(Cause.QUEUE_BLOCKED, f"{member.client_id} has blocked queues: their first message fails "
-                                               "again "
+            waiting = f"{queue.text} has {lag_of(facts, queue)} messages from offset {next_offset(facts, queue.queue)} on"
+            yield Finding(Cause.QUEUE_BLOCKED, f"{member.client_id} has blocked queues: their first message fails again "
                           "and again, or the broker refuses to read it.",
-                          ((f"{blocked} of its queues are blocked; {queue.text} has {queue.lag} messages from offset "
-                           f"{queue.consumer_offset} on."),),
+                          (f"{blocked} of its queues are blocked; {waiting}.",),
                           "Its log names the message. Repair the listener, or reset the group past the message.")
 
 
@@ -177,9 +179,9 @@ def lag(facts: Facts) -> Iterator[Finding]:
     """Without a message: that of all queues. With one: how many messages come before it, see `message_checks`."""
     if facts.message is not None or not facts.group.members or facts.group.is_broadcast:
         return
-    late = [each for each in facts.topic.queues if each.waiting_ms >= LAG_AGE_MS and each.lag > 0]
+    late = [each for each in facts.topic.queues if each.waiting_ms >= LAG_AGE_MS and lag_of(facts, each) > 0]
     if late:
-        total, oldest = sum(each.lag for each in late), max(each.waiting_ms for each in late)
+        total, oldest = sum(lag_of(facts, each) for each in late), max(each.waiting_ms for each in late)
         yield Finding(Cause.LAG, f"Group {facts.group.name} has not reached the newest messages: {total} wait, the "
                                  "oldest "
                       f"for {duration_text(oldest)}.", (*rates(facts, total),),
@@ -228,11 +230,22 @@ def subscriptions_of(facts: Facts) -> list[tuple[MemberFacts, SubscriptionData]]
 
 
 def next_offset(facts: Facts, queue: MessageQueue) -> int | None:
-    """Where the group continues: members store their offsets every few seconds, and know them better meanwhile."""
+    """Where the group continues; None when nothing says it. Members store their offsets every few seconds, and know
+    them better meanwhile."""
     stored = facts.topic.queue(queue)
-    known = [stored.consumer_offset] if stored is not None and stored.consumer_offset is not None else []
-    known += [info.commit_offset for member, each, info in owners(facts) if each.queue == queue]
+    known = [] if stored is None or stored.consumer_offset is None else [stored.consumer_offset]
+    for member in facts.group.members:
+        info = member.info.mq_table.get(queue) if member.info else None
+        if info is not None and not info.droped:
+            # 0 is also what a member reports that has consumed nothing yet.
+            known += [info.commit_offset] if info.commit_offset > 0 or info.cached_msg_count > 0 else []
     return max(known, default=None)
+
+
+def lag_of(facts: Facts, queue: QueueFacts) -> int:
+    """Messages of the queue that the group has not consumed; 0 when nothing says where it continues."""
+    offset = next_offset(facts, queue.queue)
+    return 0 if offset is None else max(0, queue.max_offset - max(offset, queue.min_offset))
 
 
 def _all_topics(facts: Facts) -> set[str]:
@@ -252,6 +265,10 @@ def _normal(subscription: SubscriptionData) -> str:
 
 def _pulls(member: MemberFacts) -> bool:
     return member.info is not None and member.info.properties.get("PROP_CONSUME_TYPE") == _PULLS
+
+
+def _is_in_order(member: MemberFacts) -> bool:
+    return member.info is not None and member.info.properties.get("PROP_CONSUMEORDERLY") == "true"
 
 
 def _is_read(facts: Facts, queue: MessageQueue) -> bool:

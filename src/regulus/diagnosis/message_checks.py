@@ -181,8 +181,8 @@ def retry_waiting(facts: Facts) -> Iterator[Finding]:
             continues = "has no offset there" if offset is None else f"continues at {offset}"
             yield Finding(Cause.RETRY_WAITING, f"Retry {course.retries} of {_retries_max(facts)} of the message can be "
                           "consumed, and was not yet.",
-                          (f"Its copy is at offset {course.last.queue_offset} of {course.last.topic}, and the group "
-                            f"{continues}.", *_recorded_causes(course.last)),
+                          ((f"Its copy is at offset {course.last.queue_offset} of {course.last.topic}, and the group "
+                            f"{continues}."), *_recorded_causes(course.last)),
                           "A member consumes it when it comes to it.", Level.WAITS)
 
 

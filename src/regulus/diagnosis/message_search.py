@@ -5,12 +5,13 @@ found.
 """
 
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from regulus.client.administration.admin import Admin
 from regulus.client.connecting.client_instance import now_ms
-from regulus.client.core.unique_key_time import search_from_ms
+from regulus.client.core.unique_key_time import made_ms
 from regulus.diagnosis.asking import Questions, all_of
 from regulus.diagnosis.facts import BrokerFacts, Flight, MessageFacts, Question
 from regulus.errors import ClientError, CorruptRecord, HeaderError, NoRoute, RecordError
@@ -179,18 +180,16 @@ async def _gone(admin: Admin, questions: Questions, question: Question, topic: s
         if first is not None and question.queue_offset < first:
             return f"the queue begins at offset {first} now"
         return ""
-    try:
+    with suppress(ValueError):
         host, physical_offset = parse_offset_message_id(question.message_id)
-    except ValueError:
-        return ""
-    for broker in brokers:
-        begin = broker.state.get("commitLogMinOffset", "")
-        if broker.address == host_text(host) and begin.isdecimal() and physical_offset < int(begin):
-            return f"the log of {broker.text} begins at physical offset {begin} now"
-    made_ms = search_from_ms(question.message_id, now_ms())
+        for broker in brokers:
+            begin = broker.state.get("commitLogMinOffset", "")
+            if broker.address == host_text(host) and begin.isdecimal() and physical_offset < int(begin):
+                return f"the log of {broker.text} begins at physical offset {begin} now"
+    key_ms = made_ms(question.message_id, now_ms())
     kept = [int(text) for broker in brokers
             if (text := broker.state.get("earliestMessageTimeStamp", "")).isdecimal()]
-    if made_ms and kept and made_ms < min(kept):
+    if key_ms and kept and key_ms < min(kept):
         return "its key was made before the oldest message that the brokers still have was stored"
     return ""
 

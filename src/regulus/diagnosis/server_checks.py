@@ -47,14 +47,10 @@ def no_route(facts: Facts) -> Iterator[Finding]:
 def broker_silent(facts: Facts) -> Iterator[Finding]:
     for broker in _concerned(facts):
         if broker.failure:
-            waiting = [each for each in facts.topic.queues if each.queue.broker_name == broker.name]
-            evidence = [f"{broker.failure}.", *(
-                f"{sum(each.lag for each in waiting)} unread messages are known there." for _ in waiting[:1])]
             yield Finding(Cause.BROKER_SILENT, f"Broker {broker.text} does not answer; messages that it has wait "
-                                               "there.",
-                          tuple(evidence), "Start it, or find out what blocks the network to its address. It is still "
-                          "in the route, so clients keep trying.",
-                          Level.CAUSE if broker.broker_id == MASTER_ID else Level.NOTE)
+                          "there.", (f"{broker.failure}.",),
+                          "Start it, or find out what blocks the network to its address. It is still in the route, so "
+                          "clients keep trying.", Level.CAUSE if broker.broker_id == MASTER_ID else Level.NOTE)
 
 
 def master_away(facts: Facts) -> Iterator[Finding]:

@@ -108,3 +108,356 @@ async def test_no_member_is_online(regulus_server, admin, producer):
     sent = await producer.send(Message(TOPIC, b"x"))
     assert causes(await diagnosis_of(regulus_server)) == [Cause.NO_MEMBER_ONLINE]
     assert causes(await diagnosis_of(regulus_server, message_id=sent.message_id)) == [Cause.NO_MEMBER_ONLINE]
+
+
+# --- the message -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_is_delayed_by_a_level_or_until_a_time(regulus_server, producer):
+    by_level = await producer.send(Message(TOPIC, b"x", properties={"DELAY": "18"}))
+    timed = await producer.send(Message(TOPIC, b"x", delay=timedelta(days=1)))
+    async with consumer_of(regulus_server):
+        for sent, due in ((by_level, "in 119 min"), (timed, "in 23 h")):
+            found = await comes_to(regulus_server, [Cause.DELIVERY_WAITING], message_id=sent.message_id)
+            assert found.findings[0].sentence.endswith(f"{due}.")
+            assert found.findings[0].level is Level.WAITS
+        by_offset_id = await comes_to(regulus_server, [Cause.DELIVERY_WAITING],
+                                      message_id=by_level.offset_message_id)
+        assert by_offset_id.facts.topic.name == TOPIC
+
+
+async def test_a_message_that_failed_waits_for_its_retry(regulus_server, producer):
+    async with consumer_of(regulus_server, later):
+        sent = await producer.send(Message(TOPIC, b"x"))
+        found = await comes_to(regulus_server, [Cause.RETRY_WAITING], message_id=sent.message_id)
+        assert "retry 1 of 16" in found.findings[0].sentence
+
+
+async def test_a_message_that_failed_for_good_is_a_dead_letter(regulus_server, producer):
+    async with consumer_of(regulus_server, later, max_reconsume_times=0):
+        sent = await producer.send(Message(TOPIC, b"x"))
+        found = await comes_to(regulus_server, [Cause.DEAD_LETTER], message_id=sent.message_id)
+        assert f"%DLQ%{GROUP}" in found.findings[0].evidence[0]
+
+
+async def test_a_message_was_consumed(regulus_server, producer):
+    async with consumer_of(regulus_server):
+        sent = await producer.send(Message(TOPIC, b"x", keys="k1"))
+        for named in ({"message_id": sent.message_id}, {"message_id": sent.offset_message_id}, {"key": "k1"},
+                      {"broker_name": "broker-a", "queue_id": 0, "queue_offset": 0}):
+            await comes_to(regulus_server, [Cause.PASSED], **named)
+    # The group is gone, but that is not why this message does not come.
+    found = await comes_to(regulus_server, [Cause.PASSED], message_id=sent.message_id)
+    assert Cause.NO_MEMBER_ONLINE in notes(found)
+
+
+async def test_a_message_was_skipped_by_a_reset(regulus_server, admin, producer):
+    await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+    sent = await producer.send(Message(TOPIC, b"x"))
+    await admin.set_offsets(GROUP, {QUEUE: 1})
+    await comes_to(regulus_server, [Cause.PASSED], message_id=sent.message_id)
+
+
+@pytest.mark.parametrize("message_id", ["C0000202000000000000000000000001", "no id at all"])
+async def test_a_message_was_never_stored(regulus_server, producer, message_id):
+    async with consumer_of(regulus_server):
+        await comes_to(regulus_server, [Cause.MESSAGE_UNKNOWN], message_id=message_id)
+        await comes_to(regulus_server, [Cause.MESSAGE_UNKNOWN], broker_name="broker-a", queue_id=0, queue_offset=7)
+
+
+async def test_a_message_has_expired(tmp_path):
+    store = replace(small_store(tmp_path), mapped_file_size_commit_log=1 << 16)
+    config = BrokerConfig(listen_port=0, file_reserved_time=0, clean_resource_interval=100,
+                          delete_commit_log_files_interval=1)
+    with ServerThread(tmp_path, config, store) as server:
+        async with Admin(server.name_server_address) as admin, Producer(server.name_server_address, "shop") as producer:
+            await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
+            sent = await producer.send(Message(TOPIC, b"first"))
+            for _ in range(50):
+                await producer.send(Message(TOPIC, b"x" * 3000))
+            async with consumer_of(server):
+                until = time.monotonic() + WITHIN_S
+                while (await admin.min_offset(QUEUE)) == 0:
+                    assert time.monotonic() < until
+                    await admin.delete_expired_commit_log(server.address)
+                    await asyncio.sleep(0.1)
+                await comes_to(server, [Cause.MESSAGE_EXPIRED], broker_name="broker-a", queue_id=0, queue_offset=0)
+                await comes_to(server, [Cause.MESSAGE_EXPIRED], message_id=sent.offset_message_id)
+                await comes_to(server, [Cause.MESSAGE_EXPIRED], message_id=sent.message_id)
+
+
+async def test_a_transaction_is_open_rolled_back_and_committed(regulus_server, admin):
+    async with TransactionProducer(regulus_server.name_server_address, "shop") as producer, consumer_of(regulus_server):
+        halves = [await producer.send_half(Message(TOPIC, b"x")) for _ in range(3)]
+        await comes_to(regulus_server, [Cause.TRANSACTION_OPEN], message_id=halves[0].message_id)
+        await producer.end_transaction(halves[1], TransactionState.ROLLBACK)
+        found = await comes_to(regulus_server, [Cause.TRANSACTION_ROLLED_BACK], message_id=halves[1].message_id)
+        assert "producer group is shop" in found.findings[0].evidence[0]
+        await producer.end_transaction(halves[2], TransactionState.COMMIT)
+        await comes_to(regulus_server, [Cause.PASSED], message_id=halves[2].message_id)
+        await comes_to(regulus_server, [Cause.TRANSACTION_OPEN], message_id=halves[0].message_id)
+
+
+async def test_a_transaction_was_given_up(tmp_path):
+    config = BrokerConfig(listen_port=0, transaction_check_interval=50, transaction_time_out=1, transaction_check_max=1)
+    with ServerThread(tmp_path, config) as server:
+        async with Admin(server.name_server_address) as admin, TransactionProducer(
+                server.name_server_address, "shop") as producer:
+            await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
+            await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+            half = await producer.send_half(Message(TOPIC, b"x"))
+            async with consumer_of(server):
+                await comes_to(server, [Cause.TRANSACTION_GIVEN_UP], message_id=half.message_id)
+
+
+async def test_a_popped_message_is_in_flight_and_then_acknowledged(regulus_server, producer):
+    async with SimpleConsumer(regulus_server.name_server_address, GROUP, {TOPIC: "*"}) as consumer:
+        await consumer.receive(1, 60_000) if False else None
+        sent = await producer.send(Message(TOPIC, b"x"))
+        messages = []
+        while not messages:
+            messages = await consumer.receive(1, 60_000)
+        found = await comes_to(regulus_server, [Cause.IN_FLIGHT], message_id=sent.message_id)
+        assert "visible again" in found.findings[0].evidence[0]
+        await consumer.ack(messages[0])
+        await comes_to(regulus_server, [Cause.PASSED], message_id=sent.message_id)
+
+
+async def test_a_message_is_in_the_hands_of_a_listener(regulus_server, producer):
+    may_end = asyncio.Event()
+
+    async def wait(messages, context):
+        await may_end.wait()
+        return OK
+
+    async with consumer_of(regulus_server, wait) as consumer:
+        sent = await producer.send(Message(TOPIC, b"x"))
+        found = await comes_to(regulus_server, [Cause.IN_FLIGHT, Cause.LAG], message_id=sent.message_id)
+        assert consumer.client_id in found.findings[0].sentence
+        may_end.set()
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_tag_does_not_take_the_message(regulus_server, producer):
+    sent = await producer.send(Message(TOPIC, b"x", "new"))
+    async with consumer_of(regulus_server, expression="paid || sent"):
+        found = await diagnosis_of(regulus_server, message_id=sent.message_id)
+        found = await comes_to(regulus_server, [Cause.FILTERED_OUT, Cause.PASSED], message_id=sent.message_id)
+        assert "paid || sent" in found.findings[0].sentence
+        assert found.findings[0].evidence == ("Its tag is new.",)
+        wanted = await producer.send(Message(TOPIC, b"x", "paid"))
+        await comes_to(regulus_server, [Cause.PASSED], message_id=wanted.message_id)
+
+
+async def test_a_condition_does_not_take_the_message(tmp_path):
+    with ServerThread(tmp_path, BrokerConfig(listen_port=0, enable_property_filter=True)) as server:
+        async with Admin(server.name_server_address) as admin, Producer(server.name_server_address, "shop") as producer:
+            await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
+            sent = await producer.send(Message(TOPIC, b"x", properties={"amount": "3"}))
+            consumer = consumer_of(server, topic="other")
+            consumer.subscribe(TOPIC, "amount > 5", "SQL92")
+            async with consumer:
+                found = await comes_to(server, [Cause.FILTERED_OUT, Cause.PASSED], message_id=sent.message_id)
+                assert found.findings[0].evidence == ("It has no tag.", "amount is 3.")
+
+
+# --- the group -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_is_unknown_and_a_near_name_is_shown(regulus_server, admin):
+    await admin.create_group(SubscriptionGroupConfig(group_name="billings"))
+    found = await diagnosis_of(regulus_server)
+    assert causes(found) == [Cause.GROUP_UNKNOWN]
+    assert found.findings[0].sentence.endswith("did you mean billings?")
+    assert await admin.list_groups() == ["billings"]    # the question creates no group
+
+
+async def test_a_group_may_not_consume(regulus_server, admin, producer):
+    await admin.create_group(SubscriptionGroupConfig(group_name=GROUP, consume_enable=False))
+    async with consumer_of(regulus_server):
+        await producer.send(Message(TOPIC, b"x"))
+        await comes_to(regulus_server, [Cause.CONSUMPTION_DISABLED])
+    # Both are true, and each would be enough.
+    await comes_to(regulus_server, [Cause.CONSUMPTION_DISABLED, Cause.NO_MEMBER_ONLINE])
+
+
+async def test_no_member_subscribes_to_the_topic(regulus_server, admin):
+    await admin.create_topic(TopicConfig(topic_name="Refunds", read_queue_nums=1, write_queue_nums=1))
+    async with consumer_of(regulus_server, topic="Refunds"):
+        found = await comes_to(regulus_server, [Cause.NOT_SUBSCRIBED])
+        assert found.findings[0].evidence == ("They subscribe to Refunds.",)
+
+
+async def test_members_subscribe_differently(regulus_server, admin):
+    async with consumer_of(regulus_server, expression="a || b"), consumer_of(regulus_server, expression="c"):
+        found = await comes_to(regulus_server, [Cause.SUBSCRIPTIONS_DIFFER])
+        assert sorted(line.split(":")[0] for line in found.findings[0].evidence) == ["the tags a || b", "the tags c"]
+    async with consumer_of(regulus_server, expression="a||b"), consumer_of(regulus_server, expression="b || a"):
+        await comes_to(regulus_server, [])
+
+
+async def test_services_share_a_group(regulus_server, admin):
+    await admin.create_topic(TopicConfig(topic_name="Refunds", read_queue_nums=1, write_queue_nums=1))
+    async with consumer_of(regulus_server), consumer_of(regulus_server, topic="Refunds"):
+        await comes_to(regulus_server, [Cause.GROUP_SHARED])
+
+
+async def test_a_queue_has_no_owner(regulus_server, admin):
+    """With different strategies members take some queues twice, and others not at all."""
+    await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
+    first = {"client_ip": "10.0.0.1", "instance_name": "a"}
+    second = {"client_ip": "10.0.0.1", "instance_name": "b", "allocate_message_queue_strategy": "AVG_BY_CIRCLE"}
+    async with consumer_of(regulus_server, **first), consumer_of(regulus_server, **second):
+        found = await comes_to(regulus_server, [Cause.QUEUE_NOT_OWNED])
+        assert "broker-a/2" in found.findings[0].sentence
+
+
+async def test_another_client_has_the_lock_of_a_queue(regulus_server, admin, producer):
+    from regulus.wire.bodies import LockBatchRequestBody
+    from regulus.wire.codes import RequestCode
+
+    await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+    body = LockBatchRequestBody(consumer_group=GROUP, client_id="a-stranger", mq_set=[QUEUE])
+    await admin._request(regulus_server.address, RequestCode.LOCK_BATCH_MQ, body=body.encode())
+    async with consumer_of(regulus_server, consume_orderly=True):
+        await comes_to(regulus_server, [Cause.QUEUE_NOT_LOCKED])
+        await admin._request(regulus_server.address, RequestCode.UNLOCK_BATCH_MQ, body=body.encode())
+        await comes_to(regulus_server, [])
+
+
+async def test_a_member_whose_cache_is_full_does_not_pull(regulus_server, producer):
+    may_end = asyncio.Event()
+
+    async def wait(messages, context):
+        await may_end.wait()
+        return OK
+
+    for number in range(20):
+        await producer.send(Message(TOPIC, b"x", keys=str(number)))
+    async with consumer_of(regulus_server, wait, pull_threshold_for_queue=2, pull_batch_size=4):
+        found = await comes_to(regulus_server, [Cause.FLOW_CONTROL, Cause.LAG], key="19")
+        assert "the limits are 2 messages" in found.findings[0].evidence[0]
+        may_end.set()
+
+
+async def test_a_queue_is_blocked_by_its_first_message(regulus_server, producer):
+    await producer.send(Message(TOPIC, b"x"))
+
+    async def suspend(messages, context):
+        return ConsumeStatus.RECONSUME_LATER
+
+    async with consumer_of(regulus_server, suspend, consume_orderly=True, suspend_current_queue_time_millis=10):
+        await comes_to(regulus_server, [Cause.QUEUE_BLOCKED])
+
+
+def test_a_listener_is_stuck_and_the_group_lags(simulated_regulus):
+    async def scene():
+        name_server = simulated_regulus.name_server_address
+
+        async def wait(messages, context):
+            await asyncio.sleep(3_000)
+            return OK
+
+        async with Admin(name_server) as admin, Producer(name_server, "shop") as producer:
+            await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
+            async with consumer_of(simulated_regulus, wait, rebalance_interval=20_000,
+                                   persist_consumer_offset_interval=5_000):
+                await producer.send(Message(TOPIC, b"x"))
+                await asyncio.sleep(30)
+                slow = await diagnosis_of(simulated_regulus)
+                await asyncio.sleep(300)
+                return slow, await diagnosis_of(simulated_regulus)
+
+    slow, stuck = simulated_regulus.run(scene())
+    assert causes(slow) == [Cause.LAG]
+    assert causes(stuck) == [Cause.LISTENER_STUCK, Cause.LAG]
+    assert "for 5 min" in stuck.findings[0].sentence
+
+
+async def test_a_group_without_an_offset_is_only_a_note(regulus_server, admin, producer):
+    await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+    await producer.send(Message(TOPIC, b"x"))
+    assert notes(await diagnosis_of(regulus_server)) == [Cause.NO_OFFSET]
+
+
+# --- the topic and its servers ---------------------------------------------------------------------------------------
+
+
+async def test_a_topic_does_not_exist_and_a_near_name_is_shown(regulus_server, admin):
+    async with consumer_of(regulus_server):
+        found = await comes_to(regulus_server, [Cause.NO_ROUTE, Cause.NOT_SUBSCRIBED], topic="orders")
+        assert found.findings[0].sentence.endswith("did you mean Orders?")
+
+
+@pytest.mark.parametrize(("perm", "cause"), [(2, Cause.TOPIC_NOT_READABLE), (4, Cause.TOPIC_NOT_WRITABLE)])
+async def test_a_topic_permits_no_reads_or_no_sends(regulus_server, admin, producer, perm, cause):
+    sent = await producer.send(Message(TOPIC, b"x"))
+    async with consumer_of(regulus_server):
+        await comes_to(regulus_server, [])
+        await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1, perm=perm))
+        await comes_to(regulus_server, [cause])
+        found = await comes_to(regulus_server, [Cause.PASSED], message_id=sent.message_id)
+        assert cause in notes(found)
+
+
+async def test_a_broker_permits_no_reads(regulus_server, admin, producer):
+    async with consumer_of(regulus_server):
+        await admin.update_broker_config(regulus_server.address, {"brokerPermission": "2"})
+        found = await comes_to(regulus_server, [Cause.TOPIC_NOT_READABLE])
+        assert "broker-a" in found.findings[0].sentence
+
+
+async def test_sends_are_taken_away_at_the_name_servers(regulus_server, admin):
+    async with consumer_of(regulus_server):
+        await admin.wipe_write_permission("broker-a")
+        await comes_to(regulus_server, [Cause.TOPIC_NOT_WRITABLE])
+
+
+async def test_a_message_is_in_a_queue_that_is_not_read(regulus_server, admin, producer):
+    await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=2, write_queue_nums=2))
+    sent = await producer.send(Message(TOPIC, b"x"), queue=QUEUE._replace(queue_id=1))
+    await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=2))
+    async with consumer_of(regulus_server):
+        await comes_to(regulus_server, [Cause.QUEUE_NOT_READ], message_id=sent.message_id)
+
+
+async def test_name_servers_disagree(regulus_server, admin, tmp_path):
+    with ServerThread(tmp_path / "other") as other:
+        both = f"{regulus_server.name_server_address};{other.name_server_address}"
+        async with consumer_of(regulus_server):
+            until = time.monotonic() + WITHIN_S
+            while True:
+                found = await diagnosis_of(both)
+                if Cause.NAME_SERVERS_DIFFER in causes(found) or time.monotonic() > until:
+                    break
+        assert found.findings[0].cause is Cause.NAME_SERVERS_DIFFER
+        assert any("no route" in line for line in found.findings[0].evidence)
+
+
+async def test_a_name_server_is_silent(regulus_server, admin, unused_tcp_port):
+    async with consumer_of(regulus_server):
+        both = f"{regulus_server.name_server_address};127.0.0.1:{unused_tcp_port}"
+        found = await comes_to(both, [])
+        assert notes(found) == [Cause.NAME_SERVER_SILENT]
+
+
+ACCOUNTS = """accounts:
+- accessKey: billing
+  secretKey: secret-of-billing
+  admin: true
+"""
+
+
+async def test_access_is_denied_and_a_guarded_group_has_no_member(make_guarded_server):
+    server = make_guarded_server(ACCOUNTS)
+    signed = ClientConfig(access_key="billing", secret_key="secret-of-billing")
+    async with Admin(server.name_server_address, signed) as admin:
+        await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
+        await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+    [facts] = await gather(server.name_server_address, signed, Question(group=GROUP, topic=TOPIC))
+    found = diagnose(facts)
+    assert causes(found) == [Cause.NO_MEMBER_ONLINE]
+    assert Cause.ACCESS_MAY_REFUSE in notes(found)
+    assert causes(await diagnosis_of(server)) == [Cause.ACCESS_DENIED]
