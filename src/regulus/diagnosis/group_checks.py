@@ -53,8 +53,16 @@ def no_member_online(facts: Facts) -> Iterator[Finding]:
     if not group.are_members_known or group.members or group.is_known is False:
         return
     waiting = sum(lag_of(facts, each) for each in facts.topic.queues)
+    said = f"{waiting} messages of {facts.topic.name} wait for it."
+    if facts.topic.consume_tps > 0:
+        yield Finding(Cause.NO_MEMBER_ONLINE, f"No member of group {group.name} is connected to a broker, and the group "
+                      "received messages in the last minute: its members use a gRPC proxy, or left just now.",
+                      (said, f"It received {facts.topic.consume_tps:.1f} messages a second."),
+                      "If messages stop, read the logs of the proxy and of its clients.", Level.NOTE)
+        return
     yield Finding(Cause.NO_MEMBER_ONLINE, f"No member of group {group.name} is connected.",
-                  (f"{waiting} messages of {facts.topic.name} wait for it.",) if facts.topic.name else (),
+                  (said, ("Brokers do not list members that use a gRPC proxy; the group received nothing in the last "
+                    "minute.")) if facts.topic.name else (),
                   "Start a consumer of the group, or read the log of the one that should run: which name servers it "
                   "uses, and whether it can reach the brokers' addresses.")
     guarded = [each for each in facts.brokers if any(
@@ -132,8 +140,8 @@ def queues_without_owner(facts: Facts) -> Iterator[Finding]:
 def queue_not_locked(facts: Facts) -> Iterator[Finding]:
     for member, queue, info in owners(facts):
         if _is_in_order(member) and not info.locked and not facts.group.is_broadcast:
-            yield Finding(Cause.QUEUE_NOT_LOCKED, f"{member.client_id} consumes {queue.text} in order and does not have "
-                          "its lock.", (f"It has {info.cached_msg_count} messages of it.",), _LOCK_REMEDY)
+            yield Finding(Cause.QUEUE_NOT_LOCKED, f"{member.client_id} consumes {queue.text} in order and does not "
+                          "have its lock.", (f"It has {info.cached_msg_count} messages of it.",), _LOCK_REMEDY)
 
 
 def flow_control(facts: Facts) -> Iterator[Finding]:
@@ -168,9 +176,10 @@ def queue_blocked(facts: Facts) -> Iterator[Finding]:
         blocked = member.info.properties.get(BLOCKED_QUEUES, "0")
         if blocked != "0" and lag_of(facts, queue) > 0 and member.client_id not in seen:
             seen.add(member.client_id)
-            waiting = f"{queue.text} has {lag_of(facts, queue)} messages from offset {next_offset(facts, queue.queue)} on"
-            yield Finding(Cause.QUEUE_BLOCKED, f"{member.client_id} has blocked queues: their first message fails again "
-                          "and again, or the broker refuses to read it.",
+            first = next_offset(facts, queue.queue)
+            waiting = f"{queue.text} has {lag_of(facts, queue)} messages from offset {first} on"
+            yield Finding(Cause.QUEUE_BLOCKED, f"{member.client_id} has blocked queues: their first message fails "
+                          "again and again, or the broker refuses to read it.",
                           (f"{blocked} of its queues are blocked; {waiting}.",),
                           "Its log names the message. Repair the listener, or reset the group past the message.")
 

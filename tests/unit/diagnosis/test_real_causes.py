@@ -1,10 +1,8 @@
 """Each cause is made with real servers and clients, and the diagnosis names it, alone and together with others."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,21 +12,36 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.client.administration.admin import Admin
-from regulus.client.config import ClientConfig, ConsumeFromWhere, MessageModel, MessageRequestMode, PushConsumerConfig
+from regulus.client.config import ClientConfig, ConsumeFromWhere, MessageModel, PushConsumerConfig
 from regulus.client.consuming.push_consumer import PushConsumer
 from regulus.client.consuming.simple_consumer import SimpleConsumer
 from regulus.client.listener import ConsumeStatus
 from regulus.client.sending.producer import Producer
 from regulus.client.sending.transaction_producer import TransactionProducer, TransactionState
+from regulus.diagnosis import message_checks
 from regulus.diagnosis.checks import Diagnosis, diagnose
 from regulus.diagnosis.facts import Question
 from regulus.diagnosis.findings import Cause, Level
 from regulus.diagnosis.gathering import gather
+from regulus.errors import ClientError
+from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
-from regulus.testing.running_server import ServerThread, small_store
+from regulus.nameserver.config import NamesrvConfig
+from regulus.server import ha_client
+from regulus.server.assembly import BrokerServer
+from regulus.server.name_server import NameServer
+from regulus.store import disk
+from regulus.testing.fixtures import make_guarded_server
+from regulus.testing.running_server import HOST, ServerThread, small_store
+from regulus.transport.config import TransportConfig
+from regulus.wire.bodies import LockBatchRequestBody
+from regulus.wire.codes import RequestCode
+from tests.unit.client.both_protocols import both_protocols
+from tests.waiting import until
 
+__all__ = ["make_guarded_server"]
 TOPIC, GROUP = "Orders", "billing"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 WITHIN_S = 60.0
@@ -212,7 +225,6 @@ async def test_a_transaction_was_given_up(tmp_path):
 
 async def test_a_popped_message_is_in_flight_and_then_acknowledged(regulus_server, producer):
     async with SimpleConsumer(regulus_server.name_server_address, GROUP, {TOPIC: "*"}) as consumer:
-        await consumer.receive(1, 60_000) if False else None
         sent = await producer.send(Message(TOPIC, b"x"))
         messages = []
         while not messages:
@@ -243,7 +255,6 @@ async def test_a_message_is_in_the_hands_of_a_listener(regulus_server, producer)
 async def test_a_tag_does_not_take_the_message(regulus_server, producer):
     sent = await producer.send(Message(TOPIC, b"x", "new"))
     async with consumer_of(regulus_server, expression="paid || sent"):
-        found = await diagnosis_of(regulus_server, message_id=sent.message_id)
         found = await comes_to(regulus_server, [Cause.FILTERED_OUT, Cause.PASSED], message_id=sent.message_id)
         assert "paid || sent" in found.findings[0].sentence
         assert found.findings[0].evidence == ("Its tag is new.",)
@@ -315,9 +326,6 @@ async def test_a_queue_has_no_owner(regulus_server, admin):
 
 
 async def test_another_client_has_the_lock_of_a_queue(regulus_server, admin, producer):
-    from regulus.wire.bodies import LockBatchRequestBody
-    from regulus.wire.codes import RequestCode
-
     await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     body = LockBatchRequestBody(consumer_group=GROUP, client_id="a-stranger", mq_set=[QUEUE])
     await admin._request(regulus_server.address, RequestCode.LOCK_BATCH_MQ, body=body.encode())
@@ -461,3 +469,199 @@ async def test_access_is_denied_and_a_guarded_group_has_no_member(make_guarded_s
     assert causes(found) == [Cause.NO_MEMBER_ONLINE]
     assert Cause.ACCESS_MAY_REFUSE in notes(found)
     assert causes(await diagnosis_of(server)) == [Cause.ACCESS_DENIED]
+
+
+# --- brokers ---------------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """A name server, and brokers on the loop of the test."""
+
+    def __init__(self, path: Path, stack: AsyncExitStack) -> None:
+        self.running: set[BrokerServer] = set()
+        self._path = path
+        self._stack = stack
+        self._transport = TransportConfig(bind_address=HOST)
+        self._name_server = NameServer(NamesrvConfig(listen_port=0, bind_address=HOST), self._transport)
+
+    @property
+    def name_server_address(self) -> str:
+        return f"{HOST}:{self._name_server.port}"
+
+    async def start(self) -> None:
+        await self._name_server.start()
+        self._stack.push_async_callback(self._name_server.stop)
+
+    async def stop(self, server: BrokerServer) -> None:
+        self.running.discard(server)
+        await server.stop()
+
+    async def broker(self, folder: str, **settings: Any) -> BrokerServer:
+        config = BrokerConfig(**{"listen_port": 0, "broker_ip1": HOST, "namesrv_addr": self.name_server_address,
+                                 "register_name_server_period": 50, "ha_send_heartbeat_interval": 100, **settings})
+        store = replace(small_store(self._path / folder), mapped_file_size_commit_log=1 << 16)
+        server = BrokerServer(config, store, transport_config=self._transport)
+        await server.start()
+        self.running.add(server)
+        async with Admin(self.name_server_address) as admin:
+            while config.broker_id not in await _ids(admin, config.broker_name):
+                await asyncio.sleep(0.01)
+        return server
+
+
+async def _ids(admin: Admin, broker_name: str) -> list[int]:
+    """The ids that are registered with the name server."""
+    data = (await admin.cluster_info()).broker_addr_table.get(broker_name)
+    return list(data.broker_addrs) if data is not None else []
+
+
+@pytest.fixture
+async def cluster(tmp_path, monkeypatch):
+    monkeypatch.setattr(ha_client, "RETRY_S", 0.05)
+    async with AsyncExitStack() as stack:
+        made = Cluster(tmp_path, stack)
+        await made.start()
+        yield made
+        for server in tuple(made.running):
+            await made.stop(server)
+
+
+async def create_topic(name_server: str, queues: int = 1) -> None:
+    async with Admin(name_server) as admin:
+        await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=queues, write_queue_nums=queues))
+        await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+
+
+async def test_a_broker_cannot_be_reached_at_the_address_that_it_gives(cluster):
+    await cluster.broker("a")
+    await create_topic(cluster.name_server_address)
+    lost = await cluster.broker("b", broker_name="broker-b", broker_ip1="127.0.0.2")
+    lost.broker.topics.create_if_absent(TOPIC, 1, 0)
+    found = await comes_to(cluster, [Cause.BROKER_SILENT, Cause.NO_MEMBER_ONLINE])
+    assert "broker-b (127.0.0.2:" in found.findings[0].sentence
+
+
+async def test_a_master_is_away_and_its_slave_delivers_nothing(cluster, monkeypatch):
+    monkeypatch.setattr(message_checks, "OVERDUE_AFTER_MS", 0)
+    master = await cluster.broker("a", broker_role=BrokerRole.ASYNC_MASTER)
+    slave = await cluster.broker("s", broker_role=BrokerRole.SLAVE, broker_id=1)
+    await create_topic(cluster.name_server_address)
+    async with Producer(cluster.name_server_address, "shop") as producer:
+        sent = await producer.send(Message(TOPIC, b"x", properties={"DELAY": "2"}))
+    await until(lambda: slave.store.commit_log_max_offset() == master.store.commit_log_max_offset())
+    await until(lambda: TOPIC in slave.broker.topics)
+    await cluster.stop(master)
+    await comes_to(cluster, [Cause.MASTER_AWAY, Cause.NO_MEMBER_ONLINE])
+    await comes_to(cluster, [Cause.MASTER_AWAY, Cause.NO_MEMBER_ONLINE, Cause.DELIVERY_OVERDUE],
+                   message_id=sent.message_id)
+
+
+async def test_a_slave_that_is_read_does_not_have_the_message(cluster):
+    await cluster.broker("a", broker_role=BrokerRole.ASYNC_MASTER, slave_read_enable=True)
+    await create_topic(cluster.name_server_address)
+    async with Producer(cluster.name_server_address, "shop") as producer, consumer_of(cluster, wait_forever):
+        sent = await producer.send(Message(TOPIC, b"x"))
+        await comes_to(cluster, [Cause.IN_FLIGHT, Cause.LAG], message_id=sent.message_id)
+        await cluster.broker("s", broker_role=BrokerRole.SLAVE, broker_id=1, ha_master_address="127.0.0.2:1")
+        await comes_to(cluster, [Cause.IN_FLIGHT, Cause.SLAVE_BEHIND, Cause.LAG], message_id=sent.message_id)
+
+
+async def wait_forever(messages, context):
+    await asyncio.Event().wait()
+
+
+async def test_a_disk_is_full_and_a_message_was_not_stored(cluster, monkeypatch):
+    await cluster.broker("a", clean_resource_interval=50)
+    await create_topic(cluster.name_server_address)
+    async with Producer(cluster.name_server_address, "shop") as producer, consumer_of(cluster):
+        sent = await producer.send(Message(TOPIC, b"x"))
+        await comes_to(cluster, [])
+        monkeypatch.setattr(disk, "used_ratio", lambda path: 0.95)
+        await comes_to(cluster, [Cause.DISK_FULL])
+        await comes_to(cluster, [Cause.MESSAGE_UNKNOWN, Cause.DISK_FULL], message_id="never-stored")
+        found = await comes_to(cluster, [Cause.PASSED], message_id=sent.message_id)
+        assert Cause.DISK_FULL in notes(found)
+
+
+async def test_files_wait_for_an_archive(cluster, monkeypatch):
+    await cluster.broker("a", clean_resource_interval=50, archive_gate="on", archive_identity="0" * 32)
+    await create_topic(cluster.name_server_address)
+    async with Producer(cluster.name_server_address, "shop") as producer, consumer_of(cluster):
+        for _ in range(50):
+            await producer.send(Message(TOPIC, b"x" * 3000))
+        monkeypatch.setattr(disk, "used_ratio", lambda path: 0.88)
+        found = await comes_to(cluster, [Cause.ARCHIVE_GATE])
+        assert "archive" in found.findings[0].evidence[0]
+
+
+async def test_a_broker_is_ill(cluster):
+    server = await cluster.broker("a")
+    await create_topic(cluster.name_server_address)
+    async with consumer_of(cluster):
+        await comes_to(cluster, [])
+        server._health.watch_fault(lambda: "the dispatch loop got nowhere for 20 s")
+        found = await comes_to(cluster, [Cause.STORE_ILL])
+        assert found.findings[0].evidence == ("the dispatch loop got nowhere for 20 s.",)
+
+
+# --- members of other kinds ------------------------------------------------------------------------------------------
+
+
+async def test_members_over_grpc_that_receive_messages_count(tmp_path):
+    """Brokers do not list them, and count what the group receives."""
+    async with both_protocols(tmp_path) as broker:
+        await broker.create_topic(TOPIC)
+        await broker.create_group(GROUP)
+        consumer = PushConsumer(broker.address("grpc"), GROUP, ok)
+        consumer.subscribe(TOPIC)
+        async with consumer, Producer(broker.name_server, "shop") as producer:
+            deadline = time.monotonic() + WITHIN_S
+            while True:
+                await producer.send(Message(TOPIC, b"x"))
+                found = await diagnosis_of(broker.name_server)
+                if found.is_healthy:
+                    break
+                assert causes(found) == [Cause.NO_MEMBER_ONLINE]
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.1)
+            assert notes(found) == [Cause.NO_MEMBER_ONLINE]
+
+
+async def test_a_group_that_broadcasts_is_healthy_though_its_offsets_are_not_at_the_broker(regulus_server, producer):
+    seen = asyncio.Event()
+
+    async def note(messages, context):
+        seen.set()
+        return OK
+
+    async with consumer_of(regulus_server, note, message_model=MessageModel.BROADCASTING):
+        sent = await producer.send(Message(TOPIC, b"x"))
+        await asyncio.wait_for(seen.wait(), WITHIN_S)
+        found = await comes_to(regulus_server, [], message_id=sent.message_id)
+        assert found.is_healthy
+
+
+async def test_two_causes_are_both_named(regulus_server, admin, producer):
+    """The group has no member now, and the message is not due either: the first one is the one to look at."""
+    await admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+    sent = await producer.send(Message(TOPIC, b"x", delay=timedelta(days=1)))
+    await comes_to(regulus_server, [Cause.NO_MEMBER_ONLINE, Cause.DELIVERY_WAITING], message_id=sent.message_id)
+
+
+async def test_a_message_went_to_a_member_that_subscribes_differently(regulus_server, producer):
+    sent = await producer.send(Message(TOPIC, b"x", "a"))
+    async with consumer_of(regulus_server, expression="a"), consumer_of(regulus_server, expression="b"):
+        await comes_to(regulus_server, [Cause.SUBSCRIPTIONS_DIFFER, Cause.PASSED], message_id=sent.message_id)
+
+
+async def test_all_groups_of_a_topic_are_asked_when_none_is_named(regulus_server, admin, producer):
+    await producer.send(Message(TOPIC, b"x"))
+    async with consumer_of(regulus_server), consumer_of(regulus_server, group="shipping"):
+        await comes_to(regulus_server, [])
+        await comes_to(regulus_server, [], group="shipping")
+        every = await gather(regulus_server.name_server_address, ClientConfig(), Question(topic=TOPIC))
+        assert [each.group.name for each in every] == [GROUP, "shipping"]
+    with pytest.raises(ClientError, match="name the group"):
+        await gather(regulus_server.name_server_address, ClientConfig(), Question(topic="nothing"))
+    with pytest.raises(ClientError, match="name the group, or the topic"):
+        await gather(regulus_server.name_server_address, ClientConfig(), Question(message_id="x"))
