@@ -2,8 +2,8 @@
 
     python -m tests.plain_english [PATHS]
 
-prints `file:line: rule: text` for each finding and exits with 1 when there are any. Without paths it reads the rooms
-that are held to these rules. Text in backticks and doctest lines are code, and are not read.
+prints `file:line: rule: text` for each finding and exits with 1 when there are any. Without paths it reads all
+modules of the package. Text in backticks and doctest lines are code, and are not read.
 """
 
 import ast
@@ -16,12 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "regulus"
-ROOMS = ("access", "cli", "client", "diagnosis", "errors.py", "model", "nameserver", "pipeline", "record", "reliability",
-         "server", "spark", "store", "testing", "transport", "wire")
-"""Files and packages of `src/regulus` that follow all rules. The list grows until it is all of them."""
-NOT_YET = ("wire/grpc",)
-"""Packages inside these that do not follow them yet."""
-
 FIRST_SENTENCE_WORDS_MAX = 30
 
 THINGS = ("batch", "broker", "client", "connection", "copy", "file", "group", "log", "master", "message", "node",
@@ -218,14 +212,9 @@ def modules(paths: list[Path]) -> list[Path]:
     return found
 
 
-def held_modules(rooms: tuple[str, ...] = ROOMS) -> list[Path]:
-    return [path for path in modules([SOURCE / room for room in rooms])
-            if not any(path.is_relative_to(SOURCE / later) for later in NOT_YET)]
-
-
 def main(arguments: list[str]) -> int:
-    found = [finding for path in (modules([Path(text) for text in arguments]) if arguments else held_modules())
-             for finding in findings(path)]
+    paths = [Path(text) for text in arguments] or [SOURCE]
+    found = [finding for path in modules(paths) for finding in findings(path)]
     for finding in found:
         print(finding)
     return int(bool(found))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from regulus.diagnosis import group_checks, message_checks, server_checks
 from regulus.diagnosis.facts import Facts, Unknown
 from regulus.diagnosis.findings import ORDER, Cause, Finding, Level
+from regulus.diagnosis.texts import counted
 
 CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     server_checks.name_servers_differ, server_checks.name_server_silent, server_checks.no_route,
@@ -28,7 +29,8 @@ FINAL = frozenset({Cause.FILTERED_OUT, Cause.MESSAGE_UNKNOWN, Cause.MESSAGE_EXPI
 
 _STOP_CONSUMING = frozenset({
     Cause.TOPIC_NOT_READABLE, Cause.CONSUMPTION_DISABLED, Cause.NO_MEMBER_ONLINE, Cause.NOT_SUBSCRIBED,
-    Cause.QUEUE_NOT_OWNED, Cause.QUEUE_NOT_LOCKED, Cause.FLOW_CONTROL, Cause.LISTENER_STUCK, Cause.QUEUE_BLOCKED})
+    Cause.QUEUE_NOT_OWNED, Cause.QUEUE_NOT_LOCKED, Cause.FLOW_CONTROL, Cause.LISTENER_STUCK, Cause.QUEUE_BLOCKED,
+    Cause.IN_FLIGHT, Cause.SLAVE_BEHIND, Cause.LAG})
 _STOP_STORING = frozenset({Cause.TOPIC_NOT_WRITABLE, Cause.DISK_FULL, Cause.ARCHIVE_GATE})
 
 
@@ -75,5 +77,5 @@ def healthy_text(facts: Facts) -> str:
     group, topic = facts.group, facts.topic
     members = len(group.members) + group.members_left_out
     said = f"Group {group.name} is healthy" + (f" in topic {topic.name}" if topic.name else "")
-    known = f"{members} member{'' if members == 1 else 's'} online" if group.are_members_known else "members unknown"
-    return f"{said}: {known}, {lag(facts)} messages behind."
+    known = f"{counted(members, 'member')} online" if group.are_members_known else "members unknown"
+    return f"{said}: {known}, {counted(lag(facts), 'message')} behind."

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from regulus.client.consuming.running_info import BLOCKED_QUEUES, PULL_THRESHOLD, PULL_THRESHOLD_MIB
 from regulus.diagnosis.facts import Facts, MemberFacts, QueueFacts
 from regulus.diagnosis.findings import Cause, Finding, Level
-from regulus.diagnosis.texts import duration_text, expression_text, near_text, time_text
+from regulus.diagnosis.texts import counted, duration_text, expression_text, near_text, time_text
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_internal
 from regulus.wire.bodies import ProcessQueueInfo, SubscriptionData
@@ -29,7 +29,7 @@ def group_unknown(facts: Facts) -> Iterator[Finding]:
     group = facts.group
     if group.is_known is False and not group.members:
         yield Finding(Cause.GROUP_UNKNOWN, f"No broker knows group {group.name}{near_text(group.near_names)}",
-                      (f"{sum(each.knows_groups for each in facts.brokers)} brokers were asked.",),
+                      (f"Asked: {counted(sum(each.knows_groups for each in facts.brokers), 'broker')}.",),
                       "Correct the group's name in the consumer or here, or start its first consumer.")
 
 
@@ -53,10 +53,10 @@ def no_member_online(facts: Facts) -> Iterator[Finding]:
     if not group.are_members_known or group.members or group.is_known is False:
         return
     waiting = sum(lag_of(facts, each) for each in facts.topic.queues)
-    said = f"{waiting} messages of {facts.topic.name} wait for it."
+    said = f"Messages of {facts.topic.name} that wait, by the group's offsets: {waiting}."
     if facts.topic.consume_tps > 0:
-        yield Finding(Cause.NO_MEMBER_ONLINE, f"No member of group {group.name} is connected to a broker, and the group "
-                      "received messages in the last minute: its members use a gRPC proxy, or left just now.",
+        yield Finding(Cause.NO_MEMBER_ONLINE, f"No member of group {group.name} is connected to a broker, and the "
+                      "group received messages in the last minute: its members use a gRPC proxy, or left just now.",
                       (said, f"It received {facts.topic.consume_tps:.1f} messages a second."),
                       "If messages stop, read the logs of the proxy and of its clients.", Level.NOTE)
         return
@@ -203,8 +203,8 @@ def rates(facts: Facts, waiting: int) -> Iterator[str]:
         status.consume_ok_tps for member in facts.group.members if member.info
         for topic, status in member.info.status_table.items() if topic == facts.topic.name))
     put = facts.topic.put_tps
-    came = "an unknown number" if put is None else f"{put:.1f}"
-    yield f"{came} of messages a second come, and {consumed:.1f} are consumed."
+    came = "unknown" if put is None else f"{put:.1f}"
+    yield f"Messages a second: {came} come, and {consumed:.1f} are consumed."
     if put is not None and consumed > put:
         yield f"At these rates the group catches up in {duration_text(waiting / (consumed - put) * 1000)}."
     elif put is not None:

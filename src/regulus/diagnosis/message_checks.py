@@ -7,7 +7,7 @@ from regulus.diagnosis.facts import Facts
 from regulus.diagnosis.findings import Cause, Finding, Level
 from regulus.diagnosis.group_checks import focus, next_offset, owners, rates, subscriptions_of
 from regulus.diagnosis.message_course import Stage, course_of
-from regulus.diagnosis.texts import duration_text, expression_text, time_text
+from regulus.diagnosis.texts import counted, duration_text, expression_text, time_text
 from regulus.errors import HeaderError
 from regulus.model import message_properties as names
 from regulus.model.java_hash import java_hash
@@ -255,8 +255,8 @@ def messages_before(facts: Facts) -> Iterator[Finding]:
     offset = next_offset(facts, message.queue)
     if offset is not None and offset <= message.original.queue_offset:
         before = message.original.queue_offset - offset
-        yield Finding(Cause.LAG, f"The message waits in its queue, after {before} others that group {facts.group.name} "
-                      "has not consumed.", tuple(rates(facts, before + 1)),
+        yield Finding(Cause.LAG, f"The message waits in its queue: group {facts.group.name} has "
+                      f"{counted(before, 'message')} to consume before it.", tuple(rates(facts, before + 1)),
                       "Make the listener faster, or add members (at most one for each queue works).", Level.WAITS)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from regulus.client.core.routes import MASTER_ID
 from regulus.diagnosis.facts import BrokerFacts, Facts
 from regulus.diagnosis.findings import Cause, Finding, Level
-from regulus.diagnosis.texts import near_text, perm_text, route_text
+from regulus.diagnosis.texts import counted, near_text, perm_text, route_text
 from regulus.model import permission
 
 JAVA_DISK_WARNING_RATIO = 0.90
@@ -40,7 +40,7 @@ def no_route(facts: Facts) -> Iterator[Finding]:
         yield Finding(Cause.NO_ROUTE, f"Topic {topic.name} has no route: it does not exist, or no broker that serves "
                                       "it "
                       f"is up{near_text(topic.near_names)}",
-                      (f"{len(facts.brokers)} brokers are registered.", *silent),
+                      (f"Registered: {counted(len(facts.brokers), 'broker')}.", *silent),
                       f"Correct the name, create it with `regulus topic create {topic.name}`, or start its broker.")
 
 
@@ -131,9 +131,8 @@ def disk_full(facts: Facts) -> Iterator[Finding]:
             is_full = ratio is not None and ratio >= (limit / 100 if limit > 1 else limit)
         if is_full:
             yield Finding(Cause.DISK_FULL, f"The disk of {broker.text} is full: it refuses sends, retries and pops.",
-                          (f"{round((ratio or 0) * 100)} % are used: {broker.state.get('commitLogDirCapacity', '')}",),
-                          "Free the disk, or keep messages for less time (fileReservedTime) and run "
-                          "DELETE_EXPIRED_COMMITLOG (docs/operations.md).")
+                          (f"{round((ratio or 0) * 100)} % are used.",),
+                          "Free the disk, or keep messages for less time (fileReservedTime, docs/operations.md).")
 
 
 def store_ill(facts: Facts) -> Iterator[Finding]:

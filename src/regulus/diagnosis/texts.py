@@ -22,6 +22,11 @@ def duration_text(duration_ms: int | float) -> str:
     return f"{seconds} s"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 broker`, `2 brokers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def perm_text(perm: int) -> str:
     if permission.is_readable(perm):
         return "reads and sends" if permission.is_writable(perm) else "reads only"
@@ -47,4 +52,5 @@ def expression_text(subscription: SubscriptionData) -> str:
 
 
 def near_text(near_names: tuple[str, ...]) -> str:
-    return f"; did you mean {' or '.join(near_names)}?" if near_names else ""
+    """The end of a sentence about a name that is not known."""
+    return f"; did you mean {' or '.join(near_names)}?" if near_names else "."

@@ -27,6 +27,7 @@ from regulus.errors import ClientError
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
+from regulus.model.retention_rules import ArchiveGate
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import ha_client
@@ -584,7 +585,8 @@ async def test_a_disk_is_full_and_a_message_was_not_stored(cluster, monkeypatch)
 
 
 async def test_files_wait_for_an_archive(cluster, monkeypatch):
-    await cluster.broker("a", clean_resource_interval=50, archive_gate="on", archive_identity="0" * 32)
+    await cluster.broker("a", clean_resource_interval=50, file_reserved_time=0, archive_gate=ArchiveGate.on,
+                         archive_identity="0" * 32)
     await create_topic(cluster.name_server_address)
     async with Producer(cluster.name_server_address, "shop") as producer, consumer_of(cluster):
         for _ in range(50):
@@ -665,3 +667,10 @@ async def test_all_groups_of_a_topic_are_asked_when_none_is_named(regulus_server
         await gather(regulus_server.name_server_address, ClientConfig(), Question(topic="nothing"))
     with pytest.raises(ClientError, match="name the group, or the topic"):
         await gather(regulus_server.name_server_address, ClientConfig(), Question(message_id="x"))
+
+
+async def test_a_retry_of_another_group_is_not_this_groups(regulus_server, producer):
+    async with consumer_of(regulus_server), consumer_of(regulus_server, later, group="shipping"):
+        sent = await producer.send(Message(TOPIC, b"x"))
+        await comes_to(regulus_server, [Cause.RETRY_WAITING], group="shipping", message_id=sent.message_id)
+        await comes_to(regulus_server, [Cause.PASSED], message_id=sent.message_id)
