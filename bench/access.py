@@ -1,9 +1,9 @@
-"""What access control costs a broker: the same sends to one without and to one with accounts, in turns.
+"""Measures what access control costs a broker: equal sends to a broker without and to one with accounts, in turns.
 
     PYTHONPATH=build/compiled python bench/access.py [--rounds 5] [--seconds 4] [--connections 2] [--in-flight 512]
 
-Two brokers of their own with asynchronous flush; the second has `aclEnable=true`, and its sends are signed. The load is
-that of load_generator.py in a process of its own. A figure is the median of its rounds.
+It starts two brokers with asynchronous flush. The second has `aclEnable=true`, and its sends are signed. The load comes
+from load_generator.py, in a process of its own. Each figure is the median of its rounds.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def guarded(folder: Path) -> ServerProcess:
 
 
 def load(server: ServerProcess, arguments: argparse.Namespace, account: tuple[str, ...]) -> tuple[float, float]:
-    """Sends a second, and the broker's processor seconds for a million."""
+    """Sends a second, and the CPU seconds of the broker for a million sends."""
     command = [sys.executable, str(_GENERATOR), "--address", server.address, "--server-pid", str(server.pid),
                "--seconds", str(arguments.seconds), "--connections", str(arguments.connections), "--in-flight",
                str(arguments.in_flight), "--body-size", str(arguments.body_size), *account]

@@ -1,10 +1,10 @@
-"""What one effect for each message costs, beside the same effect without protection: effects/s, and the price.
+"""Measures what it costs to apply each message once: effects a second with and without protection, and their ratio.
 
     python -m bench.apply_once [--effects N] [--threads N ...] [--at-once N ...] [--rounds N]
 
-The effect is one insert in a transaction of its own. A listener is called as a push consumer calls it, by threads of
-this process, with a number of messages at once; no broker. PostgreSQL (that of the tests) and SQLite wait for the disk
-at each commit, as where money is counted. The rounds of what is compared take turns; the medians are told.
+The effect is one insert in a transaction of its own. Threads of this process call a listener as a push consumer does,
+with a number of messages at once; there is no broker. PostgreSQL (the one of the tests) and SQLite wait for the disk at
+each commit, as they must where money is counted. The listeners take turns, and each figure is the median of its rounds.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from regulus.reliability.outbox import new_message_id, stub_values
 
 GROUP = "billing"
 BODY = b"x" * 200
-STUBS_AT_ONCE = 1_000
+STUBS_AT_ONCE = 1_000               # stubs written in one statement
 QUEUES = 4
 
 _shop = MetaData()
@@ -64,7 +64,7 @@ def listeners(engine: Engine, redis_client: redis.Redis | None) -> Iterator[tupl
 
 
 def committed(engine: Engine, count: int) -> list[MessageExt]:
-    """Messages as they are delivered, with their stubs in the database."""
+    """Messages as a consumer gets them; their stubs are in the database."""
     messages = []
     with engine.begin() as connection:
         for start in range(0, count, STUBS_AT_ONCE):

@@ -1,10 +1,10 @@
-"""What the asyncio producer manages: so many callers at a time, and all of them at once.
+"""Measures sends of the asyncio producer, by a given number of callers at a time or all at once.
 
     python bench/client_sends.py --in-flight 1 64 1000 --auto-batch
     python bench/client_sends.py --gather 100000
 
-The broker is a process of its own. With --gather the topic's queues are counted afterwards: as many messages must be
-stored as sends returned. CPU is this process's, which a busy machine disturbs less than the rate.
+The broker is a process of its own. With --gather, the messages in the topic are counted afterwards: there must be as
+many as sends returned. CPU is that of this process, which a busy machine disturbs less than the rate.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from regulus.transport import event_loop
 
 
 async def closed_loop(name_server: str, config: ProducerConfig, count: int, in_flight: int, size: int) -> None:
-    """Each of `in_flight` callers sends its next message when the one before is stored."""
+    """Send with `in_flight` callers, each of which sends its next message when the last one is stored."""
     body = b"x" * size
     turns = iter(range(count))
     times: list[float] = []
@@ -45,7 +45,7 @@ async def closed_loop(name_server: str, config: ProducerConfig, count: int, in_f
 
 
 async def gather(name_server: str, config: ProducerConfig, count: int, size: int) -> None:
-    """All at once, by a producer that has neither route nor connection yet."""
+    """Send all messages at once, by a producer that has no route and no connection yet."""
     body = b"x" * size
     begun = time.perf_counter()
     async with Producer(name_server, "bench", config) as producer:

@@ -1,11 +1,11 @@
-"""What a consumer's SQL92 condition costs a broker: the same backlog pulled through it at ours and at RocketMQ's.
+"""Measures what the SQL92 condition of a consumer costs: pulls of one backlog from Regulus and from RocketMQ.
 
     PYTHONPATH=build/compiled python bench/filtered_pulls.py [DIRECTORY] [--messages 400000] [--rounds 3]
 
-Each broker gets the same messages of 128 bytes with four properties, of which the condition takes one in ten, and is
-pulled by one connection with a pull under way for each of 8 queues; the store is read through before. Time is from the
-first pull to the last message; `CPU` is the broker process's processor seconds per million messages looked at. Rounds
-go from broker to broker in turn, the first of each does not count, and a figure is the median.
+Each broker gets the same messages of 128 bytes with four properties; the condition is true for one in ten. One
+connection pulls them, with one pull under way for each of 8 queues. The store was read before, so it is in memory. The
+time is from the first pull to the last message, and `CPU` is the broker's CPU seconds per million messages tested. The
+brokers take turns, the first round of each does not count, and each figure is the median.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _TOPIC = "Filtered"
 _QUEUES = 8
 _BATCH = 200
 _CONDITION = "(digit = 7 AND color IN ('red', 'blue')) OR (digit BETWEEN 7 AND 7 AND weight > 1.5 AND name IS NOT NULL)"
-_TAKEN = 10                     # one in so many
+_TAKEN = 10                     # the condition is true for one message in this many
 _SETTINGS = {"enablePropertyFilter": "true", "maxTransferCountOnMessageInMemory": "32"}
 
 
@@ -56,7 +56,7 @@ async def _fill(broker: Broker, count: int) -> None:
 
 
 async def _drain(connection: Connection, queue_id: int) -> int:
-    """All that the condition takes of one queue: how many bytes came."""
+    """Pull all messages of one queue for which the condition is true; returns their bytes."""
     offset = size = 0
     while True:
         pull = PullMessageRequest("filtered", _TOPIC, queue_id, offset, 32, PULL_SUBSCRIPTION, subscription=_CONDITION,
@@ -70,7 +70,7 @@ async def _drain(connection: Connection, queue_id: int) -> int:
 
 
 async def _round(broker: Broker, count: int) -> tuple[float, float]:
-    """Messages looked at a second, and the broker's processor seconds for a million."""
+    """Messages tested a second, and the broker's CPU seconds for a million."""
     connection = await connect(*split_address(broker.broker_address))
     before, begun = _processor_s(broker.broker_pid), time.perf_counter()
     sizes = await asyncio.gather(*[_drain(connection, queue_id) for queue_id in range(_QUEUES)])

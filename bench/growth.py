@@ -1,12 +1,12 @@
-"""What grows with what: each case at N, 2N and 4N, against a broker and a name server in this process, without sockets.
+"""Measures how costs grow: runs each case at N, 2N and 4N, on a broker or name server in this process, without sockets.
 
     python bench/growth.py [--seed N] [--scale PERCENT] [CASE...]
 
-`s` is the CPU time of the case, `longest ms` that of its longest single step: one request decided and its answer
-encoded, one batch of arrivals, one tick, one connection's end. While a step runs nobody else is served. A case that is
-linear takes about twice the time in the next column; a case whose longest step does not grow stalls nobody, however big
-it is. The garbage is collected between the cases, and not within a step that happens to be the one.
-Run with PYTHONPATH=build/compiled for the compiled form.
+`s` is the CPU time of the case, and `longest ms` that of its longest step. A step is one request with the encoding of
+its answer, one batch of arrivals, one tick, or the end of one connection; while it runs, no other client is served. A
+linear case takes about twice the time in the next column. A case whose longest step does not grow delays no other
+client, however large it is. Garbage is collected only between cases, so that it makes no step look long. Run with
+PYTHONPATH=build/compiled for the compiled form.
 """
 
 import argparse
@@ -53,7 +53,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 START_MS = 1_700_000_000_000
 HOST = host_bytes("10.0.0.1", 10911)
-TICK_MS = 100
+TICK_MS = 100                       # longest time between two ticks of the server
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Steps:
 
 @dataclass
 class Rig:
-    """A broker as its server drives it; a millisecond passes with each request."""
+    """Drives a broker as its server does. Each request advances the clock by one millisecond."""
 
     steps: Steps
     broker: BrokerState
@@ -86,7 +86,7 @@ class Rig:
     answers: list[RemotingCommand] = field(default_factory=list)
 
     def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", channel: int = 1) -> RemotingCommand:
-        """The answer, be it at once or after many ticks."""
+        """Send a request and return its answer, which may come only after many ticks."""
         held = self.start(code, ext, body, channel)
         while not self.answers:
             self.tick(1)
@@ -94,7 +94,7 @@ class Rig:
         return self.answers.pop()
 
     def start(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", channel: int = 1) -> bool:
-        """Whether the request is held."""
+        """Send a request; true if the broker holds it."""
         request = RemotingCommand.request(int(code), ext, body, opaque=7)
         self.broker.steady_ms = self.now_ms
         with self.steps.step(f"request {int(code)}"):
@@ -184,7 +184,7 @@ def members_close(members: int, steps: Steps) -> None:
 
 
 def members_ask_for_the_list(members: int, steps: Steps) -> None:
-    """Each of them once, as they do after a notice."""
+    """Each member asks once, as all do after the notice of a change."""
     rig = joined(Steps(), members)
     rig.steps = steps
     for channel in range(1, members + 1):
@@ -200,7 +200,7 @@ def subscriptions_in_a_heartbeat(count: int, steps: Steps) -> None:
 
 
 def holding(count: int) -> Rig:
-    """`count` pulls of one queue, each by a connection of its own, that want TagA."""
+    """A broker that holds `count` pulls for TagA of one queue, each from a connection of its own."""
     rig = memory_rig(Steps())
     rig.broker.topics.put(TopicConfig(topic_name="T"), rig.now_ms)
     rig.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", "G", ["T"], "TagA"))
@@ -211,7 +211,7 @@ def holding(count: int) -> Rig:
 
 
 def sends_past_held_pulls(count: int, steps: Steps) -> None:
-    """1,000 messages that none of them wants."""
+    """1,000 messages arrive that no pull wants."""
     rig = holding(count)
     rig.steps = steps
     for _ in range(1_000):
@@ -241,7 +241,7 @@ def holders_close(count: int, steps: Steps) -> None:
         rig.close(channel)
 
 
-# --- requests that name much ------------------------------------------------------------------------------------------
+# --- large requests ---------------------------------------------------------------------------------------------------
 
 
 def a_lock_of_queues(count: int, steps: Steps) -> None:
@@ -280,7 +280,7 @@ def units_of_a_queue_among(queues: int, steps: Steps) -> None:
 
 
 def a_key_of_messages(count: int, steps: Steps) -> None:
-    """The oldest of the messages of one key, asked for by their time."""
+    """Query the oldest messages of a key that all `count` messages have, by their time."""
     root = Path(tempfile.mkdtemp(prefix="regulus-growth-"))
     try:
         store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(root)))
@@ -297,11 +297,11 @@ def a_key_of_messages(count: int, steps: Steps) -> None:
         shutil.rmtree(root)
 
 
-# --- what walks all there is ------------------------------------------------------------------------------------------
+# --- work on all topics and groups ------------------------------------------------------------------------------------
 
 
 def many_topics(count: int) -> Rig:
-    """Each with a message, and an offset of a group of its own."""
+    """A broker with `count` topics, each with a message and with the offset of a group of its own."""
     rig = memory_rig(Steps())
     names = [f"T{number}" for number in range(count)]
     rig.broker.topics.put_all([TopicConfig(topic_name=name) for name in names], rig.now_ms)
@@ -313,7 +313,7 @@ def many_topics(count: int) -> Rig:
 
 
 def samples_of_many_topics(count: int, steps: Steps) -> None:
-    """The first, which finds that all are new, and one more."""
+    """The first sample, for which all topics are new, and the next one."""
     rig = many_topics(count)
     rig.steps = steps
     for _ in range(2):
@@ -347,7 +347,7 @@ def a_topic_of_many_groups_is_deleted(count: int, steps: Steps) -> None:
 
 
 def progress_among_many_topics(count: int, steps: Steps) -> None:
-    """Of one group, by the topics of which it consumed, and of the groups of one topic."""
+    """The progress of one group in all its topics, and the groups of one topic."""
     rig = many_topics(count)
     rig.steps = steps
     rig.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G7"})
@@ -358,7 +358,7 @@ def progress_among_many_topics(count: int, steps: Steps) -> None:
 
 
 def registered(steps: Steps, brokers: int) -> NameServerState:
-    """`brokers` of 50 topics of their own."""
+    """A name server with `brokers` brokers, each with 50 topics of its own."""
     state = NameServerState(NamesrvConfig())
     for number in range(brokers):
         register(state, steps, number, [f"T{number}-{topic}" for topic in range(50)])
@@ -388,13 +388,13 @@ def brokers_register(brokers: int, steps: Steps) -> None:
 
 
 def a_registration_of_topics(topics: int, steps: Steps) -> None:
-    """All in one request, as brokers in Java send it."""
+    """Register all topics in one request, as RocketMQ's brokers do."""
     state = NameServerState(NamesrvConfig())
     register(state, steps, 1, [f"T{topic}" for topic in range(topics)])
 
 
 def registrations_past_the_room(topics: int, steps: Steps) -> None:
-    """Twelve brokers of so many topics at once, whose bodies are together more than may be under way."""
+    """Twelve brokers with this many topics register at once, with more bytes than may be under way."""
     state, names = NameServerState(NamesrvConfig()), [f"T{topic}" for topic in range(topics)]
     requests = [registering(number, names) for number in range(12)]
     size = len(requests[0].body)
@@ -418,7 +418,7 @@ def brokers_are_forgotten(brokers: int, steps: Steps) -> None:
 
 
 def other_connections_close(count: int, steps: Steps) -> None:
-    """Clients of a name server with 1,000 brokers."""
+    """Clients disconnect from a name server with 1,000 brokers."""
     state = registered(Steps(), 1_000)
     for channel in range(10_000, 10_000 + count):
         with steps.step("a connection's end"):
@@ -450,13 +450,13 @@ CASES: dict[Callable[[int, Steps], None], int] = {
     brokers_are_forgotten: 250,
     other_connections_close: 250,
 }
-"""The N of each."""
+"""The N of each case."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--scale", type=int, default=100, help="per cent of each N")
+    parser.add_argument("--scale", type=int, default=100, help="percentage of each N")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(case.__name__ for case in CASES))
     arguments = parser.parse_args()
     gc.disable()

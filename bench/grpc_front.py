@@ -1,14 +1,15 @@
-"""What RocketMQ 5 clients cost a server: our front in our broker, and RocketMQ's proxy with its broker in one process.
+"""Measures what RocketMQ 5 clients cost: `regulus up`, and RocketMQ's proxy with its broker in one process.
 
     PYTHONPATH=build/compiled python bench/grpc_front.py [DIRECTORY] [--messages 20000] [--rounds 3] [--clients 1000]
 
-The load is `bench/grpc_load.py`, a process of its own: sends of 1 KiB, then receives and acks of the same messages,
-with 1, 16 and 64 calls under way on one connection. Rounds go from server to server in turn, the first of each does not
-count, and a figure is the median. `CPU` is the processor time of the server for a million messages; p99 that of a send,
-or of an ack. `nothing` is a server of grpc.aio whose handler is empty.
+The load comes from `bench/grpc_load.py`, in a process of its own: sends of 1 KiB, then receives and acks of the same
+messages, with 1, 16 and 64 calls under way on one connection. The servers take turns, the first round of each does not
+count, and each figure is the median. `CPU` is the CPU time of the server for a million messages, and p99 is that of a
+send or of an ack. `nothing` is a grpc.aio server whose handler is empty.
 
-Memory is what the process has in memory when all is idle after the rounds, and with so many clients, each with a
-connection, a telemetry stream and a receive that is held. The proxy's heap does not grow (2 GiB, taken at the start).
+Memory is the resident memory of the server after the rounds: idle, and with the given number of clients. Each client
+has a connection, a telemetry stream and a receive that the server holds. The heap of RocketMQ's proxy does not grow: it
+takes 2 GiB at its start.
 """
 
 import argparse
@@ -42,14 +43,14 @@ from regulus.model.topics import TopicConfig
 _HERE = Path(__file__).resolve().parent
 _IN_FLIGHT = (1, 16, 64)
 _QUEUES = 8
-_LOAD_WITHIN_S = 600
+_LOAD_WITHIN_S = 600                # limit of one run of the load
 _SETTINGS = {**RELEASE_DEFAULTS, "flushDiskType": "ASYNC_FLUSH"}
 
 
 class Server(Protocol):
     name: str
     endpoint: str
-    name_server_address: str    # empty: nothing is behind it
+    name_server_address: str    # empty: it has no broker
 
     @property
     def pid(self) -> int: ...
@@ -80,7 +81,7 @@ class Ours:
 
 
 class Java:
-    """RocketMQ's proxy in its local mode; its name server is another process and not in the figures."""
+    """RocketMQ's proxy in its local mode. Its name server is another process, which is not measured."""
 
     name = "RocketMQ 5.3.3"
 
@@ -135,7 +136,7 @@ class Nothing:
 
 
 def _load(server: Server, *words: str) -> str:
-    """What a run of the load says. Raises SystemExit with its complaint."""
+    """Run the load and return its output. Raises SystemExit with its errors."""
     command = [sys.executable, str(_HERE / "grpc_load.py"), *words, "--address", server.endpoint]
     try:
         run = subprocess.run(command, capture_output=True, text=True, env=our_environment(), timeout=_LOAD_WITHIN_S,
@@ -176,7 +177,7 @@ def _rounds(servers: Sequence[Server],
 
 
 def _memory_mib(pid: int) -> float:
-    """Resident, of a process."""
+    """Resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -184,7 +185,7 @@ def _memory_mib(pid: int) -> float:
 
 
 def _memory(server: Server, clients: int) -> tuple[float, float]:
-    """In MiB: before, and with so many clients."""
+    """Resident memory of the server in MiB, before the clients connect and with all of them."""
     before = _memory_mib(server.pid)
     command = [sys.executable, str(_HERE / "grpc_load.py"), "clients", "--count", str(clients), "--address",
                server.endpoint]
@@ -213,14 +214,14 @@ def _report(found: dict[tuple[str, int, str], list[dict[str, float]]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?", type=Path)
-    parser.add_argument("--messages", type=int, default=20_000, help="of each part of a round")
+    parser.add_argument("--messages", type=int, default=20_000, help="messages in each part of a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--in-flight", type=int, nargs="+", default=_IN_FLIGHT)
-    parser.add_argument("--clients", type=int, default=1_000, help="whose memory is measured; 0: it is not")
-    parser.add_argument("--ours-alone", action="store_true", help="for a profile")
+    parser.add_argument("--clients", type=int, default=1_000, help="clients to measure memory with; 0: do not")
+    parser.add_argument("--ours-alone", action="store_true", help="run Regulus only, for a profile")
     arguments = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))    # of the servers and the load, too
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))    # inherited by the servers and the load
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
         kinds = (Ours,) if arguments.ours_alone else (Ours, Java, Nothing)
         servers: list[Server] = [kind(Path(folder) / kind.__name__.lower()) for kind in kinds]

@@ -1,16 +1,16 @@
-"""The load of a front for RocketMQ 5 clients, and its clients, in a process of their own.
+"""Sends load to a proxy for RocketMQ 5 clients, or opens many idle clients, in a process of its own.
 
     python bench/grpc_load.py send --address 127.0.0.1:8081 --count 20000 --in-flight 64 --pids 123,124
     python bench/grpc_load.py receive --address 127.0.0.1:8081 --count 20000 --in-flight 16
     python bench/grpc_load.py clients --address 127.0.0.1:8081 --count 1000
 
-A neutral load: requests are bytes that were made before the clock started, no client library of RocketMQ is in the way,
-and any front gets the same. `send` keeps so many SendMessage calls under way on one connection. `receive` has so many
-workers, each of which receives up to 32 messages, acknowledges each with a call of its own, one after the other, and
-receives again. What is measured comes as JSON on one line: latency is that of a SendMessage or an AckMessage.
+The load is neutral: requests are serialized before the clock starts, RocketMQ's client libraries are not used, and all
+servers get the same requests. `send` keeps `--in-flight` SendMessage calls under way on one connection. `receive` has
+`--in-flight` workers. Each receives up to 32 messages, acknowledges them one after the other with a call each, and
+receives again. The results are one line of JSON, in which latency is that of a SendMessage or an AckMessage.
 
-`clients` opens so many connections, each with a telemetry stream and a receive that is held, says so with one line, and
-keeps them until its input ends.
+`clients` opens `--count` connections, each with a telemetry stream and a receive that the server holds. It prints a
+line when all are open, and keeps them until its standard input ends.
 """
 
 import argparse
@@ -34,9 +34,9 @@ TOPIC, GROUP = "FrontBench", "front-bench"
 BROKER = "broker-a"
 _RECEIVE_BATCH = 32
 _BODY_SIZE = 1024
-_SENDS = 1024                   # different requests, which are sent in turn
-_INVISIBLE_S = 600              # longer than a round, so that nothing comes twice
-_POLL_S = 5                     # the least that a front grants
+_SENDS = 1024                   # number of different requests, which are sent in turn
+_INVISIBLE_S = 600              # longer than a round, so that no message comes twice
+_POLL_S = 5                     # the shortest wait that a proxy allows
 _HELD_POLL_S = 20
 _TIMEOUT_S = 30.0
 _OPTIONS = (("grpc.max_receive_message_length", 64 << 20), ("grpc.use_local_subchannel_pool", 1))
@@ -45,14 +45,14 @@ _CONSUMER = ClientType.SIMPLE_CONSUMER
 
 @dataclass(slots=True)
 class _Tally:
-    """What was begun and what is done; the clocks are read with the last one, for workers may wait on for a while."""
+    """Counts calls that began and ended. The clocks are read when the last one ends, as workers may still wait then."""
 
     count: int
     pids: Sequence[int]
     begun: int = 0
     answered: int = 0
     latencies: list[tuple[float, int]] = field(default_factory=list)
-    start: tuple[float, float, float] = (0.0, 0.0, 0.0)     # the clock, the servers' processor, our own
+    start: tuple[float, float, float] = (0.0, 0.0, 0.0)     # seconds: clock, CPU of the servers, own CPU
     end: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def read_clocks(self) -> tuple[float, float, float]:
@@ -73,7 +73,7 @@ class _Tally:
 
 
 class _Client:
-    """One connection as RocketMQ's clients have it; bytes in and bytes out."""
+    """One connection like that of a RocketMQ client. Requests and answers are serialized messages."""
 
     def __init__(self, channel: grpc.aio.Channel, name: str) -> None:
         path = f"/{definitions.SERVICE}/"
@@ -85,7 +85,7 @@ class _Client:
         self._telemetry = channel.stream_stream(path + "Telemetry")
 
     async def say_settings(self, client_type: int) -> Any:
-        """The stream, which stays open as long as it is kept. Raises LoadFailed."""
+        """Open a telemetry stream and send settings. It stays open as long as the object exists. Raises LoadFailed."""
         stream = self._telemetry(metadata=self.metadata)
         await stream.write(_settings(client_type))
         answer = messages.TelemetryCommand.FromString(await asyncio.wait_for(stream.read(), _TIMEOUT_S))
@@ -169,7 +169,7 @@ async def _receive(client: _Client, request: bytes, tally: _Tally) -> None:
 
 
 async def _received(client: _Client, request: bytes) -> AsyncIterator[Any]:
-    """What acknowledges the messages of one receive."""
+    """The requests that acknowledge the messages of one receive."""
     async for data in client.receive_message(request, metadata=client.metadata, timeout=_TIMEOUT_S):
         element = messages.ReceiveMessageResponse.FromString(data)
         kind = element.WhichOneof("content")
@@ -211,7 +211,7 @@ async def _load(arguments: argparse.Namespace, pids: Sequence[int]) -> dict[str,
 
 
 async def _begin_group(address: str) -> None:
-    """A new group begins at the end of the topic: let it be there before messages are."""
+    """Have the group exist before messages are sent, because a new group begins at the end of the topic."""
     async with _connected(address, "begin", _CONSUMER) as client:
         async for _ in _received(client, _receive_request(_POLL_S)):
             pass
@@ -225,7 +225,7 @@ async def _clients(arguments: argparse.Namespace) -> None:
             holds.append(asyncio.create_task(_hold(client, request)))
         for hold in holds:
             if hold.done():
-                hold.result()       # raises what ended it: one client less is not what is to be measured
+                hold.result()       # raises the error that ended it: a measurement with fewer clients does not count
         print("open", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         for hold in holds:
@@ -243,10 +243,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("begin", "send", "receive", "clients"))
     parser.add_argument("--address", default="127.0.0.1:8081")
-    parser.add_argument("--count", type=int, default=20_000, help="messages, or clients")
+    parser.add_argument("--count", type=int, default=20_000, help="number of messages, or of clients")
     parser.add_argument("--in-flight", type=int, default=16)
-    parser.add_argument("--pids", default="", help="the servers, whose processor time is measured")
-    parser.add_argument("--without-settings", action="store_true", help="of a server that knows no telemetry")
+    parser.add_argument("--pids", default="", help="processes of the server, whose CPU time is measured")
+    parser.add_argument("--without-settings", action="store_true", help="for a server without telemetry")
     arguments = parser.parse_args()
     if arguments.what == "clients":
         asyncio.run(_clients(arguments))

@@ -1,11 +1,11 @@
-"""What pulls that wait by a SQL92 condition cost while messages come that none of them takes.
+"""Measures what waiting pulls with SQL92 conditions cost while messages arrive that match none of them.
 
     PYTHONPATH=build/compiled python bench/held_conditions.py [DIRECTORY] [--pulls 1000] [--messages 2000] [--rounds 3]
 
-Messages are sent, one by one in each of 8 lanes: first alone, then while one connection holds the pulls, spread over 8
-queues, each with a condition of its own. The figure is the broker process's processor time for each message that a
-waiting pull looked at: what the second time cost more than the first, median of the rounds. `Answers` are those that
-came meanwhile, though nothing fits.
+Messages are sent in 8 lanes, one after the other in each: first without pulls, then while one connection has pulls
+waiting at 8 queues, each with a condition of its own. The figure is the CPU time of the broker for each test of a
+message by a waiting pull: the cost of the second run less that of the first, as the median of the rounds. `Answers` are
+those that came meanwhile, although no message matches.
 """
 
 import argparse
@@ -34,11 +34,11 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _TOPIC = "Held"
 _QUEUES = 8
-_HOLD_MS = 120_000
+_HOLD_MS = 120_000                  # longer than a run, so that the pulls keep waiting
 
 
 async def _send(broker: Broker, count: int) -> float:
-    """The broker's processor seconds for them."""
+    """Send the messages; returns the CPU seconds of the broker for them."""
     async with Producer(broker.name_server_address, "sending") as producer:
         queues = await producer.fetch_publish_message_queues(_TOPIC)
         before = processor_s(broker.broker_pid)
@@ -52,7 +52,7 @@ async def _send(broker: Broker, count: int) -> float:
 
 
 async def _offsets(connection: Connection) -> list[int]:
-    """Of the queues, where their next message comes."""
+    """The offset of the next message in each queue."""
     offsets = []
     for queue_id in range(_QUEUES):
         asked = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, {"topic": _TOPIC, "queueId": str(queue_id)})
@@ -70,7 +70,7 @@ def _hold(connection: Connection, offsets: list[int], number: int) -> asyncio.Ta
 
 
 async def _round(broker: Broker, pulls: int, count: int) -> tuple[float, int]:
-    """Microseconds for a look, and answers that came."""
+    """CPU microseconds for one test of a message, and the number of answers that came."""
     alone = await _send(broker, count)
     connection = await connect(*split_address(broker.broker_address))
     offsets = await _offsets(connection)

@@ -1,10 +1,10 @@
-"""Processor of a gRPC call that does nothing, by what carries it: grpc.aio, the library h2, and our own HTTP/2.
+"""Measures the CPU time of an empty gRPC call with grpc.aio, with the library h2, and with Regulus's own HTTP/2.
 
     python bench/http2_calls.py [--calls 20000] [--in-flight 16] [--rounds 3]
 
-Each server is a process of its own, with one connection of `bench/grpc_load.py`: sends of 1 KiB, of which the given
-number are under way. All of the server's processor time counts. Of `h2` only the calls into the library count, without
-sockets and an event loop: what it takes by itself to read such a request and to write its answer.
+Each server is a process of its own. One connection of `bench/grpc_load.py` keeps the given number of sends of 1 KiB
+under way, and all CPU time of the server counts. For `h2` only the calls into the library count, without sockets and
+event loop: the cost of reading such a request and writing its answer.
 """
 
 import argparse
@@ -42,7 +42,7 @@ _HERE = Path(__file__).resolve().parent
 _SEND = f"/{messages.SERVICE}/SendMessage"
 _LIMITS = GrpcLimits(connections_max=16, message_size_max=4 << 20, held_max=64 << 20, waiting_max=64 << 20,
                      metadata_size_max=16 << 10)
-_WINDOW = 1 << 30
+_WINDOW = 1 << 30                   # so large that flow control never stops the load
 _OK = messages.SendMessageResponse(status=messages.Status(code=Code.OK, message="OK")).SerializeToString()
 
 
@@ -78,7 +78,7 @@ def _of_server(program: list[str], arguments: argparse.Namespace) -> float:
 
 
 class _Clocked:
-    """The server's end of h2; `taken` is the processor time of the calls into it."""
+    """The server's side of h2; `taken` is the CPU time of the calls into the library."""
 
     def __init__(self) -> None:
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--in-flight", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--serve", type=int, metavar="PORT", help="be our server, which does nothing")
+    parser.add_argument("--serve", type=int, metavar="PORT", help="be Regulus's server, with an empty handler")
     arguments = parser.parse_args()
     if arguments.serve is not None:
         event_loop.run(_serve_own(arguments.serve))

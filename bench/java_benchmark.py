@@ -1,8 +1,8 @@
-"""RocketMQ's own benchmark programs (rocketmq-example) on one broker, bounded in time.
+"""Runs RocketMQ's own benchmark programs (rocketmq-example) against one broker, for a limited time.
 
     python bench/java_benchmark.py --name-server 127.0.0.1:9876 --threads 64 --size 128
 
-They run until they are ended and print a line a second; the first seconds, in which the JVM compiles, do not count.
+The programs print a line each second until they are killed. The first seconds, in which the JVM compiles, do not count.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from real_rocketmq import java_command
 from toolchain import java_libraries
 
 CLIENT_VERSION = "5.3.3"
-WARM_UP_S = 4
-CONSUMER_AVERAGES_S = 9
-START_MAX_S = 60         # from its start to its first report, on a busy machine
+WARM_UP_S = 4                       # time in which the JVM compiles; its reports do not count
+CONSUMER_AVERAGES_S = 9             # a report of the consumer is an average over this time
+START_MAX_S = 60         # from the start of a program to its first report, on a busy machine
 CONSUME_MAX_S = 120
-PAST_THE_BEST = 0.9      # of the best report: one below says that the backlog has ended
+PAST_THE_BEST = 0.9      # share of the best report; one below it shows that the backlog has ended
 Reports = list[tuple[float, ...]]
 _PACKAGE = "org.apache.rocketmq.example.benchmark"
 _HEAP = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC")
@@ -40,19 +40,19 @@ _CONSUMED = re.compile(r"TPS: (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """`client_cpu_seconds`: of the program from its start to the end of the backlog."""
+    """Results of a consumer. `client_cpu_seconds` is the CPU time from its start to the end of the backlog."""
 
     messages_per_second: float
     client_cpu_seconds: float
 
 
 class BenchmarkFailed(Exception):
-    """The program ended by itself, printed nothing or counted failures; the text carries what it printed."""
+    """The program ended by itself, printed no reports or counted failures. The text contains its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Means over the seconds that count; the maximum is the longest of them all."""
+    """Results of a producer: means over the seconds that count, and the longest send of all of them."""
 
     messages_per_second: float
     average_ms: float
@@ -60,7 +60,7 @@ class Produced:
 
 
 def produce(name_server: str, topic: str, threads: int, size: int, seconds: int) -> Produced:
-    """The benchmark's synchronous producer. Raises BenchmarkFailed when a send failed."""
+    """Run the benchmark's synchronous producer. Raises BenchmarkFailed if a send failed."""
     reports, _ = _run("Producer", ["-n", name_server, "-t", topic, "-w", str(threads), "-s", str(size), "-ri", "1000"],
                       _SENT, lambda reports: len(reports) >= WARM_UP_S + seconds, WARM_UP_S + seconds + START_MAX_S)
     counted = reports[WARM_UP_S:]
@@ -71,15 +71,15 @@ def produce(name_server: str, topic: str, threads: int, size: int, seconds: int)
 
 
 def consume(name_server: str, topic: str, group: str, threads: int, backlog: int) -> Consumed:
-    """The benchmark's push consumer takes a backlog of so many to its end.
+    """Run the benchmark's push consumer until it has consumed a backlog of this many messages.
 
-    A report comes each second and averages over the nine before it; the best counts. Raises BenchmarkFailed when the
-    backlog did not last that long: then the report tells its size alone.
+    Each report is an average over the last nine seconds, and the best report counts. Raises BenchmarkFailed if the
+    backlog lasted for less than nine seconds, because the average then only shows its size.
     """
     def is_taken(reports: Reports) -> bool:
         return bool(reports) and reports[-1][0] < PAST_THE_BEST * max(report[0] for report in reports)
 
-    # Some of these consumers, of either broker, begin 20 s late: they asked who else is in the group too early.
+    # Some consumers, with any broker, begin 20 s late, because they asked for the members of the group too early.
     reports, cpu = _run("Consumer", ["-n", name_server, "-t", topic, "-g", group, "-p", "false", "-w", str(threads),
                                      "-ri", "1000"], _CONSUMED, is_taken, CONSUME_MAX_S)
     best = max(report[0] for report in reports)
@@ -94,13 +94,15 @@ def _mean(numbers: list[float]) -> float:
 
 def _run(program: str, arguments: list[str], report: re.Pattern[str],
          is_enough: Callable[[Reports], bool], seconds_max: int) -> tuple[Reports, float]:
-    """The numbers of its reports, one a second, until they are enough; and its CPU seconds. Then it is ended."""
+    """Run a program until its reports are enough, then kill it; returns the reports and its CPU seconds.
+
+    There is one report a second."""
     with tempfile.TemporaryDirectory(prefix="rocketmq-benchmark-") as home:
         command = java_command(CLIENT_VERSION, Path(home), f"{_PACKAGE}.{program}", arguments, _HEAP,
                                also=[java_libraries("benchmark")])
         printed = Path(home) / "output"
         with printed.open("wb") as output:
-            # In a session of its own, as the broker is: processors are shared out fairly between sessions.
+            # In a session of its own, like the broker: Linux shares processors fairly between sessions.
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                        cwd=home, env={**os.environ, "HOME": home}, start_new_session=True)
         try:

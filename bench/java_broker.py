@@ -1,8 +1,8 @@
-"""The brokers that are compared, as child processes: ours, and the real RocketMQ from Maven Central, in two releases.
+"""Makes the brokers to compare, as child processes: Regulus, and two releases of RocketMQ from Maven Central.
 
-All get the defaults of a RocketMQ release (file sizes, thread pools) and the same flush mode, and write to the same
-disk. A Java broker gets a heap that does not grow (2 GiB; the release's own scripts ask for 8 GiB), and may let sends
-wait for 10 s: by default it refuses what waited 200 ms, which on a small machine it does under this load.
+All have the defaults of a RocketMQ release (file sizes, thread pools) and the same flush mode, and use the same disk. A
+RocketMQ broker has a heap of fixed size (2 GiB; the scripts of the release ask for 8 GiB), and its sends may wait for
+10 s. By default it refuses sends that waited for 200 ms, which happens under this load on a small machine.
 """
 
 import sys
@@ -14,7 +14,7 @@ from real_rocketmq import RealRocketMQ
 from regulus_server import RegulusServer
 
 VERSIONS = ("5.3.3", "4.9.8")
-"""The current one, and the one that sends faster."""
+"""The current release, and an older one that handles sends faster."""
 HEAP = ("-Xms2g", "-Xmx2g", "-Xmn1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g", "-XX:+AlwaysPreTouch")
 RELEASE_DEFAULTS = {
     "mappedFileSizeCommitLog": str(1 << 30), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000",
@@ -26,11 +26,11 @@ Broker = RealRocketMQ | RegulusServer
 
 
 Brokers = tuple[Broker, ...]
-"""Ours first."""
+"""The brokers to compare; the first one is Regulus."""
 
 
 def make_brokers(directory: Path, flush: str, **more: str) -> Brokers:
-    """Not yet started. `flush` is sync or async; `more` are settings of all of them."""
+    """Make the brokers, without starting them. `flush` is sync or async; `more` are settings for all of them."""
     settings = {**RELEASE_DEFAULTS, "flushDiskType": f"{flush.upper()}_FLUSH", **more}
     return (RegulusServer(directory / f"regulus-{flush}", **settings),
             *(RealRocketMQ(version, directory / f"java-{version}-{flush}", java_options=HEAP, **settings)

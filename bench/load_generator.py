@@ -1,17 +1,17 @@
-"""Send messages to a broker as fast as it takes them, or pull them, and say how fast that was.
+"""Sends messages to a broker, or pulls them, as fast as the broker answers, and prints the rate.
 
-A neutral load: frames are built before the clock starts, no client library is in the way, and the same bytes go to any
-broker that speaks RocketMQ's remoting protocol. One thread keeps `--in-flight` SEND_MESSAGE_V2 requests outstanding
-on each of `--connections` connections and counts the answers by their length words.
+The load is neutral: frames are built before the clock starts, no client library is used, and any broker that speaks
+RocketMQ's remoting protocol gets the same bytes. One thread keeps `--in-flight` SEND_MESSAGE_V2 requests outstanding
+on each of `--connections` connections, and counts the answers by their length words.
 
     python bench/load_generator.py --address 127.0.0.1:10911 --seconds 10 --server-pid <pid>
 
-With `--backlog` the requests are PULL_MESSAGE, each for the next 32 messages of a queue; the topic holds so many
-messages, sent before, spread evenly over its queues. From the end the load begins anew.
+With `--backlog` the requests are PULL_MESSAGE, each for the next 32 messages of a queue. The topic must hold that many
+messages, spread evenly over its queues. After the last message the load starts again from the first.
 
-Latency is the time from handing the bytes of a request to the socket until its answer was read, taken by position: the
-n-th answer of a connection belongs to its n-th request. A broker that reorders answers gets the same sum of latencies,
-with its spread slightly understated.
+Latency is the time from writing a request to the socket until its answer is read. Answers are matched by position: the
+n-th answer of a connection belongs to its n-th request. If a broker reorders answers, the sum of latencies stays the
+same and their spread is slightly understated.
 """
 
 import argparse
@@ -33,17 +33,17 @@ _LENGTH = struct.Struct(">i")
 _CREATE_TOPIC = 17
 _SEND_MESSAGE_V2 = 310
 _PULL_MESSAGE = 11
-_PULL_BATCH = 32                # messages asked for by one pull, as RocketMQ's clients do
-_PULL_FLAGS = 0x2 | 0x4         # may be held, brings its subscription along
-_OPAQUE_BASE = 1_000_000        # all opaques of the load have seven digits, so that all its frames have one length
+_PULL_BATCH = 32                # messages that one pull asks for, like RocketMQ's clients
+_PULL_FLAGS = 0x2 | 0x4         # the broker may hold it; it contains its subscription
+_OPAQUE_BASE = 1_000_000        # all opaques have seven digits, so that all frames have the same length
 _READ_SIZE = 1 << 18
 _SUCCESS = b'"code":0,'
-_WAIT_MAX_S = 5.0               # without any answer for so long, the run has failed
+_WAIT_MAX_S = 5.0               # the run fails if no answer comes for this long
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class LoadFailed(Exception):
-    """The broker refused, closed a connection or fell silent."""
+    """The broker refused a request, closed a connection or stopped answering."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,32 +59,33 @@ class Load:
     seconds_max: float          # 0: no limit
     warm_up_seconds: float
     server_pid: int             # 0: not measured
-    backlog: int = 0            # messages that the topic holds, to be pulled; 0: send
-    access_key: str = ""        # signs the requests; empty: they are not signed
+    backlog: int = 0            # messages of the topic to pull; 0: send
+    access_key: str = ""        # account that signs the requests; empty: unsigned
     secret_key: str = ""
 
 
 @dataclass(slots=True)
 class Lane:
-    """One connection: its ring of frames, and the first `in_flight_max` again so that any of so many are one slice."""
+    """One connection and its ring of frames. The first `in_flight_max` frames are repeated at the end, so that each
+    window is one slice."""
 
     connection: socket.socket
     ring: memoryview
     frame_size: int
     frame_count: int
     in_flight_max: int
-    position: int = 0           # the ring's next frame
+    position: int = 0           # the next frame to send
     in_flight: int = 0
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
-    sent: deque[tuple[float, int]] = field(default_factory=deque)       # when, how many not yet answered
-    partial: bytes = b""        # an answer whose end has not come
+    sent: deque[tuple[float, int]] = field(default_factory=deque)       # time of sending, number of unanswered requests
+    partial: bytes = b""        # the beginning of an answer that is not complete
 
 
 @dataclass(slots=True)
 class Tally:
     answers: int = 0
     refused: int = 0
-    latencies: list[tuple[float, int]] = field(default_factory=list)   # seconds, how many answers
+    latencies: list[tuple[float, int]] = field(default_factory=list)   # seconds, number of answers
 
 
 def frame(code: int, opaque: int, fields: dict[str, str], body: bytes = b"") -> bytes:
@@ -94,7 +95,7 @@ def frame(code: int, opaque: int, fields: dict[str, str], body: bytes = b"") -> 
 
 
 def signed(load: Load, fields: dict[str, str], body: bytes = b"") -> dict[str, str]:
-    """The fields with a signature, where the load has an account; the first stands in front, as Java's map has it."""
+    """The fields with a signature, if the load has an account. The signature comes first, as in RocketMQ's clients."""
     if not load.access_key:
         return fields
     fields = {"AccessKey": load.access_key, **fields}
@@ -115,7 +116,8 @@ def send_frames(load: Load, lane: int) -> Iterator[bytes]:
 
 
 def pull_frames(load: Load) -> Iterator[bytes]:
-    """Pulls over the whole backlog, all queues in turn; the offsets begin with the first of the last one's length."""
+    """Pulls over the whole backlog, queue by queue in turn. They begin at the first offset with as many digits as the
+    last one, so that all frames have the same length."""
     per_queue = load.backlog // load.queues
     first = 10 ** (len(str(per_queue - _PULL_BATCH)) - 1)
     opaque = _OPAQUE_BASE
@@ -164,7 +166,7 @@ def open_lane(load: Load, number: int) -> Lane:
 
 
 def top_up(lane: Lane, now: float, allowed: int) -> int:
-    """Write what the window allows; how many requests were begun."""
+    """Send as many requests as the window allows; returns their number."""
     room = min(lane.in_flight_max - lane.in_flight, allowed)
     if lane.unsent or room <= 0:
         flush(lane)
@@ -187,7 +189,8 @@ def flush(lane: Lane) -> None:
 
 
 def take_answers(lane: Lane, tally: Tally) -> int:
-    """Read once; count whole answers."""
+    """Read once and count the complete answers. Raises BlockingIOError if there is nothing to read, LoadFailed if the
+    broker closed the connection."""
     data = lane.connection.recv(_READ_SIZE)
     if not data:
         raise LoadFailed("the broker closed a connection")
@@ -208,7 +211,7 @@ def take_answers(lane: Lane, tally: Tally) -> int:
 
 
 def scan(data: bytes) -> tuple[int, int]:
-    """How many whole frames `data` begins with, and where the rest starts."""
+    """The number of complete frames at the beginning of `data`, and where the rest starts."""
     unpack = _LENGTH.unpack_from
     position, count, last = 0, 0, len(data) - 4
     while position <= last:
@@ -243,7 +246,8 @@ def book(lane: Lane, tally: Tally, now: float, count: int) -> None:
 
 
 def drive(lanes: list[Lane], count_max: int, seconds_max: float) -> tuple[Tally, float]:
-    """Run until a limit, then await what is in flight; the tally and the seconds it took."""
+    """Send until a limit is reached, then wait for the last answers; returns the tally and the seconds. Raises
+    LoadFailed."""
     tally = Tally()
     poll = select.epoll()
     by_number = {lane.connection.fileno(): lane for lane in lanes}
@@ -280,7 +284,7 @@ def read_all(lane: Lane, tally: Tally) -> None:
 
 
 def percentile(latencies: list[tuple[float, int]], share: float) -> float:
-    """In ms."""
+    """The latency in ms that a share of the answers does not exceed; 0 without answers."""
     ordered = sorted(latencies)
     rank = share * sum(count for _, count in ordered)
     for latency, count in ordered:
@@ -291,7 +295,7 @@ def percentile(latencies: list[tuple[float, int]], share: float) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far; 0 without a process."""
+    """User and system time of a process so far, in seconds; 0 for process 0."""
     if not pid:
         return 0.0
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -330,12 +334,12 @@ def parse_arguments(arguments: list[str]) -> Load:
     parser.add_argument("--body-size", type=int, default=1024)
     parser.add_argument("--connections", type=int, default=2)
     parser.add_argument("--in-flight", type=int, default=512, help="requests outstanding on each connection")
-    parser.add_argument("--count", type=int, default=0, help="stop after so many messages")
-    parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 10 when no limit is given")
+    parser.add_argument("--count", type=int, default=0, help="stop after this number of messages")
+    parser.add_argument("--seconds", type=float, default=0.0, help="stop after this time; 10 if no limit is given")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of load before measuring")
     parser.add_argument("--server-pid", type=int, default=0, help="process whose CPU time is measured")
-    parser.add_argument("--backlog", type=int, default=0, help="pull this many messages, which the topic holds")
-    parser.add_argument("--access-key", default="", help="sign as this account")
+    parser.add_argument("--backlog", type=int, default=0, help="pull this number of messages; the topic must hold them")
+    parser.add_argument("--access-key", default="", help="account that signs the requests")
     parser.add_argument("--secret-key", default="")
     options = parser.parse_args(arguments)
     host, _, port = options.address.rpartition(":")

@@ -1,13 +1,13 @@
-"""How long one change keeps a broker's event loop, as topics and groups become many.
+"""Measures how long one change blocks a broker's event loop, by the number of its topics and groups.
 
     python bench/long_steps.py [--sizes 1000x30,10000x300,100000x3000] [--name-server own|beside]
 
-For each size, topics x groups, a broker starts on a store with as many of them, each topic consumed by one group, and
-does one thing after the other. Of each the table shows when the answer came, and the longest step of the loop then and
-in the seconds that follow: how late a timer of 1 ms was at worst, and what processor time the loop's thread took
-between two of its turns, which tells the loop's own work on a machine that has other things to do. The name server is
-one of the broker's process (`own`, as `regulus up` has it), or one in a process of its own (`beside`), which then
-counts itself.
+For each size, topics x groups, a broker starts with a store that has that many of both; each topic is consumed by one
+group. Then one kind of change is made after the other. For each the table shows when the answer came, and the longest
+step of the loop until some seconds later. A step has two figures: how late a timer of 1 ms was at worst, and how much
+CPU time the thread took between two turns of the timer. The second one is the loop's own work, even on a busy machine.
+The name server is in the broker's process (`own`, as in `regulus up`) or in another one (`beside`), which is then
+measured as well.
 """
 
 import argparse
@@ -36,11 +36,11 @@ from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 HOST = "127.0.0.1"
-TIMER_S = 0.001
-SAVE_INTERVAL_MS = 1000
-REGISTER_PERIOD_MS = 20_000
-TOPICS_REGISTERED_PER_S = 5_000     # at least; nothing is counted before all are
-AFTERWARDS_S = 2.5                  # what follows a change within this time is counted with it
+TIMER_S = 0.001                     # period of the timer that shows late turns of the loop
+SAVE_INTERVAL_MS = 1000             # how often the broker saves offsets, so that it happens in each measurement
+REGISTER_PERIOD_MS = 20_000         # how often the broker registers its topics
+TOPICS_REGISTERED_PER_S = 5_000     # at least; measuring begins when all are registered
+AFTERWARDS_S = 2.5                  # steps up to this long after a change count for it
 TIMEOUT_MS = 120_000
 QUEUES = 4
 SEND = {"a": "PG", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
@@ -51,8 +51,9 @@ SEND = {"a": "PG", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000
 
 
 class LateTimer:
-    """How late a timer of 1 ms was at worst since it was last asked, and how long the thread worked between two turns;
-    both in ms."""
+    """Measures how late a timer of 1 ms is at worst, and the longest CPU time of the thread between two of its turns.
+
+    Both are in ms, since the last time they were taken."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -75,7 +76,8 @@ class LateTimer:
 
 
 async def serve(store: str, name_server: str) -> None:
-    """A line on the standard input is answered with what the timer says; its end ends the server."""
+    """Run the server. Each line on the standard input is answered with the timer's figures, and its end stops the
+    server."""
     transport = TransportConfig(bind_address=HOST)
     namesrv = NamesrvConfig(listen_port=0, bind_address=HOST)
     config = BrokerConfig(listen_port=0, broker_ip1=HOST, flush_consumer_offset_interval=SAVE_INTERVAL_MS,
@@ -105,7 +107,7 @@ async def serve(store: str, name_server: str) -> None:
 
 
 class Served:
-    """The child process."""
+    """A child process that runs the server."""
 
     def __init__(self, store: str = "", name_server: str = "") -> None:
         self._process = subprocess.Popen([sys.executable, __file__, "--serve", store, name_server],
@@ -113,7 +115,7 @@ class Served:
         self.port = int(self._line())
 
     def take(self) -> tuple[float, float]:
-        """Late and work of the longest step, in ms."""
+        """The worst lateness and the longest work since the last call, in ms."""
         assert self._process.stdin is not None
         self._process.stdin.write("?\n")
         self._process.stdin.flush()
@@ -152,7 +154,7 @@ def write_store(root: Path, topics: int, groups: int) -> None:
         (config / f"{name}.json").write_text(json.dumps(document))
 
 
-# --- what is done ----------------------------------------------------------------------------------------------------
+# --- the changes -----------------------------------------------------------------------------------------------------
 
 
 async def ask(connection: Connection, code: int, ext: dict[str, str], body: bytes = b"") -> None:
@@ -200,7 +202,7 @@ DEEDS: dict[str, Callable[[Connection], Awaitable[None]]] = {
 
 
 async def longest_steps(served: list[Served]) -> list[tuple[float, float]]:
-    """Of each, up to the end of what it is at then."""
+    """The longest step of each server, including work that the change caused later."""
     await asyncio.sleep(AFTERWARDS_S)
     first = [each.take() for each in served]
     second = [each.take() for each in served]

@@ -1,13 +1,15 @@
-"""What one stub writes from its commit to its confirmed effect, step by step, in bytes of the database's log.
+"""Measures what one stub writes from its commit to its confirmed effect, by step, in bytes of the database's log.
 
     python -m bench.outbox_bytes [--stubs N] [--a-commit N] [--at-once N] [--database NAME...]
 
-A business commits stubs, as many as `--a-commit` together; a relay claims them and writes down where they are; a
-consumer with a database of its own applies each with an insert of its own, handed as many as `--at-once`, and confirms
-it. SQLite's bytes are those of its write-ahead log, without checkpoints; PostgreSQL's are by pg_current_wal_lsn;
-MariaDB's are those of InnoDB's redo log and of the binary log, by rows, or of the first alone (MariaDB-redo). No broker
-is asked, and nothing is sent again. Ids are drawn, or with `--own-ids` are as a business has them: in no order.
-`--page-size`: of SQLite.
+A business commits `--a-commit` stubs at a time. A relay claims them and records their positions. A consumer with a
+database of its own gets `--at-once` messages at a time, applies each with one insert, and confirms it. There is no
+broker, and no message is sent again.
+
+SQLite's bytes are those of its write-ahead log, without checkpoints, and PostgreSQL's come from pg_current_wal_lsn.
+MariaDB's are those of InnoDB's redo log and the binary log in row format, or of the redo log alone (MariaDB-redo). Ids
+are generated in ascending order, or with `--own-ids` in random order, like those of a business. `--page-size` is the
+page size of SQLite in bytes.
 """
 
 import argparse
@@ -50,7 +52,7 @@ def book(connection: Connection, message: MessageExt) -> None:
 
 @contextmanager
 def sqlite(home: Path, page_size: int) -> Iterator[tuple[Engine, Engine, Written]]:
-    """The business's database, the consumer's, and what both have written."""
+    """The databases of the business and of the consumer, and a function that returns the bytes that both wrote."""
     paths = [home / "business.sqlite", home / "consumer.sqlite"]
     engines = [create_engine(f"sqlite:///{path}") for path in paths]
 
@@ -62,7 +64,7 @@ def sqlite(home: Path, page_size: int) -> Iterator[tuple[Engine, Engine, Written
 
     for engine in engines:
         event.listen(engine, "connect", settle)
-    held = [engine.connect() for engine in engines]     # the last one to leave would carry the log over
+    held = [engine.connect() for engine in engines]     # the last connection to close would move the log into the file
     for connection in held:
         connection.execute(text("SELECT 1"))
     yield engines[0], engines[1], lambda: sum(Path(f"{path}-wal").stat().st_size for path in paths)
@@ -72,7 +74,7 @@ def sqlite(home: Path, page_size: int) -> Iterator[tuple[Engine, Engine, Written
 
 @contextmanager
 def postgres(_: Path, __: int) -> Iterator[tuple[Engine, Engine, Written]]:
-    """Both in one server, whose log it is."""
+    """Both databases in one server; the bytes are those of the server's log."""
     with postgresql.running() as address:
         admin = create_engine(address.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
@@ -88,7 +90,7 @@ def postgres(_: Path, __: int) -> Iterator[tuple[Engine, Engine, Written]]:
 
 @contextmanager
 def maria(_: Path, __: int, *, binary_log: bool = True) -> Iterator[tuple[Engine, Engine, Written]]:
-    """Both in one server, whose logs they are."""
+    """Both databases in one server; the bytes are those of the server's logs."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "interop"))
     import mariadb
 
@@ -115,7 +117,7 @@ _DATABASES = {"SQLite": sqlite, "PostgreSQL": postgres, "MariaDB": maria,
 
 def play(business: Engine, consumer: Engine, written: Written,
          arguments: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    """Steps, and what each wrote."""
+    """Run all steps; yields the name of each and the bytes that it wrote."""
     for engine in (business, consumer):
         with engine.begin() as connection:
             tables.create(connection)

@@ -1,9 +1,11 @@
-"""How fast `regulus job outbox` judges the stubs of a database: `python bench/outbox_reconcile.py [stubs] [database]`.
+"""Measures how fast `regulus job outbox` judges the stubs of a database.
 
-The database is `sqlite` or `postgresql` (that of the tests, without fsync). It is filled with stubs of 200 bytes, each
-sent, delivered and confirmed but for one of a hundred, of which a tenth is lost; with the attempts of both; and beside
-it a store with the messages. All was just written, so the page cache is as warm as memory allows. Memory is the most
-that this process and all its children had for themselves at once, JVM and workers included, looked at each half second.
+    python bench/outbox_reconcile.py [STUBS] [DATABASE]
+
+The database is `sqlite` or `postgresql` (the one of the tests, without fsync). It is filled with stubs of 200 bytes and
+their attempts, and a store with their messages. All stubs are sent, delivered and confirmed except one in a hundred,
+and one in a thousand is lost. All files were just written, so the page cache is as warm as memory allows. Memory is the
+largest sum of private memory of this process and all its children, JVM and workers included, sampled each half second.
 """
 
 import argparse
@@ -35,8 +37,8 @@ from regulus.store.file_message_store import FileMessageStore
 BODY = b"x" * 200
 QUEUES = 8
 OPEN_EACH, LOST_EACH = 100, 1_000
-ROWS_AT_ONCE = 10_000
-_LOOK_S = 0.5
+ROWS_AT_ONCE = 10_000               # rows of one commit
+_LOOK_S = 0.5                       # pause between two samples of memory
 
 Row = tuple[object, ...]
 STUB = ("message_id", "topic", "tags", "body", "properties", "flag", "status", "send_count", "resend_time",
@@ -46,12 +48,12 @@ ATTEMPT = ("message_id", "kind", "consumer_group", "number", "broker_name", "que
 
 
 def message_id(number: int) -> str:
-    """As the outbox draws them: later ones are larger, so that indexes grow at their ends."""
+    """An id like those of the outbox: later ones are larger, so that indexes grow at their end."""
     return f"{number // 1_000:012X}{number * 0x9E3779B97F4A7C15 % (1 << 80):020X}"
 
 
 def committed(number: int, count: int, now: int) -> int:
-    """A thousand a second, the last a minute ago."""
+    """Time of commit in ms: a thousand stubs a second, the last one a minute ago."""
     return now - 60_000 - count + number
 
 
@@ -122,7 +124,7 @@ def made(address: str) -> Engine:
 
 
 def fill_store(root: Path, count: int, now: int) -> None:
-    """With another message at the place of each that is lost."""
+    """Write the messages of all stubs. At the position of each lost one there is another message."""
     store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(root), message_index_enable=False))
     store.open(time.monotonic)
     for number in range(count):
@@ -142,7 +144,7 @@ def fill_store(root: Path, count: int, now: int) -> None:
 
 
 class Memory:
-    """The most that the family of processes had, in bytes that are theirs alone."""
+    """Samples the private memory of this process and its children; `most` is the largest sum, in bytes."""
 
     def __init__(self) -> None:
         self.most = 0

@@ -1,6 +1,8 @@
-"""How fast relays bring the stubs of a PostgreSQL to a broker: `python -m bench.outbox_relay [stubs] [relays]`.
+"""Measures how fast relays send the stubs of a PostgreSQL database to a broker.
 
-PostgreSQL (that of the tests, without fsync), the broker and the relays share this machine.
+    python -m bench.outbox_relay [STUBS] [RELAYS]
+
+PostgreSQL (the one of the tests, without fsync), the broker and the relays share this machine.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from regulus.reliability.relay_loop import Relay
 from regulus.testing.running_server import ServerProcess
 
 BODY = b"x" * 200
-ROWS_AT_ONCE = 5_000
+ROWS_AT_ONCE = 5_000                # stubs written in one statement
 
 
 def fill(engine: Engine, count: int) -> None:

@@ -1,10 +1,12 @@
-"""What stubs that wait cost relays and business: `python -m bench.outbox_waiting postgresql|mariadb [waiting] [new]`.
+"""Measures what waiting stubs cost relays and the business.
 
-`waiting` stubs were sent and are not due; `new` ones were never sent. It prints the plan of a review and its time, how
-fast new stubs are claimed beside them, and how many transactions a second a business commits with four relays and
-without, by turns. PostgreSQL (that of the tests, without fsync) or MariaDB (that of `make interop`, which syncs its log
-once a second) shares this machine. With `--at URL` it takes a database that is there, whose tables it makes anew. With
-`--rate N` the business begins N transactions a second, as one that has no more to do, instead of all that it can.
+    python -m bench.outbox_waiting postgresql|mariadb [WAITING] [NEW] [--at URL] [--rate N] [--turns N]
+
+WAITING stubs were sent and are not due; NEW ones were never sent. It prints the query plan and the time of a review,
+how fast new stubs are claimed while the others wait, and how many transactions a second a business commits with four
+relays and without, in turns. PostgreSQL (the one of the tests, without fsync) or MariaDB (the one of `make interop`,
+which syncs its log once a second) shares this machine. With `--at URL` it uses an existing database and recreates its
+tables. With `--rate N` the business begins N transactions a second instead of as many as it can.
 """
 
 import argparse
@@ -28,8 +30,8 @@ from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.retry_policy import ResendPolicy
 
 PATIENT = RelayConfig(policy=ResendPolicy(interval_ms=86_400_000, interval_ms_max=86_400_000))
-"""What it claims is not due again while it measures."""
-ROWS_AT_ONCE = 500_000
+"""A relay configuration whose claimed stubs do not become due again during the measurement."""
+ROWS_AT_ONCE = 500_000              # stubs written in one statement
 REVIEWS = 50
 RELAYS = 4
 TURNS, TURN_S = 20, 3.0
@@ -61,7 +63,7 @@ def database(name: str, at: str | None) -> Iterator[Engine]:
 
 
 def fill(engine: Engine, prefix: str, count: int, *, sent: int, due_ms: int) -> None:
-    """Each is due a millisecond after the one before it."""
+    """Write stubs, each of which is due a millisecond after the one before it."""
     number = "n" if engine.dialect.name == "postgresql" else "seq"
     values = _VALUES.format(body=_BODY[engine.dialect.name], sent=sent, due=f"{due_ms} + {number}")
     for first in range(1, count + 1, ROWS_AT_ONCE):
@@ -85,7 +87,7 @@ def review_ms(engine: Engine) -> float:
 
 
 def plan(engine: Engine) -> str:
-    """Of the statement by which a review looks for what is due."""
+    """The query plan of the statement by which a review finds due stubs."""
     looked: list[tuple[str, object]] = []
 
     def note(*given: object) -> None:
@@ -103,7 +105,7 @@ def plan(engine: Engine) -> str:
 
 
 def claims_a_second(engine: Engine, count: int) -> str:
-    """Of `count` new stubs, all of them: the median of all batches, of the first tenth and of the last."""
+    """Claim all `count` new stubs; shows the median rate of all batches, of the first tenth and of the last tenth."""
     due = DueStubs(engine, PATIENT)
     rates, claimed, begun = [], 0, time.monotonic()
     while found := due.claim():
@@ -116,8 +118,10 @@ def claims_a_second(engine: Engine, count: int) -> str:
 
 
 def commits(engine: Engine, prefix: str, seconds: float, rate: int) -> list[float]:
-    """The ms of each transaction of an order and its stub that one thread commits. `rate`: so many begin a second, and
-    what is late is counted from when it was to begin; 0: each as soon as the one before is done."""
+    """The times in ms of transactions, each with an order and its stub, that one thread commits.
+
+    `rate` transactions begin a second, and the time of a late one is counted from when it should have begun. With 0
+    each begins as soon as the one before it has ended."""
     outbox = Outbox()
     begun = due = time.monotonic()
     took: list[float] = []
@@ -133,7 +137,7 @@ def commits(engine: Engine, prefix: str, seconds: float, rate: int) -> list[floa
 
 @contextmanager
 def relaying(engine: Engine) -> Iterator[None]:
-    """Relays that claim and review each second, without a broker, in a process of their own."""
+    """Run relays that claim and review once a second, without a broker, in a process of their own."""
     spawning = multiprocessing.get_context("spawn")
     ready, over = spawning.Semaphore(0), spawning.Event()
     process = spawning.Process(target=relay, args=(engine.url.render_as_string(hide_password=False), ready, over))

@@ -1,14 +1,15 @@
-"""What POP costs a broker: the same backlog popped and acknowledged at ours and at RocketMQ's.
+"""Measures what pops cost a broker: Regulus and RocketMQ have equal backlogs, which are popped and acknowledged.
 
     PYTHONPATH=build/compiled python bench/pop.py [DIRECTORY] [--messages 200000] [--rounds 3] [--lanes 8]
 
-A lane is a connection that pops up to 32 messages from any queue, acknowledges them and pops again. `each`: an
-ACK_MESSAGE for each message, all of a pop written at once; `batch`: one BATCH_ACK_MESSAGE for each pop. Frames are put
-together from text, and answers to acks are counted by their length words, so that the load has little to do. A round
-has a group of its own, which pops all that the topic holds; time is from the first pop to the last answered ack, and
-`CPU` is the broker process's processor seconds for a million messages popped and acknowledged. Rounds go from broker to
-broker in turn, the first of each does not count, and a figure is the median. What becomes of the records of pops when
-the invisible time is over is not in the figures.
+A lane is a connection that pops up to 32 messages from any queue, acknowledges them and pops again. `each` sends an
+ACK_MESSAGE for each message, all of one pop in one write; `batch` sends one BATCH_ACK_MESSAGE for each pop. Frames are
+built from text and answers to acks are counted by their length words, so that the load costs little.
+
+Each round has a group of its own, which pops all messages of the topic. The time is from the first pop to the last
+answer to an ack, and `CPU` is the broker's CPU seconds for a million messages popped and acknowledged. The brokers take
+turns, the first round of each does not count, and each figure is the median. What a broker does with the records of
+pops after the invisible time is not measured.
 """
 
 import argparse
@@ -40,25 +41,25 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _TOPIC = "Popped"
 _QUEUES = 8
-_SEND_BATCH = 200
+_SEND_BATCH = 200                   # messages of one batch while the topic is filled
 _POP_BATCH = 32
 _BODY_SIZE = 1024
-_INVISIBLE_MS = 600_000         # longer than a round, so that nothing comes twice
+_INVISIBLE_MS = 600_000         # longer than a round, so that no message comes twice
 _POLL_MS = 1_000
-_WAIT_MAX_S = 120.0             # for a round
+_WAIT_MAX_S = 120.0             # limit of one round
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.POLLING_FULL)
 _ACKS = ("each", "batch")
 
 
 class _Popped(NamedTuple):
-    """What one pop gave of one queue."""
+    """The messages that one pop returned from one queue."""
 
     receipt: ReceiptHandle      # of the first message
     offsets: list[int]
 
 
 class _Tally:
-    """What all lanes of a round have acknowledged; `done` when that is everything, or a lane failed."""
+    """Counts the messages that all lanes of a round acknowledge; `done` when there are no more, or a lane fails."""
 
     def __init__(self, count: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -76,12 +77,12 @@ class _Tally:
 
 
 class _Lane(asyncio.Protocol):
-    """Pops, acknowledges, and so on; acks of one pop are all under way together, and nothing else is beside them."""
+    """Pops, acknowledges and pops again. All acks of a pop are under way at the same time, and no other request is."""
 
     def __init__(self, group: str, acks: str, tally: _Tally) -> None:
         self._group, self._acks, self._tally = group, acks, tally
         self._rest = b""
-        self._acks_due = self._popped = 0       # answers that are missing, and the messages they are for
+        self._acks_due = self._popped = 0       # missing answers to acks, and the messages of the pop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -178,8 +179,8 @@ async def _fill(broker: Broker, count: int) -> None:
 
 class _Round(NamedTuple):
     rate: float                 # messages popped and acknowledged a second
-    cpu_s: float                # of the broker's processor, for a million
-    empty: int                  # pops that gave nothing
+    cpu_s: float                # CPU seconds of the broker, for a million
+    empty: int                  # pops that found no message
 
 
 async def _round(broker: Broker, group: str, acks: str, arguments: argparse.Namespace) -> _Round:
@@ -217,10 +218,10 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lanes", type=int, default=8)
-    parser.add_argument("--ours-alone", action="store_true", help="for a profile")
+    parser.add_argument("--ours-alone", action="store_true", help="run Regulus only, for a profile")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
-        # 4.9.8 has no POP.
+        # RocketMQ 4.9.8, the third one, has no pops.
         brokers = make_brokers(Path(folder), "async")[:1 if arguments.ours_alone else 2]
         try:
             found = _measure(brokers, arguments)

@@ -1,11 +1,12 @@
-"""A master and its slave: how fast an empty one catches up, what that costs the senders, what SYNC_MASTER costs.
+"""Measures replication: how fast an empty slave catches up, what that costs senders, and what SYNC_MASTER costs.
 
     python bench/replication.py [DIRECTORY] [--versions 4.9.8] [--backlog-mb 800] [--seconds 4] [--rounds 3]
 
-Pairs of brokers of ours and of RocketMQ, each with defaults of a release and asynchronous flush, on one machine and one
-disk. `sent` is what a slave gets that throws all away. What the machine itself does is taken in the same run: how fast
-one process copies a file to another over the loopback, and how fast it writes one, synced at the end. Load is that of
-load_generator.py. A round begins with one of ours and goes on with the others; a figure is the median of its rounds.
+Pairs of Regulus brokers and of RocketMQ brokers run on one machine and one disk, all with the defaults of a release and
+asynchronous flush. `sent` is the rate at which a master sends to a slave that discards everything. The limits of the
+machine are measured in the same run: how fast one process sends a file to another over the loopback, and how fast a
+file is written and synced at the end. The load comes from load_generator.py. Each round runs all kinds of brokers,
+Regulus first, and each figure is the median of its rounds.
 """
 
 import argparse
@@ -36,9 +37,9 @@ from regulus.wire import ha_frame
 
 OURS = "Regulus"
 _GET_BROKER_RUNTIME_INFO = 28
-_COPIED_WITHIN_S = 120.0
-_LOOK_S = 0.02
-_PIECE = 1 << 20
+_COPIED_WITHIN_S = 120.0            # limit of the wait for a slave
+_LOOK_S = 0.02                      # pause between two looks at the slave
+_PIECE = 1 << 20                    # bytes of one write or read
 _MB = 1_000_000
 _SETTINGS = {"mappedFileSizeCommitLog": str(1 << 30), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000",
              "osPageCacheBusyTimeOutMills": "10000", "flushDiskType": "ASYNC_FLUSH", "haSendHeartbeatInterval": "1000"}
@@ -46,7 +47,7 @@ _HEAP = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=1g")
 
 
 class Pair:
-    """A name server of ours and two brokers of one kind; each is started on its own."""
+    """A Regulus name server and two brokers of one kind; each broker is started separately."""
 
     def __init__(self, kind: str, role: str, home: Path, stack: ExitStack) -> None:
         self.kind = kind
@@ -92,7 +93,7 @@ class Pair:
         return int(body.partition('"commitLogMaxOffset":"')[2].partition('"')[0])
 
     def await_copy(self, upto: int = 0) -> float:
-        """MB a second from the first look at which the slave had something to the one at which it had all or `upto`."""
+        """Wait until the slave has everything, or the log up to `upto`; returns MB a second since its first bytes."""
         deadline = time.monotonic() + _COPIED_WITHIN_S
         begun, begun_at = 0, 0.0
         while time.monotonic() < deadline:
@@ -102,7 +103,7 @@ class Pair:
             if end and end >= (upto or self.log_end("master")):
                 return (end - begun) / _MB / max(now - begun_at, _LOOK_S)
             time.sleep(_LOOK_S)
-        raise TimeoutError(f"the slave of {self.kind} has not all after {_COPIED_WITHIN_S} s")
+        raise TimeoutError(f"the slave of {self.kind} has not caught up after {_COPIED_WITHIN_S} s")
 
     def load(self, seconds: float, *, count: int = 0, warm_up: float = 1.0, connections: int = 2,
              in_flight: int = 512) -> dict[str, float | int | str]:
@@ -116,7 +117,7 @@ class Pair:
 
 
 def loopback_mb_s(path: Path) -> float:
-    """One process sends a mapped file, another takes it and throws it away."""
+    """How fast one process sends a mapped file to another, which discards it, in MB/s."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         child = os.fork()
         if not child:
@@ -154,7 +155,7 @@ def disk_mb_s(path: Path, size: int) -> float:
 
 
 def taken_mb_s(port: int, size: int) -> float:
-    """How fast a master sends its log to a slave that throws it away."""
+    """How fast a master sends its log to a slave that discards it, in MB/s."""
     buffer = bytearray(_PIECE)
     with socket.create_connection(("127.0.0.1", port)) as connection:
         began = time.perf_counter()
@@ -172,7 +173,7 @@ def taken_mb_s(port: int, size: int) -> float:
 
 
 def catch_up(kind: str, home: Path, backlog: int, seconds: float) -> dict[str, float]:
-    """Catching up alone, and while senders go on: their rate without and with it."""
+    """How fast a slave catches up, without senders and with them, and the rate of the senders before and meanwhile."""
     with ExitStack() as stack:
         pair = Pair(kind, "ASYNC_MASTER", home, stack)
         pair.start("master")
@@ -212,7 +213,7 @@ def catch_up(kind: str, home: Path, backlog: int, seconds: float) -> dict[str, f
 
 
 def cost(kind: str, role: str, home: Path, seconds: float, connections: int, in_flight: int) -> dict[str, float]:
-    """Sends with a slave that has all."""
+    """The rate and the cost of sends while the slave is up to date."""
     with ExitStack() as stack:
         pair = Pair(kind, role, home, stack)
         pair.start("master")
@@ -254,8 +255,8 @@ def show(title: str, table: dict[str, dict[str, float]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?", type=Path)
-    parser.add_argument("--versions", nargs="*", default=["4.9.8"], help="of RocketMQ; none: ours alone")
-    parser.add_argument("--backlog-mb", type=int, default=800, help="less than a file of the log has, 1,073")
+    parser.add_argument("--versions", nargs="*", default=["4.9.8"], help="releases of RocketMQ; none: Regulus only")
+    parser.add_argument("--backlog-mb", type=int, default=800, help="must be less than a file of the log, 1,073")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=("catch-up", "cost"))

@@ -1,10 +1,10 @@
-"""How long a broker's store takes from start to serving, by the number of its queues: after a clean stop and a kill.
+"""Measures how long a store takes to start, by the number of its queues, after a clean stop and after a kill.
 
     python bench/restart.py [DIRECTORY] [--topics 10000 50000 100000]
 
-A store is built with one message in each topic, then opened by a process of its own: what that process prints is the
-time from `open` to the first message read, the memory it takes, and how long the deep check goes on. DIRECTORY should
-have room for 8 KiB a topic and as many files; the time it takes to build is not measured.
+A store with one message in each topic is built, and then opened by a process of its own. That process prints the time
+from `open` to the first message read, the memory that it uses, and how long the deep check takes. DIRECTORY needs room
+for 8 KiB and one file a topic. The time to build the store is not measured.
 """
 
 import argparse

@@ -1,14 +1,17 @@
-"""Compare our broker with those of the real RocketMQ: same machine, same minute, same load, same flush mode.
+"""Compares Regulus with releases of RocketMQ, on the same machine, with the same load and the same flush mode.
 
     make bench                              everything, printed as tables
     make bench BENCH="--part load --seconds 5"
-    make bench BENCH=--write                the same, and docs/benchmarks.md gets the new tables
+    make bench BENCH=--write                also writes the new tables into docs/benchmarks.md
 
-The brokers take turns, round by round, so that all meet the same moods of the machine; a figure is the
-median of its rounds, and the ratio is that of the medians. Whoever waits for its turn is stopped: housekeeping takes
-time, too. Parts: `load` sends neutral frames and `pull` pulls with them (load_generator.py), `java` is RocketMQ's own
-benchmark producer and `consume` its consumer, `spark` reads our log beside Parquet, `live` a running broker, `stream`
-in micro-batches; `archive` and `sink` write (spark_scan.py, spark_live.py, ...).
+The brokers take turns, round by round, so that changes of the machine affect all of them. A broker that waits for its
+turn is stopped with SIGSTOP, because its housekeeping would take processor time. Each figure is the median of its
+rounds, and each ratio is that of two medians.
+
+Parts: `load` sends neutral frames, and `pull` pulls with them (load_generator.py). `java` runs RocketMQ's own benchmark
+producer, and `consume` its consumer. The others measure Spark: `spark` reads a log and compares it with Parquet, `live`
+reads a running broker, `stream` reads in micro-batches, `archive` and `sink` write (spark_scan.py, spark_live.py and
+others).
 """
 
 import argparse
@@ -37,13 +40,13 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
 LOAD_GENERATOR = (sys.executable, str(HERE / "load_generator.py"))
 DOCUMENT = PROJECT / "docs" / "benchmarks.md"
-# Any query takes Spark about 0.1 s, which would weigh with fewer messages.
+# Each query takes Spark about 0.1 s, which would distort the figures with fewer messages.
 SPARK_SCRIPTS = {"spark": ("spark_scan.py", "--messages", "4000000"),
                  "live": ("spark_live.py", "--spark", "--messages", "4000000"), "stream": ("spark_stream.py",),
                  "archive": ("spark_archive.py", "--messages", "4000000"), "sink": ("spark_sink.py",)}
 PARTS = ("load", "pull", "java", "consume", *SPARK_SCRIPTS)
-WARM_UP_SECONDS = 12
-BACKLOG = 4_000_000     # messages that are there to be pulled, in each round anew
+WARM_UP_SECONDS = 12                # time in which the JVMs compile the code of the load
+BACKLOG = 4_000_000     # messages in the topic, which each round pulls from the beginning
 SPARK_TIMEOUT_S = 1800
 
 
@@ -74,7 +77,7 @@ Row = list[str]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Markdown; `name` marks its place in the document."""
+    """A part of the report in Markdown; `name` marks its place in the document."""
 
     name: str
     text: str
@@ -90,7 +93,7 @@ def table(name: str, title: str, head: Row, rows: list[Row]) -> Section:
 
 @contextmanager
 def all_brokers(directory: Path, flush: str) -> Iterator[Brokers]:
-    """Running; they end and their stores go when the block ends."""
+    """Start all brokers. At the end of the block they are killed and their stores removed."""
     brokers = make_brokers(directory, flush)
     try:
         for broker in brokers:
@@ -103,7 +106,7 @@ def all_brokers(directory: Path, flush: str) -> Iterator[Brokers]:
 
 
 def in_turns(brokers: Brokers, rounds: int, measure: Callable[[Broker], Result]) -> list[list[Result]]:
-    """Results of each; who begins alternates."""
+    """The results of each broker. The order of the brokers alternates from round to round."""
     results: list[list[Result]] = [[] for _ in brokers]
     for number in range(rounds):
         order = list(enumerate(brokers))
@@ -158,8 +161,8 @@ def send_backlog(brokers: Brokers, topic: str, size: int) -> None:
 
 
 def have_in_memory(broker: Broker) -> None:
-    """Read the broker's store through, so that pulls measure the broker and not the disk: a machine may have let go of
-    what nobody read for a minute."""
+    """Read all files of the store, so that pulls measure the broker and not the disk. The system may drop pages that
+    were not read for a minute."""
     for directory in ("commitlog", "consumequeue"):
         for path in (broker.store / directory).rglob("*"):
             if path.is_file():
@@ -169,7 +172,7 @@ def have_in_memory(broker: Broker) -> None:
 
 
 def warm(brokers: Brokers) -> None:
-    """Load that does not count, until a JVM has compiled what it will run."""
+    """Run a load that does not count, until the JVMs have compiled the code that they will run."""
     for broker in brokers:
         run_load(broker, LoadCase("", 1024, 2, 512), WARM_UP_SECONDS)
 
@@ -250,7 +253,7 @@ def java_section(directory: Path, rounds: int, seconds: int) -> Section:
 
 
 def consume_section(directory: Path, rounds: int) -> Section:
-    """A backlog is sent to each; then the benchmark's consumer takes it, each time in a new group."""
+    """Send a backlog to each broker, and have the benchmark's consumer consume it, each time in a new group."""
     rows: list[Row] = []
     groups = count()
 
@@ -285,7 +288,7 @@ def consume_section(directory: Path, rounds: int) -> Section:
 
 
 def spark_section(name: str) -> Section:
-    """What a script prints, as it prints it."""
+    """The output of a script, unchanged."""
     script, *arguments = SPARK_SCRIPTS[name]
     result = subprocess.run([sys.executable, str(HERE / script), *arguments], capture_output=True, text=True,
                             timeout=SPARK_TIMEOUT_S)
@@ -308,7 +311,7 @@ def report(rows: list[Row]) -> None:
 
 
 def machine() -> str:
-    """One line on what the figures were taken on and of."""
+    """One line about the machine and the versions that were measured."""
     processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     version = subprocess.run(["git", "-C", str(PROJECT), "describe", "--always", "--dirty"], capture_output=True,
                              text=True, check=True).stdout.strip()
@@ -325,7 +328,7 @@ def java_version() -> str:
 
 
 def write(sections: Sequence[Section], heading: str) -> None:
-    """Put the sections between their markers in the document; one that was not run keeps what it says."""
+    """Write the sections between their markers in the document. Sections that were not run keep their text."""
     text = DOCUMENT.read_text()
     for section in sections:
         begin, end = f"<!-- {section.name}: begin -->", f"<!-- {section.name}: end -->"
@@ -339,10 +342,10 @@ def write(sections: Sequence[Section], heading: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=PARTS, action="append", help="only this; may be given again")
+    parser.add_argument("--part", choices=PARTS, action="append", help="run only this part; may be repeated")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5, help="of each round")
-    parser.add_argument("--directory", type=Path, default=PROJECT / "build" / "bench", help="where the stores lie")
+    parser.add_argument("--seconds", type=int, default=5, help="length of each round")
+    parser.add_argument("--directory", type=Path, default=PROJECT / "build" / "bench", help="directory for the stores")
     parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks.md")
     options = parser.parse_args()
     parts = options.part or PARTS

@@ -1,9 +1,9 @@
-"""What one send costs the broker, step by step, without sockets: CPU microseconds per message.
+"""Measures what one send costs the broker, step by step and without sockets, in CPU microseconds per message.
 
     python bench/send_path.py [--count 200000] [--body-size 1024] [--signed]
 
-Steps are timed over batches as one read brings them (256 KiB), in CPU time of this process, so that a busy machine
-changes little. Run it with PYTHONPATH on a compiled copy to measure the compiled modules.
+Each step is timed for the frames of one read (256 KiB), in CPU time of this process, so that a busy machine changes
+little. Run it with PYTHONPATH=build/compiled to measure the compiled modules.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire.frame_reader import FrameReader
 
-READ_SIZE = 256 << 10
+READ_SIZE = 256 << 10               # bytes of one read of the server
 DISPATCH_MAX = 2048
 STEPS = ("read frames", "handle", "encode answers", "dispatch")
 
 
 def reads(body_size: int, count: int, account: Account | None) -> Iterator[bytes]:
-    """The bytes that reads bring, cut wherever they end."""
+    """The bytes of each read. Frames may go over the end of a read."""
     signature = {} if account is None else {"access_key": account.access_key, "secret_key": account.secret_key}
     load = Load(host="", port=0, topic="BenchLoad", queues=4, body_size=body_size, connections=1, in_flight=512,
                 count_max=0, seconds_max=0.0, warm_up_seconds=0.0, server_pid=0, **signature)
@@ -51,7 +51,7 @@ def reads(body_size: int, count: int, account: Account | None) -> Iterator[bytes
 
 
 def frame_of(outcome: Outcome) -> bytes:
-    """A straight send has its answer encoded when it was handled."""
+    """The encoded answer; that of a straight send was already encoded when it was handled."""
     assert isinstance(outcome, Reply)
     return b"".join(outcome.encode_parts())
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200_000)
     parser.add_argument("--body-size", type=int, default=1024)
-    parser.add_argument("--signed", action="store_true", help="by an account, before a broker with access control")
+    parser.add_argument("--signed", action="store_true", help="sign the sends, for a broker with access control")
     options = parser.parse_args()
     account = Account(access_key="bench", secret_key="secret-of-bench", white_addresses=WhiteAddresses(()),
                       default_topic=Grant.PUB) if options.signed else None

@@ -1,14 +1,14 @@
-"""Requests without sockets, in two or more builds side by side: CPU microseconds per request of the broker.
+"""Compares builds of the broker: CPU microseconds per request, without sockets.
 
     git worktree add build/before <commit> && (cd build/before && python build_ext.py build/compiled)
     python build_ext.py build/compiled
     python bench/send_turns.py before=build/before/build/compiled after=build/compiled [--kinds json,pull,pop]
 
-Each build runs in a process of its own, all on one processor, and they take turns of 2,048 requests, so that they meet
-the same moods of the machine. Sends are `json`, `binary` and `delayed`; a `pull` and a `pop` ask for one message. A
-turn is frames in, decided, answers encoded: `FrameReader`, then `decide` of `server.request_server`; what follows the
-answers is done between the turns. `ratio` is the median over the turns of
-each build's time by that of the first one's same turn.
+Each build runs in a process of its own, all on the same processor. They take turns of 2,048 requests, so that changes
+of the machine affect all of them. Sends are `json`, `binary` and `delayed`; a `pull` or a `pop` asks for one message. A
+turn reads frames, handles them and encodes the answers: `FrameReader`, then `decide` of `server.request_server`. Work
+that follows the answers is done between the turns. `ratio` is the time of a build divided by that of the first build in
+the same turn, as the median over all turns.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from typing import Any
 KINDS = ("json", "binary", "delayed", "pull", "pop")
 READS = ("pull", "pop")
 SENDS_PER_TURN = 2048
-SENDS_PER_READ = 64
-RING = 512                      # different sends
+SENDS_PER_READ = 64                 # requests in the bytes of one read
+RING = 512                      # number of different sends
 WARM_UP_TURNS = 10
 NOW_MS = 1_700_000_000_000
 LOG_FILE_SIZE = 64 << 20
@@ -36,7 +36,7 @@ LOG_FILE_SIZE = 64 << 20
 
 
 def chunks(kind: str, body_size: int) -> list[bytes]:
-    """What the reads of one turn bring."""
+    """The bytes of each read in one turn of sends."""
     from load_generator import Load, send_frames
 
     from regulus.wire.frame_reader import FrameReader
@@ -57,7 +57,7 @@ def chunks(kind: str, body_size: int) -> list[bytes]:
 
 
 def asked(kind: str) -> list[bytes]:
-    """What the reads of one turn bring that ask for messages."""
+    """The bytes of each read in one turn of pulls or pops."""
     from regulus.model.sys_flag import PULL_SUBSCRIPTION
     from regulus.wire.codes import RequestCode
     from regulus.wire.headers import PopMessageRequest, PullMessageRequest
@@ -78,7 +78,7 @@ def asked(kind: str) -> list[bytes]:
 
 
 def take_turns(kind: str, body_size: int) -> None:
-    """Read a line, take a turn, write its microseconds per send; until there are no more lines."""
+    """For each line of the standard input run a turn and print its microseconds per request."""
     from regulus.broker.config import BrokerConfig
     from regulus.broker.state import BrokerState
     from regulus.model.topics import TopicConfig
@@ -110,7 +110,7 @@ def take_turns(kind: str, body_size: int) -> None:
 
 
 def turn(reader: Any, reads: list[bytes], broker: Any) -> float:
-    """Processor time, in seconds."""
+    """Run one turn; returns its CPU seconds."""
     from regulus.broker import request_table
     from regulus.model.message_id import host_bytes
     from regulus.model.peer import Peer
@@ -162,7 +162,7 @@ def measure(kind: str, builds: dict[str, Path], turns: int, body_size: int, proc
 
 
 def in_turn(names: list[str], number: int) -> Iterator[str]:
-    """Each begins as often as the others."""
+    """The order of a turn. Each build is first equally often."""
     first = number % len(names)
     yield from names[first:] + names[:first]
 
@@ -177,11 +177,11 @@ def _line_of(process: "subprocess.Popen[str]") -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("builds", nargs="*", help="NAME=PATH of a copy of the package; the first is compared with")
+    parser.add_argument("builds", nargs="*", help="NAME=PATH of a copy of the package; the first is the base of ratios")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--turns", type=int, default=400)
     parser.add_argument("--body-size", type=int, default=1024)
-    parser.add_argument("--processor", type=int, default=0, help="on which they all run")
+    parser.add_argument("--processor", type=int, default=0, help="number of the processor that runs all builds")
     parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

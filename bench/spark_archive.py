@@ -1,16 +1,16 @@
-"""How fast a log is archived, and how fast its consume queues and index are rebuilt, with Spark.
+"""Measures how fast Spark archives a log, and rebuilds its consume queues and index.
 
     python bench/spark_archive.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--only TEXT]
                                    [--directory DIR]
 
 The row "rows at hand" is a bound: the tasks write one row group of the table as Parquet again and again, into files
-that are not hashed or synced, so that what is left is what the Parquet library takes.
+that are not hashed or synced, so that only the cost of the Parquet library is left.
 
-Run with PYTHONPATH=build/compiled for the compiled form. A store of our own is made in the directory and removed
-afterwards; it is read once before it is timed, so the page cache is warm, as far as a log of 1.25 KB a message of 1 KB
-fits into memory. What the archive job writes goes to disk and is synced, as it does; all that a round made is removed
-before the next. Each figure is the best of the rounds. Bytes are bytes of the commit log. CPU is what this process and
-all its children took, JVM and workers included: on a machine with other work it says more than the clock.
+Run with PYTHONPATH=build/compiled for the compiled form. A store is made in the directory and removed afterwards. It is
+read once before the measurement, so the page cache is warm, as far as a log of 1.25 KB for each message of 1 KB fits
+into memory. The archive job syncs its files to disk, as always, and the files of a round are removed before the next
+one. Each figure is the best of its rounds. Bytes are those of the commit log. CPU is the CPU time of this process and
+all its children, JVM and workers included; on a busy machine it says more than the clock.
 """
 
 import argparse
@@ -37,12 +37,12 @@ from regulus.spark.table_schema import COLUMNS
 
 
 def nothing(step: str) -> None:
-    """A step of a job that nobody looks at."""
+    """Ignore the progress of a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Write the first rows of the store so often that it makes so many."""
+    """A task that writes the first rows of the store again and again, until there are `rows`."""
 
     root: str
     path: str
@@ -62,12 +62,12 @@ def rewrite(task: Rewrite, attempt: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """Stands where a StagedFile does, and has nobody behind it."""
+    """Takes the place of a StagedFile, but neither hashes nor syncs."""
 
     sink: pa.NativeFile
 
     def follow(self) -> None:
-        """Nothing."""
+        """Nothing: a StagedFile would hash what was written."""
 
 
 def cases(tasks: SparkTasks, root: Path, output: Path, arguments: argparse.Namespace) -> dict[
@@ -95,7 +95,7 @@ def cases(tasks: SparkTasks, root: Path, output: Path, arguments: argparse.Names
 
 def main() -> None:
     parser = parser_of(__doc__, messages=1_000_000, size=1024, queues=8, cores=2, rounds=3)
-    parser.add_argument("--only", default="", metavar="TEXT", help="measure what has this in its name")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only cases with this in their names")
     parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))

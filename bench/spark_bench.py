@@ -1,4 +1,4 @@
-"""What the Spark benchmarks share: their arguments, the line that says what they ran on, a store to read, clocks."""
+"""Shared by the Spark benchmarks: their arguments, the headline about the machine, a store to read, and clocks."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def parser_of(description: str | None, **numbers: int) -> argparse.ArgumentParser:
-    """For the command line of a benchmark: an option for each number, with its default."""
+    """A parser for the command line of a benchmark, with an option for each number and its default."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -33,7 +33,7 @@ def parser_of(description: str | None, **numbers: int) -> argparse.ArgumentParse
 
 
 def chosen(cases: Mapping[str, T], only: str) -> dict[str, T]:
-    """The cases with this in their names."""
+    """The cases with this text in their names. Ends the program if there is none."""
     kept = {name: case for name, case in cases.items() if only in name}
     if not kept:
         raise SystemExit(f"--only {only!r} is in no name: {', '.join(cases)}")
@@ -41,7 +41,7 @@ def chosen(cases: Mapping[str, T], only: str) -> dict[str, T]:
 
 
 def headline() -> str:
-    """What the figures below it are of."""
+    """One line about the machine and the versions that the figures are for."""
     build = "interpreted" if str(message_columns.__file__).endswith(".py") else "compiled"
     return (f"Python {platform.python_version()}, {build}; pyspark {pyspark.__version__}, pyarrow {pa.__version__}, "
             f"Java {command_java().version}; {os.cpu_count()} x {processor()}, load {os.getloadavg()[0]:.1f}")
@@ -55,7 +55,7 @@ def processor() -> str:
 
 
 def messages(arguments: argparse.Namespace) -> Iterator[MessageExt]:
-    """Bodies like JSON: about half random, so that they compress about 2:1."""
+    """Messages with bodies like JSON. About half of each is random, so that they compress about 2:1."""
     chance = random.Random(1)
     filler = "x" * (arguments.size // 2 - 60)
     for number in range(arguments.messages):
@@ -68,7 +68,7 @@ def messages(arguments: argparse.Namespace) -> Iterator[MessageExt]:
 
 
 def fill(root: Path, arguments: argparse.Namespace) -> int:
-    """Bytes of the commit log."""
+    """Write a store with the messages; returns the bytes of its commit log."""
     store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(root), message_index_enable=False))
     store.open(time.monotonic)
     for number, message in enumerate(messages(arguments)):
@@ -85,14 +85,14 @@ def fill(root: Path, arguments: argparse.Namespace) -> int:
 
 
 def timed(action: Callable[[], object]) -> tuple[float, float]:
-    """Seconds by the clock, and seconds of CPU."""
+    """Run an action; returns its seconds by the clock, and its CPU seconds."""
     cpu, began = family_cpu_seconds(), time.perf_counter()
     action()
     return time.perf_counter() - began, family_cpu_seconds() - cpu
 
 
 def family_cpu_seconds() -> float:
-    """CPU time of this process and its descendants, those that ended included."""
+    """CPU seconds of this process and its descendants, including those that have ended."""
     parents, ticks = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,11 +1,11 @@
-"""How fast Spark's tasks read a running broker in bulk, beside ordinary pulls of the same messages.
+"""Measures how fast Spark's tasks read a running broker in bulk.
 
     python bench/spark_live.py [--messages N] [--size BYTES] [--queues N] [--tasks N] [--rounds N] [--spark]
 
-Run with PYTHONPATH=build/compiled for the compiled form. A broker process serves a store that is made first; the tasks
-are processes of their own, as Spark's are. Without --spark they make the Arrow batches and drop them; with it, Spark
-counts the rows. Bytes are bytes of the commit log. CPU seconds are those of broker and tasks together: on a machine
-with other work they say more than the clock.
+Run with PYTHONPATH=build/compiled for the compiled form. A store is made, and a broker process serves it. The tasks are
+processes of their own, like Spark's, which build Arrow batches and drop them. With --spark, Spark counts the rows as
+well. Bytes are those of the commit log. CPU seconds are those of broker and tasks together; on a busy machine they say
+more than the clock.
 """
 
 import argparse

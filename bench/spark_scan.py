@@ -1,14 +1,14 @@
-"""How fast Spark reads a store's files, beside Spark's own Parquet scan of the same rows.
+"""Measures how fast Spark reads the files of a store, compared with its Parquet scan of the same rows.
 
     python bench/spark_scan.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--directory DIR]
 
-Run with PYTHONPATH=build/compiled for the compiled form. A store of our own is made in the directory and removed
-afterwards; everything is read once before it is timed, so the page cache is warm. Each figure is the best of the
-rounds, in which ours and Parquet take turns. Bytes are bytes of the commit log for both. CPU is what this process and
-all its children took, JVM and workers included: on a machine with other work it says more than the clock.
+Run with PYTHONPATH=build/compiled for the compiled form. A store is made in the directory and removed afterwards. All
+files are read once before the measurement, so the page cache is warm. The store and Parquet take turns, and each figure
+is the best of its rounds. Bytes are those of the commit log for both. CPU is the CPU time of this process and all its
+children, JVM and workers included; on a busy machine it says more than the clock.
 
-Rows called "nothing decoded" are a bound: tasks that hand over one batch of the table again and again, so that what is
-left is Spark's own part, which copies each column of each row and cannot be told that a query needs fewer.
+Rows called "nothing decoded" are a bound: the tasks hand over one batch of the table again and again, so that only
+Spark's own part is left. Spark copies each column of each row, and does not say which columns a query needs.
 """
 
 import argparse
@@ -37,7 +37,7 @@ PARQUET_COLUMNS = ("topic", "queue_id", "queue_offset", "store_time", "tags", "k
 
 
 class OneBatch(DataSource):
-    """The first batch of a store's table, again and again."""
+    """A data source that returns the first batch of a store's table again and again."""
 
     @classmethod
     def name(cls) -> str:
@@ -67,7 +67,7 @@ class OneBatchReader(DataSourceReader):
 
 
 def write_parquet(root: Path, target: Path, cores: int) -> None:
-    """The same rows, one file a core, zstd."""
+    """Write the rows of the store as Parquet: one file a core, compressed with zstd."""
     options = parse_options({"storePath": str(root), "topic": TOPIC})
     target.mkdir()
     parts = plan(options, cores)
@@ -117,7 +117,7 @@ def measure(spark: SparkSession, root: Path, parquet: Path, log_bytes: int, argu
 
 
 def measure_without_spark(root: Path, log_bytes: int, arguments: argparse.Namespace) -> None:
-    """The decoder alone, one core."""
+    """Measure the decoder alone, on one core."""
     options = parse_options({"storePath": str(root), "topic": TOPIC})
     for name, columns in (("all 26 columns", tuple(COLUMNS)), ("7 columns", PARQUET_COLUMNS), ("body", ("body",)),
                           ("queue_id, queue_offset", ("queue_id", "queue_offset"))):

@@ -1,13 +1,13 @@
-"""How fast Spark writes to a topic, beside an Arrow writer that throws the same rows away.
+"""Measures how fast Spark writes to a topic, compared with an Arrow writer that discards the same rows.
 
     python bench/spark_sink.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--only TEXT]
                                [--directory DIR]
 
-Run with PYTHONPATH=build/compiled for the compiled form. The rows come from a store of our own that is made in the
-directory, so a job is: read the log's files, hand the rows to the JVM and back, send them; a broker in a process of its
-own stores them on the same machine, and counts with its share of the cores. The writers take turns; each figure is the
-best of the rounds. One round more, before these, is not counted: the JVM compiles what runs often, and would do so at
-the cost of whoever comes first. CPU is that of Spark with all its processes, and of the broker.
+Run with PYTHONPATH=build/compiled for the compiled form. The rows come from a store that is made in the directory. So
+a job reads the files of the log, passes the rows to the JVM and back, and sends them. A broker process stores them on
+the same machine, and uses a share of its cores. The writers take turns, and each figure is the best of its rounds. One
+round before these does not count: the JVM compiles code that runs often, at the cost of the writer that comes first.
+CPU is that of Spark with all its processes, and that of the broker.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from regulus.testing.running_server import ServerProcess
 
 COLUMNS = ("keys", "tags", "body")
 TARGET = "sunk"
-TRANSACTIONAL_SHARE = 10
+TRANSACTIONAL_SHARE = 10            # one row in this many is written by the transactional writer
 
 
 class DiscardWriter(DataSourceArrowWriter):
@@ -88,7 +88,7 @@ def measure(spark: SparkSession, store: Path, server: ServerProcess, arguments: 
 
 def main() -> None:
     parser = parser_of(__doc__, messages=1_000_000, size=1024, queues=8, cores=2, rounds=3)
-    parser.add_argument("--only", default="", metavar="TEXT", help="measure what has this in its name")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only cases with this in their names")
     parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))

@@ -1,10 +1,11 @@
-"""How long a micro-batch of a live stream takes, from trigger to commit, while messages come in all the time.
+"""Measures how long a micro-batch of a live stream takes, from trigger to commit, under constant sends.
 
     python bench/spark_stream.py [--rate N] [--queues N] [--seconds N] [--cores N]
 
-Run with PYTHONPATH=build/compiled for the compiled form. A broker process is sent to at the rate; a query without
-trigger reads it to nowhere. The first third of the batches is warm-up and not counted. `task` is what Spark calls
-addBatch: planning of tasks, reading, handing over. The rest is offsets: asking for the latest, and writing two logs.
+Run with PYTHONPATH=build/compiled for the compiled form. A broker process gets messages at the given rate. A query
+without trigger reads and discards them. The first third of the batches is warm-up and does not count. `task` is what
+Spark calls addBatch: planning tasks, reading, and passing rows on. The rest is work on offsets: asking for the latest
+ones, and writing two logs.
 """
 
 import argparse
@@ -29,7 +30,7 @@ TOPIC = "orders"
 
 
 def send(server: ServerProcess, arguments: argparse.Namespace, stopping: threading.Event) -> None:
-    """Every 20 ms what is due, by turns to each queue."""
+    """Every 20 ms send the messages that are due, to one queue after the other."""
     queues = [MessageQueue(TOPIC, "broker-a", number) for number in range(arguments.queues)]
     body, turn = bytes(1024), 0
     with Producer(server.name_server_address, "bench") as producer:

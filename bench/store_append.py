@@ -1,9 +1,9 @@
-"""What the store costs for each message: append, dispatch, read, in microseconds of CPU of the calling thread; and what
-the deep check costs for each MiB of the log.
+"""Measures what the store costs: append, dispatch and read of a message, and the deep check of a MiB of the log.
 
     python bench/store_append.py [--messages N] [--size BYTES] [--queues N] [--keys N] [--batch N] [--directory DIR]
 
-Run with PYTHONPATH=build/compiled for the compiled form. The directory is made anew and removed afterwards.
+All figures are CPU time of the calling thread. Run with PYTHONPATH=build/compiled for the compiled form. The store is
+made in a new folder of the directory, which is removed afterwards.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def read(store: FileMessageStore, arguments: argparse.Namespace) -> None:
 
 
 def check(config: MessageStoreConfig) -> None:
-    """Of the log that a start finds."""
+    """Measure the deep check of the log after a restart."""
     store = FileMessageStore(config)
     store.open()
     began = time.thread_time()

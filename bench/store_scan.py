@@ -1,9 +1,9 @@
-"""How fast recovery walks the log, CRC on: bytes per second of a log that is in the page cache.
+"""Measures how fast recovery walks a log in the page cache, with checks of the CRCs, in bytes per second.
 
     python bench/store_scan.py [--megabytes N] [--size BYTES] [--directory DIR]
 
-`crash` is the walk after a crash over the whole log, everything dispatched already; `rebuild` makes all queues and the
-index anew. Run with PYTHONPATH=build/compiled for the compiled form.
+`crash` is the walk over the whole log after a crash, if everything was dispatched before it. `rebuild` also writes all
+queues and the index again. Run with PYTHONPATH=build/compiled for the compiled form.
 """
 
 import argparse

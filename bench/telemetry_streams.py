@@ -1,9 +1,9 @@
-"""What a gRPC front's memory grows by when many clients hold idle telemetry streams.
+"""Measures how much memory of a gRPC proxy many idle telemetry streams take.
 
     python bench/telemetry_streams.py --streams 10000 --connections 100
 
-Starts a `regulus proxy` of its own on the loopback, before a name server that is not there, opens the streams, each of
-a client of its own with settings that were answered, and prints the front's memory before and after. Ends by itself.
+It starts a `regulus proxy` on the loopback, whose name server does not exist, and opens the streams. Each belongs to
+another client, whose settings were answered. It prints the memory of the proxy before and after, and ends by itself.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from unfinished_frames import resident_mib
 from regulus.wire.grpc import definitions, messages
 
 METHOD = f"/{definitions.SERVICE}/Telemetry"
-AT_ONCE = 50
+AT_ONCE = 50                        # streams that are opened at the same time
 
 
 async def open_stream(channel: grpc.aio.Channel, number: int, room: asyncio.Semaphore) -> object:
@@ -43,14 +43,14 @@ async def main(streams: int, connections: int) -> None:
         assert front.stdout is not None
         ready = next(line for line in front.stdout if "is ready: " in line)
         port = ready.partition("127.0.0.1:")[2].partition(",")[0]
-        options = [("grpc.use_local_subchannel_pool", 1)]      # else all channels share a connection
+        options = [("grpc.use_local_subchannel_pool", 1)]      # otherwise all channels share a connection
         channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) for _ in range(connections)]
         room = asyncio.Semaphore(AT_ONCE)
         before, began = resident_mib(front.pid), time.monotonic()
         opened = await asyncio.gather(*[open_stream(channels[number % connections], number, room)
                                         for number in range(streams)])
         took = time.monotonic() - began
-        await asyncio.sleep(2)      # what is freed with a delay
+        await asyncio.sleep(2)      # wait for memory that is freed with a delay
         after = resident_mib(front.pid)
         print(f"{len(opened)} idle telemetry streams on {connections} connections: {before:.0f} MiB before, "
               f"{after:.0f} MiB with them, "

@@ -1,16 +1,20 @@
-"""What messages with a time of their own cost a broker: sent, waiting and due, at ours and at RocketMQ 5.3.3.
+"""Measures what timed messages cost Regulus and RocketMQ 5.3.3, when they are sent, waiting and due.
 
     PYTHONPATH=build/compiled python bench/timers.py [DIRECTORY] [--pending 100000 300000 1000000] [--sends 20000]
                                                      [--rounds 3] [--due 20000] [--only regulus]
 
-Sends: `--sends` messages of 128 bytes by `--connections` connections with 32 requests under way each, at once and for
-an hour or more later, in turn; a figure is the median of the rounds, of which the first does not count. Pending: so
-many messages wait, each at a second of its own of the day after the next hour; then a round of both kinds of sends,
-what memory is the process's own, and the time from the start of the process to the first answer after a clean stop and
-a kill. Late: `--due` messages, due from 5 s after the first on, all in 10 s, while the plain sends go on; how late each
-came to a pull that waits, by the clock that both share. A tick is a second, so half of one is the mean at best.
+Sends: `--connections` connections with 32 requests under way each send `--sends` messages of 128 bytes, plain ones and
+ones that are due in an hour or later, in turn. Each figure is the median of the rounds, without the first.
 
-`CPU` is the broker process's processor seconds per million messages. 4.9.8 has no timers.
+Pending: the given number of messages wait, spread over the seconds of the day that begins in an hour. Then follow a
+round of both kinds of sends, the memory of the process without files, and the time from the start of the process to its
+first answer, after a clean stop and after a kill.
+
+Late: `--due` messages become due within 10 s, from 5 s after the first send on, while plain sends continue. The figure
+is how late each one reaches a waiting pull; sender and receiver use the same clock. A tick takes a second, so the mean
+is half a second at best.
+
+`CPU` is the broker's CPU seconds per million messages. RocketMQ 4.9.8 has no timers.
 """
 
 import argparse
@@ -40,16 +44,16 @@ from regulus.wire.remoting_command import RemotingCommand
 _TOPIC, _PLAIN_TOPIC = "Timed", "Plain"
 _QUEUES = 8
 _BODY = bytes(128)
-_IN_FLIGHT = 32
+_IN_FLIGHT = 32                     # requests under way on each connection
 _TIMEOUT_MS = 30_000
 _HOUR_S, _DAY_S = 3_600, 86_400
 _DUE_AFTER_MS, _DUE_WITHIN_MS = 5_000, 10_000
-_LATE_MAX_S = 60.0              # then what has not come is lost
+_LATE_MAX_S = 60.0              # a message that has not come by then counts as lost
 
 
 @dataclass(frozen=True, slots=True)
 class Sends:
-    """A second, and processor seconds for a million."""
+    """Messages a second, and CPU seconds of the broker for a million."""
 
     rate: float
     cpu: float
@@ -74,7 +78,7 @@ def _timed(number: int) -> RemotingCommand:
 
 
 async def _send_all(connection: Connection, requests: Iterator[RemotingCommand]) -> None:
-    """One after the other; several of these share the requests."""
+    """Send one request after the other. Several of these tasks share the requests."""
     for request in requests:
         answer = await connection.request(request, _TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
@@ -101,7 +105,7 @@ def _measure_sends(broker: Broker, requests: Iterator[RemotingCommand], count: i
 
 
 def _rounds(broker: Broker, first: int, arguments: argparse.Namespace) -> dict[str, Sends]:
-    """The median of each kind."""
+    """The medians of the plain sends and of the timed ones."""
     found: dict[str, list[Sends]] = {"plain": [], "timed": []}
     for number in range(arguments.rounds + 1):
         for kind, make in (("plain", _plain), ("timed", _timed)):
@@ -120,7 +124,7 @@ async def _make_topics(broker: Broker) -> None:
             await admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=_QUEUES, write_queue_nums=_QUEUES))
 
 
-# --- those that wait -------------------------------------------------------------------------------------------------
+# --- pending messages ------------------------------------------------------------------------------------------------
 
 def _start_s(broker: Broker) -> float:
     begun = time.perf_counter()
@@ -129,7 +133,7 @@ def _start_s(broker: Broker) -> float:
 
 
 def _measure_pending(broker: Broker, waiting: int, pending: int, arguments: argparse.Namespace) -> int:
-    """Fill it up to so many and print its lines; how many wait then."""
+    """Fill the broker up to this number of pending messages and print the figures; returns how many are pending."""
     requests = (_timed(number) for number in range(waiting, pending))
     event_loop.run(_send(broker, requests, arguments.connections))
     sends = _rounds(broker, pending, arguments)
@@ -143,10 +147,10 @@ def _measure_pending(broker: Broker, waiting: int, pending: int, arguments: argp
     return pending + (arguments.rounds + 1) * arguments.sends
 
 
-# --- how late they are -----------------------------------------------------------------------------------------------
+# --- late messages ---------------------------------------------------------------------------------------------------
 
 async def _late(broker: Broker, arguments: argparse.Namespace) -> list[float]:
-    """Ms, of each message."""
+    """How late each message came, in ms, sorted."""
     first_ms = time.time_ns() // 1_000_000 + _DUE_AFTER_MS
     due = [first_ms + number * _DUE_WITHIN_MS // arguments.due for number in range(arguments.due)]
     requests = (_request(number, _TOPIC, f"TIMER_DELIVER_MS\x01{due_ms}\x02") for number, due_ms in enumerate(due))
@@ -190,7 +194,7 @@ def _processor_s(pid: int) -> float:
 
 
 def _own_bytes(pid: int) -> int:
-    """Without the pages of files."""
+    """Resident memory of a process in bytes, without mapped files."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) << 10
@@ -220,7 +224,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--due", type=int, default=20_000)
-    parser.add_argument("--only", default="", help="brokers whose name holds this")
+    parser.add_argument("--only", default="", help="measure only brokers with this in their names")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
         brokers = [broker for broker in make_brokers(Path(folder), "async")

@@ -1,9 +1,9 @@
-"""What TLS costs a broker: the same sends over one connection, in plain text and in TLS, in turns.
+"""Measures what TLS costs a broker: equal sends over one connection, in plain text and with TLS, in turns.
 
     PYTHONPATH=build/compiled python bench/tls.py [--rounds 5] [--sends 200000] [--size 1024] [--in-flight 64]
 
-A broker of its own with a certificate and asynchronous flush; a client that writes ready frames and counts answers. The
-broker's processor time is that of its process. A figure is the median of its rounds.
+It starts a broker with a certificate and asynchronous flush. The client writes prepared frames and counts answers. CPU
+time is that of the broker's process, and each figure is the median of its rounds.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _SEND = {"a": "bench", "b": "Bench", "c": "TBW102", "d": "4", "e": "0", "f": "0"
 
 
 class _Load(asyncio.Protocol):
-    """Keeps so many requests under way; `done` when all are answered. Answers are told apart by their lengths alone."""
+    """Keeps `in_flight` requests under way; `done` when all are answered. Answers are counted by their length words."""
 
     def __init__(self, frame: bytes, sends: int, in_flight: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -70,7 +70,7 @@ def _processor_s(pid: int) -> float:
 
 
 async def _round(server: ServerProcess, arguments: argparse.Namespace, tls: TlsConfig | None) -> tuple[float, float]:
-    """Sends a second, and the broker's processor seconds for a million."""
+    """Sends a second, and the CPU seconds of the broker for a million."""
     frame = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, dict(_SEND), bytes(arguments.size)).encode()
     before, begun = _processor_s(server.pid), time.perf_counter()
     _, load = await asyncio.get_running_loop().create_connection(
@@ -102,7 +102,7 @@ def main() -> None:
             for number in range(arguments.rounds + 1):
                 for name, config in (("plain", None), ("TLS", tls)):
                     measured = event_loop.run(_round(server, arguments, config))
-                    if number:      # the first warms up
+                    if number:      # the first round is a warm-up
                         found[name].append(measured)
         finally:
             server.stop()

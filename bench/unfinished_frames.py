@@ -1,10 +1,10 @@
-"""What a broker's memory grows by when many peers begin large frames and do not end them.
+"""Measures how much memory a broker uses when many clients begin large frames and do not finish them.
 
     python bench/unfinished_frames.py --connections 60 --mib 15
 
-Starts a `regulus up` of its own on the loopback with a store in a temporary directory, opens the connections, sends of
-each frame what the broker will take, waits until nothing moves any more, and prints the broker's memory before, at its
-most, and whether a small request is still answered.
+It starts `regulus up` on the loopback with a store in a temporary directory, and opens the connections. It sends as
+much of each frame as the broker accepts, and waits until the broker's memory no longer grows. Then it prints the memory
+before and at its maximum, and whether a small request is still answered.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 FRAME_SIZE = 16 << 20
-STILL_S = 2.0       # without growth: the broker takes no more
-LONGEST_S = 30.0
+STILL_S = 2.0       # time without growth after which the broker accepts no more
+LONGEST_S = 30.0                    # limit of the wait
 
 
 def resident_mib(pid: int) -> float:

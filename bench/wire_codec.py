@@ -1,7 +1,7 @@
-"""Processor time of the wire codec's hot operations in ns, best of five, interpreted and compiled.
+"""Measures the CPU time of the wire codec's hot operations, in ns, as the best of five rounds.
 
-    python bench/wire_codec.py                 the build that PYTHONPATH or the installation gives
-    python bench/wire_codec.py build/compiled  first src interpreted, then that compiled copy
+    python bench/wire_codec.py                 the build that PYTHONPATH or the installation has
+    python bench/wire_codec.py build/compiled  first src interpreted, then this compiled copy
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from time import process_time_ns
 
 ROOT = Path(__file__).resolve().parent.parent
-ROUND_NS = 100_000_000
+ROUND_NS = 100_000_000              # about the CPU time of one round
 
 
 def measure(name: str, operation: Callable[[], object]) -> None:

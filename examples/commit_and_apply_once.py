@@ -1,4 +1,4 @@
-"""Commit an order with its message, and book it once. Needs the extra `sql`.
+"""Commits an order and its message in one transaction, and books it exactly once. Needs the extra `sql`.
 
     regulus up &
     python examples/commit_and_apply_once.py
@@ -26,7 +26,7 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
             connection.execute(text("CREATE TABLE orders(id TEXT)"))
             connection.execute(text("CREATE TABLE bookings(id TEXT)"))
 
-        with engine.begin() as connection:      # both or neither
+        with engine.begin() as connection:      # one transaction: both are stored, or neither
             connection.execute(text("INSERT INTO orders VALUES ('order-7')"))
             outbox.add(connection, Message("Orders", b"order-7"), message_id="order-7")
 

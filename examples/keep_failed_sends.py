@@ -1,4 +1,4 @@
-"""A send that fails for good is kept in a file, and stored once there is a broker: here, by the next producer."""
+"""Keeps sends that failed for good in a file; the next producer with that file sends them again, in order."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Send the events of each order to one queue, and consume each queue in order: created, paid, shipped."""
+"""Sends the events of each order to one queue, and consumes each queue in order: created, paid, shipped."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
     async with Producer(name_server, "order-service") as producer:
         for event in EVENTS:
             for order in ORDERS:
-                # The same argument gives the same queue, here and in Java. A failed send is not retried elsewhere.
+                # Equal arguments always give the same queue, also in Java. A failed send is not retried at another one.
                 await producer.send(Message("OrderEvents", event.encode(), keys=order), selector=select_by_hash,
                                     argument=order)
 
@@ -34,7 +34,7 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
     async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         message = messages[0]
         if message.body == b"paid" and message.reconsume_times == 0:
-            # Nothing behind it in this queue is consumed before it succeeds.
+            # Later messages of this queue wait until this one succeeds.
             context.suspend_current_queue_time_millis = 50
             return ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
         seen[message.keys].append(message.body.decode())

@@ -1,4 +1,4 @@
-"""Kill the process that books an order at each step of the booking, start it again, and see the order booked once.
+"""Kills the process that books an order at each step of the booking, and checks that each order is booked once.
 
 Needs the extra `sql`.
 
@@ -22,7 +22,7 @@ from regulus.testing import crash_points
 
 
 def work(database: str, name_server: str, order: str) -> None:
-    """What dies: it takes the order unless it is taken, relays its message and books it."""
+    """The process that is killed: it stores the order unless that is done, relays its message and books it."""
     asyncio.run(take_and_book(create_engine(database), name_server, order))
 
 

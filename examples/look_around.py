@@ -1,4 +1,4 @@
-"""What an operator asks: brokers, topics, a message by its key, how far a group is, and how to send it back in time."""
+"""Shows what an operator needs: lists brokers and queues, finds a message by its key, and resets a group's offsets."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Three ways to send many messages fast: many at once, as explicit batches, and gathered by the producer."""
+"""Sends many messages fast in three ways: many sends at once, explicit batches, and batches made by the producer."""
 
 import asyncio
 import sys

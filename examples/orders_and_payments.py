@@ -1,10 +1,10 @@
-"""Orders and payments: two services, each with a database of its own. Needs `pip install '.[sql]' fastapi httpx`.
+"""Runs two services, orders and payments, each with its own database. Needs `pip install '.[sql]' fastapi httpx`.
 
     regulus up &
     python examples/orders_and_payments.py
 
-An order is committed with the message that tells of it; the payment is booked once, and committed with its answer; the
-answer is noted once. docs/cookbook/orders-and-payments.md has the picture.
+The order and its message are committed in one transaction. The payment is booked once, in one transaction with its
+answer, and the answer is recorded once. docs/cookbook/orders-and-payments.md has a diagram.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ FROM_FIRST = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM
 
 @dataclass(frozen=True)
 class Service:
-    """What it sends, what it consumes, and where its database is. Its consuming group has its name."""
+    """A service with the topics that it sends and consumes, and its database. Its consumer group has its name."""
 
     name: str
     sends: str
@@ -57,8 +57,8 @@ class Service:
 
     @asynccontextmanager
     async def at_work(self, effect: Effect) -> AsyncIterator[None]:
-        """The relay of its stubs, with what belongs beside it, and its consumer."""
-        # Its effects are confirmed at the service that sent the message, which has another database.
+        """Run the relay of the service's stubs, the broker watch, and all consumers of the service."""
+        # Sends confirmations to the service that sent the message, because the stubs are in its database.
         answers = sync.Producer(self.name_server, f"{self.name}-confirms")
         listener = ApplyOnce(self.engine, effect, confirms=MessageConfirms(answers, f"{self.consumes}_confirmed"))
         confirmed, given_up = f"{self.sends}_confirmed", dlq_topic(self.consumer)
@@ -114,8 +114,8 @@ def orders_app(service: Service) -> FastAPI:
 
     @app.put("/orders/{order_id}", status_code=202)
     def place(order_id: str, new: NewOrder) -> dict[str, str]:
-        """The client names the order: one that heard no answer asks again, and there is one order."""
-        with Session(service.engine) as session, session.begin():       # order and message: both or neither
+        """Place an order. The client chooses its id, so that a client without an answer can repeat the request."""
+        with Session(service.engine) as session, session.begin():       # order and message in one transaction
             order = session.get(Order, order_id)
             if order is None:
                 order = Order(order_id=order_id, cents=new.cents, state="PLACED")
@@ -145,7 +145,7 @@ class PaymentTables(DeclarativeBase):
 class Payment(PaymentTables):
     __tablename__ = "payments"
     payment_id: Mapped[int] = mapped_column(primary_key=True)
-    order_id: Mapped[str]       # not unique: it is apply_once that books it once
+    order_id: Mapped[str]       # not unique, to show that apply_once alone prevents a second booking
     cents: Mapped[int]
     state: Mapped[str]
 
@@ -155,8 +155,10 @@ def payments_app(service: Service) -> FastAPI:
     outbox = Outbox()
 
     def pay(connection: Connection, message: MessageExt) -> None:
-        """Booking and answer, in the transaction of apply_once. Whoever asks a bank here gives it the order's id as the
-        key of the request: what is outside the database may be asked twice."""
+        """Store the payment and the answer in the transaction of apply_once.
+
+        To call a bank here, give it the order's id as the idempotency key: calls outside the database may be made
+        twice."""
         order = json.loads(message.body)
         state = "PAID" if order["cents"] <= LIMIT_CENTS else "DECLINED"
         connection.execute(insert(Payment).values(order_id=order["order_id"], cents=order["cents"], state=state))
@@ -203,7 +205,7 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
 
 
 def account(sender: Service, receiver: Service) -> Audit:
-    """What `regulus ledger audit` tells."""
+    """The report of `regulus ledger audit`."""
     with sender.engine.begin() as business, receiver.engine.begin() as effects:
         return audit(business, 0, 1 << 62, effects)
 
@@ -221,7 +223,7 @@ async def make_topics(*services: Service) -> None:
 
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the app, without a port: `uvicorn` does this for the network."""
+    """A client that calls the app without a port. In production, `uvicorn` serves it over the network."""
     async with (app.router.lifespan_context(app),
                 httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client):
         yield client

@@ -1,6 +1,6 @@
-"""A consumer that owns messages for a time: what it does not acknowledge comes again.
+"""Receives messages for a limited time: a message that is not acknowledged in time is delivered again.
 
-The same program speaks gRPC with an address such as `grpc://127.0.0.1:8081`.
+With an address such as `grpc://127.0.0.1:8081` the program uses gRPC.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ async def main(address: str = "127.0.0.1:9876") -> None:
             for message in await consumer.receive(16, invisible_duration_ms=30_000):
                 attempts = message.delivery_attempt
                 print(f"{message.body.decode()}, delivery {attempts}")
-                if attempts == 1:       # too busy now: let it be anyone's again, at once
+                if attempts == 1:       # too busy now: let any consumer receive it again at once
                     await consumer.change_invisible_duration(message, 0)
                 else:
                     await consumer.ack(message)

@@ -1,6 +1,6 @@
-"""Reminders that wait for their time, and one that is taken back.
+"""Sends reminders that are delivered later, and recalls one of them before its time.
 
-    python examples/remind_and_recall.py 127.0.0.1:9876      # a broker with recallMessageEnable=true
+    python examples/remind_and_recall.py 127.0.0.1:9876      # needs a broker with recallMessageEnable=true
 """
 
 import asyncio

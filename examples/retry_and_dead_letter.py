@@ -1,6 +1,6 @@
-"""A message that cannot be consumed goes to the dead-letter topic; one that fails for a while is tried again.
+"""Shows retries: a message that fails once is delivered again, and one that can never succeed becomes a dead letter.
 
-The first retry comes after 10 s, as RocketMQ has it. To see all of this at once, give the broker a short ladder:
+The first retry comes after 10 s, as in RocketMQ. To see it at once, configure the broker with short delays:
 messageDelayLevel=100ms 200ms 300ms 400ms 500ms
 """
 
@@ -29,11 +29,11 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
     async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         message = messages[0]
         if not message.body.isdigit():
-            context.delay_level_when_next_consume = -1      # no retry will make this a number
+            context.delay_level_when_next_consume = -1      # to the dead letters at once, as a retry cannot help
             unreadable.set()
             return ConsumeStatus.RECONSUME_LATER
         if message.reconsume_times == 0:
-            raise ConnectionError("the bank does not answer")    # as good as RECONSUME_LATER
+            raise ConnectionError("the bank does not answer")    # has the effect of RECONSUME_LATER
         print(f"paid {message.body.decode()} at try {message.reconsume_times + 1}")
         paid.set()
         return ConsumeStatus.CONSUME_SUCCESS

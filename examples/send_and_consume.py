@@ -1,4 +1,4 @@
-"""Send ten orders and consume them.
+"""Sends ten orders and consumes them.
 
     regulus up &
     python examples/send_and_consume.py
@@ -17,7 +17,7 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
     async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         for message in messages:
             print(f"consumed {message.body.decode()} of {message.tags} from queue {message.queue_id}")
-            consumed.add(message.message_id)     # a message may come twice; its id stays the same
+            consumed.add(message.message_id)     # a message may be delivered twice, with the same id
         if len(consumed) == 10:
             done.set()
         return ConsumeStatus.CONSUME_SUCCESS

@@ -1,7 +1,7 @@
-"""An application in a simulated world: whatever happens to the broker, each order that was stored is cooked.
+"""Tests an application in a simulated world: each order that is stored is cooked, whatever happens to the broker.
 
-A hundred seeds are a hundred courses of things: kills, power cuts, slow networks, each at another moment. A seed that
-fails names itself, and is the same run each time it is played again.
+Each seed gives another course of kills, power cuts and slow networks. A failure names its seed, and the seed repeats
+the run exactly.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def kitchen_and_shop(world):
                 try:
                     result = await producer.send(Message("orders", order))
                 except ClientError:
-                    continue    # the customer is told to try again later
+                    continue    # a real shop would ask the customer to try again later
                 if result.send_status is SendStatus.SEND_OK:
                     stored.add(order)
 

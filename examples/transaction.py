@@ -1,8 +1,8 @@
-"""An order and its message, both or none: the message is seen when the order is in the database, however that came.
+"""Sends transactional messages: consumers get the message of an order exactly if the order is in the database.
 
-The third order shows what happens when the process dies in between: the broker asks, here the same process, else
-another member of the group, and the answer is in the database. The first question comes after 6 to 36 s, as RocketMQ
-has it. To see it at once, let the broker ask soon:
+The third order shows what happens when the process dies before it can commit the message. The broker asks a member of
+the producer group, here the same process, which looks into the database. The first question comes after 6 to 36 s, as
+in RocketMQ. To see it at once, configure the broker to ask soon:
 transactionCheckInterval=200
 transactionTimeOut=200
 """
@@ -33,7 +33,7 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
     async def book(message: Message) -> TransactionState:
         item = message.body.decode()
         if item == "a unicorn":
-            return TransactionState.ROLLBACK        # none left
+            return TransactionState.ROLLBACK        # out of stock
         with database:
             database.execute("INSERT INTO orders VALUES (?, ?)", (message.message_id, item))
         if item == "a book":

@@ -1,6 +1,6 @@
-"""Messages with a priority: what is more urgent is received first, whenever it was sent.
+"""Sends messages with priorities: the most urgent one is received first, whenever it was sent.
 
-The same program speaks gRPC with an address such as `grpc://127.0.0.1:8081`, once the topic is there.
+With an address such as `grpc://127.0.0.1:8081` the program uses gRPC; the topic must exist then.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from regulus import Admin, ConsumeFromWhere, Message, Producer, SimpleConsumer, 
 from regulus.model.topics import TopicConfig
 
 TOPIC = TopicConfig(topic_name="Calls", read_queue_nums=4, write_queue_nums=4, attributes={"message.type": "PRIORITY"})
-"""A queue for each priority: 0 to 3."""
+"""Four queues, one for each priority from 0 to 3."""
 
 
 async def main(address: str = "127.0.0.1:9876") -> None:

@@ -1,4 +1,4 @@
-"""The same clients for a program without an event loop; the listener is called in threads."""
+"""Uses the blocking clients, for programs without an event loop. They call the listener in threads."""
 
 import sys
 import threading

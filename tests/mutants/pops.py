@@ -321,7 +321,7 @@ MUTANTS = (
     Mutant(name="in order, what is given back was out", path=_ORDERS,
            old="order.counts.get(offset, 0) - 1 ", new="order.counts.get(offset, 0) ", tests=_GIVEN_BACK_TESTS),
     Mutant(name="in order, a poll that is held sleeps on when what was out is given back",
-           path=_ORDERS, old="        order.attempt_id = None         # whoever repeats it is another one\n"
+           path=_ORDERS, old="        order.attempt_id = None         # a repeated attempt counts as a new one\n"
            "        self._wake_at(order.free_ms(), f\"{topic}@{group}\", queue_id)\n",
            new="        order.attempt_id = None\n", tests=_GIVEN_BACK_TESTS),
     Mutant(name="in order, who was late gives back what another pop has out", path=_ORDERS,
@@ -379,7 +379,7 @@ MUTANTS = (
            old="if count and result.size > size_left:", new="if False:",
            tests=("tests/unit/broker/handlers/test_notification.py",)),
     Mutant(name="a pop of an earlier run of which all is acknowledged takes another time", path=_FLIGHTS,
-           old="                return None     # all is acknowledged\n",
+           old="                return None     # all messages are acknowledged\n",
            new="                continue\n", tests=_TESTS),
     Mutant(name="acks cannot be found again", path=_FLIGHTS,
            old="        message.properties[names.KEYS] =", new="        message.properties[\"X\"] =", tests=_TESTS),

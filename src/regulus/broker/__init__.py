@@ -1,1 +1,1 @@
-"""What to do with a request. No I/O, no clock, no threads, no logging."""
+"""Decides what to do with a request, without I/O, clock, threads or logging."""

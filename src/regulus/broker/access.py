@@ -1,11 +1,11 @@
-"""What requests need that name their topics and groups in a body, or in more than fields of their header.
+"""Permissions for requests that name topics and groups in their body, or in more than fields of their header.
 
-The rows of the request table name these functions. They take what the handler takes: the decoded header, or the request
-where the body names things. What stands in no row is denied.
+The rows of the request table name these functions. A function takes what the handler takes: the decoded header, or the
+request if the body has the names. A request without a row is denied.
 
-RocketMQ 4.9 knows what ten requests need, and lets all others pass whose signature is right: a batch, a reply, an end
-of a transaction, an offset. Here each names its topics and groups. The actions are those of RocketMQ 5.3.3. What a
-request of thousands of names needs stands in `listed_needs`.
+RocketMQ 4.9 knows the permissions for ten requests, and accepts any other request with a correct signature: a batch, a
+reply, the end of a transaction, an offset. Here each request names its topics and groups. The actions are those of
+RocketMQ 5.3.3. `listed_needs` has the permissions for requests that can name thousands of things.
 
 Source: PlainAccessValidator.parse, DefaultAuthorizationContextBuilder.build, the RocketMQAction of each request header.
 """
@@ -27,7 +27,7 @@ def pull(header: headers.PullMessageRequest) -> tuple[Need, ...]:
 
 
 def send_back(header: headers.ConsumerSendMsgBackRequest) -> tuple[Need, ...]:
-    """A position in the log may be anybody's message. The handler sees to it that it is of the topic named."""
+    """Position in the log may belong to any message. The handler checks that the message is of the named topic."""
     return group_need(header.group, SUB), topic_need(header.origin_topic or ANY_NAME, SUB)
 
 
@@ -57,7 +57,8 @@ def batch_ack(request: RemotingCommand) -> tuple[Need, ...]:
 
 
 def by_receipt(header: headers.AckMessageRequest | headers.ChangeMessageInvisibletimeRequest) -> tuple[Need, ...]:
-    """Of a popped retry clients name the retry topic. Which message it is, its receipt says, which is of this group."""
+    """For a popped retry message, clients name the retry topic. The receipt says which message it is, and is valid for
+    this group only."""
     topic = receipt_handle.normal_topic(header.topic, header.consumer_group)
     return group_need(header.consumer_group, SUB), topic_need(topic, SUB)
 
@@ -78,5 +79,5 @@ def consume_stats(header: headers.GetConsumeStatsRequest) -> tuple[Need, ...]:
 
 
 def consume_directly(header: headers.ConsumeMessageDirectlyRequest) -> tuple[Need, ...]:
-    """A client of the group gets any message of the log to consume that the request names by its id."""
+    """The request can name any message of the log by its id, and a client of the group gets it to consume."""
     return group_need(header.consumer_group, SUB), topic_need(ANY_NAME, SUB)

@@ -1,4 +1,4 @@
-"""What the broker's handlers ask of whoever keeps the accounts: the server has the files."""
+"""Changes of accounts that handlers ask for. The server implements them, because it has the files."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -8,8 +8,8 @@ from regulus.model.topics import DataVersion
 
 
 class AccessDocuments(Protocol):
-    """What changes is on disk, and holds, when a call returns. All but `versions` raise ConfigError for what cannot be
-    done, StoreError for what cannot be saved."""
+    """A change is on disk, and applies, when its call returns. All calls except `versions` raise ConfigError for an
+    invalid change, and StoreError if it cannot be saved."""
 
     def update_account(self, entry: AccountEntry, now_ms: int) -> None: ...
 
@@ -18,4 +18,4 @@ class AccessDocuments(Protocol):
     def update_white_addresses(self, patterns: Sequence[str], path: str | None, now_ms: int) -> None: ...
 
     def versions(self) -> tuple[DataVersion, Mapping[str, DataVersion]]:
-        """Of the main document, and of each by its path."""
+        """The version of the main document, and those of all documents by path."""

@@ -1,8 +1,8 @@
-"""Attributes of topics and groups: settings by name, altered by a list such as `+message.type=FIFO,-reserve.time`.
+"""Attributes of topics and groups: settings by name, changed by a list such as `+message.type=FIFO,-reserve.time`.
 
-`+key=value` adds or alters, `-key` deletes. Some may only be given when the topic is made. A value that asks for what
-this broker does not do is refused, as an unknown one is; one that stands in a document of RocketMQ's stays there, and
-may be deleted.
+`+key=value` adds or changes an attribute, `-key` deletes it. Some attributes can be set only when the topic is created.
+Unknown attributes are refused, and so are values that ask for something this broker does not do. Such a value in a
+document of RocketMQ is kept, and can be deleted.
 
 Source: TopicAttributes, SubscriptionGroupAttributes, AttributeUtil.alterCurrentAttributes, AttributeParser.
 """
@@ -14,10 +14,10 @@ from regulus.errors import HeaderError
 
 
 class Attribute(NamedTuple):
-    """`is_legal` says whether RocketMQ takes a value, and `legal` which ones it takes; not `changeable`: only when the
-    topic or group is made.
+    """One known attribute. It can change later only if it is `changeable`.
 
-    `served` are the values that are done here, and `instead` what to do for the others; without it all are.
+    `is_legal` says whether RocketMQ accepts a value, and `legal` describes such values for an error message. `served`
+    are the values that this broker implements, all if it is empty. `instead` says what to do in place of the others.
     """
 
     changeable: bool
@@ -54,8 +54,8 @@ TOPIC_ATTRIBUTES = {
     "reserve.time": Attribute(True, _minutes, "minutes, or -1", ("-1",),
                               "leave reserve.time away, and set fileReservedTime, which holds for all topics"),
 }
-"""`message.type` is for proxies, which read it from the route; brokers, RocketMQ's too, take any message. Of PRIORITY
-they pop the last queues first."""
+"""`message.type` is for proxies, which read it from the route; brokers, including RocketMQ's, accept any message.
+Topics of type PRIORITY are popped from the last queue to the first."""
 
 
 def _percent(text: str) -> bool:
@@ -68,24 +68,24 @@ GROUP_ATTRIBUTES = {
 
 
 def keeps_batches(attributes: Mapping[str, str]) -> bool:
-    """Whether a batch rests as one record in a topic with these attributes."""
+    """Whether a topic with these attributes stores a batch as one record."""
     return attributes.get("queue.type") == "BatchCQ"
 
 
 def is_popped_by_priority(attributes: Mapping[str, str]) -> bool:
-    """Whether a topic with these attributes is."""
+    """Whether pops of a topic with these attributes take the last queues first."""
     return attributes.get("message.type") == "PRIORITY"
 
 
 def priority_factor(attributes: Mapping[str, str]) -> int:
-    """In percent: so many pops of a group with these attributes go by priority where the topic does. All, where a
-    document has a factor that is none."""
+    """Percentage of a group's pops that follow the priority of a topic. An invalid factor in a document counts as
+    100."""
     text = attributes.get("priority.factor", "")
     return int(text) if _percent(text) else 100
 
 
 def parse_changes(text: str) -> dict[str, str]:
-    """`+a=1,-b` as {"+a": "1", "-b": ""}. Raises HeaderError."""
+    """Parse `+a=1,-b` to {"+a": "1", "-b": ""}. Raises HeaderError."""
     changes: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, separator, value = part.partition("=")
@@ -99,7 +99,8 @@ def parse_changes(text: str) -> dict[str, str]:
 
 def altered(known: Mapping[str, Attribute], current: Mapping[str, str] | None,
             changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after the changes; `current` None: they are being made. A key without sign is added as it is.
+    """The attributes after the changes. `current` is None for a new topic or group. A key without a sign is added
+    unchanged.
 
     Raises HeaderError.
     """
@@ -133,6 +134,6 @@ def unserved(attribute: Attribute, key: str, value: str) -> str:
 
 
 def unserved_in(known: Mapping[str, Attribute], attributes: Mapping[str, str]) -> list[str]:
-    """What a document of another broker asks for and is not done here."""
+    """A sentence for each attribute of another broker's document that this broker does not implement."""
     return [unserved(known[key], key, value) for key, value in attributes.items()
             if key in known and not known[key].is_served(value)]

@@ -1,4 +1,4 @@
-"""Chance from a seed: the same seed gives the same broker."""
+"""Random numbers from a seed, so that a simulation with the same seed repeats the same decisions."""
 
 _MULTIPLIER = 6364136223846793005
 _INCREMENT = 1442695040888963407
@@ -6,7 +6,7 @@ _MASK = (1 << 64) - 1
 
 
 class Chance:
-    """A linear congruential generator (Knuth, MMIX): spreads messages over queues, and is no secret."""
+    """A linear congruential generator (Knuth, MMIX). It spreads messages over queues; its numbers can be predicted."""
 
     __slots__ = ("_state",)
 

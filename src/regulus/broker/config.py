@@ -14,8 +14,8 @@ from regulus.model.message_id import is_numeric_address
 from regulus.model.store_rules import StoreRules
 from regulus.model.topics import TRACE_TOPIC, name_fault
 
-_MESSAGE_SIZE_MAX = 1 << 30
-_PIECE_SIZE_MAX = (4 << 20) - 12        # a slave of RocketMQ has room for no more, with its head
+_MESSAGE_SIZE_MAX = 1 << 30     # a record must fit into a file of the log, which has less than 2 GiB
+_PIECE_SIZE_MAX = (4 << 20) - 12        # limit of RocketMQ's slaves, without the head of a piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,8 @@ class BrokerConfig(StoreRules):
     last request. A member that lost only its connection may then still work on one message while another member has the
     next one."""
     trace_topic_enable: bool = False
-    """Whether the topic for clients' message traces is created."""
+    """Whether a start creates the topic for clients' message traces. Off: their first send creates it like any other
+    topic."""
     msg_trace_topic_name: str = TRACE_TOPIC
     """Name of that topic. Clients have a setting of the same meaning, which must agree."""
     trace_on: bool = True
@@ -68,12 +69,11 @@ class BrokerConfig(StoreRules):
 
     # Sends
     max_message_size: int = 4 << 20
-    """[bytes] Largest body that a client may send. What is already stored moves on whatever its size: a retry, a
-    delivery."""
+    """[bytes] Largest body that a client may send. A stored message is retried or delivered whatever its size."""
     start_accept_send_request_time_stamp: int = 0
     """[ms since 1970] Time before which sends are refused. 0 accepts them at once."""
     reject_transaction_message: bool = False
-    """On: half messages of transactions are refused with 16."""
+    """On: half messages of transactions are refused with code 16, `NO_PERMISSION`."""
     sink_marks_max: int = 10_000
     """[writers] Sink writers whose last message is remembered, so that a repeated batch appends nothing. Beyond the
     limit the writer that was silent longest is forgotten, and a batch that it repeats is stored twice."""
@@ -116,7 +116,7 @@ class BrokerConfig(StoreRules):
 
     # Pops and recalls
     recall_message_enable: bool = False
-    """Whether a message that waits for its time can be recalled by its handle."""
+    """Whether a message that waits for its time can be recalled by its handle. Off refuses recalls."""
     pop_from_retry_probability: int = 20
     """[%] Share of pops that look for messages to be retried first; the others look for them last. More retries sooner,
     and lets failing messages delay new ones."""
@@ -151,12 +151,12 @@ class BrokerConfig(StoreRules):
     ha_housekeeping_interval: int = 20_000
     """[ms] Silence after which a link is closed. Less notices a dead machine sooner, and takes a slow one for dead."""
     ha_transfer_batch_size: int = 32_768
-    """[bytes] Most of the log that one piece to a slave carries."""
+    """[bytes] Most of the log that one piece to a slave contains. More saves writes, each of which takes longer."""
     ha_slave_fallbehind_max: int = 256 << 20
-    """[bytes] No answer waits for a slave that is further behind."""
+    """[bytes] No answer waits for a slave that is further behind its master."""
     ha_slave_keep_max: int = 16 << 30
-    """[bytes] Old files are kept for a connected slave that is no further behind, until the disk is full. 0: for no
-    slave."""
+    """[bytes] Old files are kept for a connected slave that is at most this far behind, until the disk is full. 0: for
+    no slave."""
     slave_timeout: int = 2_500
     """[ms] Longest that an answer of a `SYNC_MASTER` waits for slaves; after it the send is answered
     `FLUSH_SLAVE_TIMEOUT`, and its message stays stored. RocketMQ's 3,000 is all the time that its clients have by
@@ -165,16 +165,19 @@ class BrokerConfig(StoreRules):
     """[brokers] How many must have a message before a `SYNC_MASTER` answers `SEND_OK`, itself included. RocketMQ's
     default of 1 waits for no slave."""
     min_in_sync_replicas: int = 1
-    """[brokers] Least that `enable_auto_in_sync_replicas` accepts, the master included."""
+    """[brokers] Fewest that `enable_auto_in_sync_replicas` accepts, the master included. 1 accepts sends without any
+    slave."""
     enable_auto_in_sync_replicas: bool = False
     """On: with fewer slaves than `in_sync_replicas` asks for, sends wait for those that are there, down to
     `min_in_sync_replicas`."""
     all_ack_in_sync_state_set: bool = False
-    """Whether answers wait for all slaves that are no further behind than `ha_slave_fallbehind_max`."""
+    """On: answers wait for all slaves that are at most `ha_slave_fallbehind_max` behind, and are as slow as the slowest
+    of them."""
     slave_read_enable: bool = False
     """Whether consumers that are further behind than `access_message_in_memory_max_ratio` are sent to a slave."""
     access_message_in_memory_max_ratio: int = 40
-    """[%] Share of the machine's memory that newer messages may take before old ones are read from a slave."""
+    """[%] Share of the machine's memory that newer messages may take before old ones are read from a slave. Less sends
+    consumers to a slave sooner."""
 
     # Access
     acl_enable: bool = False
@@ -195,17 +198,17 @@ class BrokerConfig(StoreRules):
     authorization_whitelist: str = ""
     """Request codes, separated by commas, that need a user and no policy."""
     ha_slave_white_addresses: str = ""
-    """Addresses that may copy the log, patterns separated by `;`. Empty: everybody who reaches the port."""
+    """Addresses that may copy the log, patterns separated by `;`. Empty: every host that reaches the port."""
 
     # Name servers
     register_name_server_period: int = 30_000
     """[ms] Pause between two registrations. Changes of topics are registered at once. A name server drops a broker that
     is silent for 120 s."""
     register_broker_timeout_mills: int = 24_000
-    """[ms] How long one registration waits for the name server's answer."""
+    """[ms] How long one registration waits for the name server's answer; after it the registration has failed."""
 
     def __post_init__(self) -> None:
-        StoreRules.__post_init__(self)   # with slots, super() would look for a class that is gone
+        StoreRules.__post_init__(self)   # with slots, super() would look for a class that no longer exists
         for key, name in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
             fault = name_fault(name)
             if fault is not None:
@@ -219,7 +222,8 @@ class BrokerConfig(StoreRules):
             raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         if self.broker_ip1 and not is_numeric_address(self.broker_ip1):
             raise ConfigError(f"brokerIP1 is {self.broker_ip1!r}: write a numeric address, as messages keep it in 4 or "
-                              "16 bytes; left out, it is the one by which this machine reaches the name server")
+                              "16 bytes; if it is left out, it is the address by which "
+                              "this machine reaches the name server")
         if not 0 <= self.listen_port <= 65535:
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),
@@ -262,7 +266,7 @@ class BrokerConfig(StoreRules):
             raise ConfigError(f"haListenPort is {self.ha_listen_port}: write 0 (the port after listenPort) to 65535")
         if not 1 <= self.min_in_sync_replicas <= self.in_sync_replicas:
             raise ConfigError(f"minInSyncReplicas is {self.min_in_sync_replicas} and inSyncReplicas is "
-                              f"{self.in_sync_replicas}: write 1 or more, the master among them, and no smaller "
+                              f"{self.in_sync_replicas}: write 1 or more, the master included, and no smaller "
                               "inSyncReplicas than minInSyncReplicas")
         if not 0 <= self.access_message_in_memory_max_ratio <= 100:
             raise ConfigError(f"accessMessageInMemoryMaxRatio is {self.access_message_in_memory_max_ratio}: write 0 to "
@@ -279,7 +283,7 @@ class BrokerConfig(StoreRules):
 
     @property
     def guard(self) -> str:
-        """The setting by which requests must be signed; empty where they need not."""
+        """Name of the setting by which requests must be signed; empty if they need no signature."""
         return "aclEnable" if self.acl_enable else "authenticationEnabled" if self.authentication_enabled else ""
 
     @property
@@ -289,5 +293,5 @@ class BrokerConfig(StoreRules):
 
     @property
     def is_durability_awaited(self) -> bool:
-        """Whether answers wait until more than the memory of this process has their messages."""
+        """Whether answers wait until their messages are on disk or at slaves."""
         return self.sync_flush or self.broker_role is BrokerRole.SYNC_MASTER

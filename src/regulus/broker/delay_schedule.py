@@ -1,17 +1,17 @@
-"""Delivers messages whose delay is over.
+"""Delivers messages after their delay level's time.
 
-A delayed message waits in the schedule topic, in the queue of its level; the tag slot of its consume queue unit holds
-the time at which it is due. All messages of a level wait equally long, so each queue is in order of time: the schedule
-keeps one queue offset per level and looks only at its head. A delivery is one more append, and the level's offset moves
-behind the unit when the append is done. The offsets are saved now and then: after a crash some messages may be
-delivered twice, none is lost.
+A delayed message waits in the schedule topic, in the queue of its level; the tag slot of its consume queue unit
+contains the time at which it is due. All messages of a level wait equally long, so each queue is in order of time. The
+schedule keeps one queue offset per level and looks only at the message there. A delivery is one more append, after
+which the level's offset moves to the next unit. The offsets are saved at intervals: after a crash some messages may be
+delivered twice, but none is lost.
 
-One whose queue is damaged is appended to the schedule topic once more, so that it waits on and those behind it do not.
-It waits as long as its queue has been out of use by then, within limits: so the waits double, the log grows by few
-copies, and a queue that was built anew gets its messages late by no more than it was gone.
+A message for a damaged queue is appended to the schedule topic again, so that those after it need not wait. It waits as
+long as the queue has been damaged so far, within limits. The waits double, so the log gets few copies, and after the
+queue is rebuilt its messages are late by no more than the damage lasted.
 
-One that lies in a file of the log that is missing keeps nobody either: its place is noted beside the offsets, and
-looked at again after each start, for that is when the file may be back.
+A message in a missing file of the log does not block the level either. Its place is saved with the offsets and read
+again after each start, because the file may have been restored.
 
 Source: ScheduleMessageService.
 """
@@ -31,21 +31,25 @@ from regulus.wire.encoded_table import Pieces
 from regulus.wire.json_fields import to_value
 
 DELIVERIES_PER_TICK_MAX = 256
+"""Bounds the appends of one tick, so that other requests are served in between."""
 POLL_MS = 100
-"""How long an empty or refused level rests; a waiting one rests at most as long as its head still has to wait."""
+"""Pause after a level was empty or refused, in ms; a level with a waiting message pauses no longer than that message
+waits."""
 AGAIN_PER_TICK_MAX = DELIVERIES_PER_TICK_MAX // 2
-"""Of those that were missing in an earlier run, so that others go on."""
+"""Messages missing in an earlier run that one tick tries again, at most, so that the others are delivered too."""
 UPDATES_PER_DATA_VERSION = 200
+"""Deliveries after which slaves see a new version of the offsets."""
 PARKED_AGAIN_MS_MIN = 60_000
 PARKED_AGAIN_MS_MAX = 1_800_000
-"""What cannot be delivered because its queue is damaged waits for the longest level up to a time between these."""
+"""Limits in ms of the wait for a damaged queue; the longest level within that wait is used."""
 _MISSING_KEY = "regulusMissing"
 DAMAGED_QUEUES_MAX = 10_000
-"""Queues of which it is remembered since when they take nothing; of more, the first begin anew."""
+"""Queues for which the start of the damage is remembered. Beyond the limit the oldest is forgotten, and its waits begin
+again at the shortest."""
 
 
 class DelaySchedule:
-    """`changes` counts moves of any offset, for saving."""
+    """Offsets of all levels. `changes` counts moves of any offset, so that a change is noticed and saved."""
 
     def __init__(self, store: MessageStore, ladder_ms: Sequence[int], storing: Storing) -> None:
         self.offset_table: dict[int, int] = {}
@@ -55,9 +59,9 @@ class DelaySchedule:
         self._storing = storing
         self._ladder_ms = tuple(ladder_ms)
         self._last_level = 0
-        self._damaged_since: dict[tuple[str, int], int] = {}    # of each queue that took nothing, when that began
-        # Of each level what was not delivered, by the queue offset behind it, and where that begins; of an earlier run
-        # level, begin and end.
+        self._damaged_since: dict[tuple[str, int], int] = {}    # by queue: when it was first refused
+        # By level, ranges of messages that could not be read: the end, and the first queue offset. Ranges of earlier
+        # runs are in `_again`: level, first and end.
         self._missing: dict[int, dict[int, int]] = {}
         self._again: deque[tuple[int, int, int]] = deque()
 
@@ -66,13 +70,14 @@ class DelaySchedule:
         return len(self._ladder_ms)
 
     def progress(self) -> dict[int, tuple[int, int]]:
-        """Of each level in use: the next queue offset to deliver, and the queue offset that the next message gets."""
+        """By level in use: the next queue offset to deliver, and the queue offset that the next message gets."""
         ends = {level: self._store.max_offset(SCHEDULE_TOPIC, level - 1) for level in range(1, self.level_max + 1)}
         return {level: (self.offset_table.get(level, 0), end) for level, end in ends.items()
                 if end > 0 or level in self.offset_table}
 
     def tick(self, now_ms: int) -> int:
-        """Deliver what is due, DELIVERIES_PER_TICK_MAX at most; ms until the next look, 0 when more is due."""
+        """Deliver messages that are due, DELIVERIES_PER_TICK_MAX at most. Returns ms until the next call, 0 when more
+        are due."""
         room = DELIVERIES_PER_TICK_MAX
         again = self._deliver_again(now_ms)
         room -= again
@@ -83,13 +88,13 @@ class DelaySchedule:
             room -= delivered
             wait_ms = min(wait_ms, level_wait_ms)
             if room <= 0:
-                # The next tick begins behind this level, so that a crowded one does not keep the others waiting.
+                # The next tick begins after this level, so that a crowded level does not block the others.
                 self._last_level = level
                 return 0
         return wait_ms
 
     def _deliver(self, level: int, room: int, now_ms: int) -> tuple[int, int]:
-        """How many of one level were looked at, and the ms until its next one is due."""
+        """Number of messages of one level that were handled, and ms until its next one is due."""
         queue_offset = self._corrected(level)
         if queue_offset >= self._store.max_offset(SCHEDULE_TOPIC, level - 1):
             return 0, POLL_MS
@@ -104,7 +109,8 @@ class DelaySchedule:
         return len(units), POLL_MS
 
     def _deliver_again(self, now_ms: int) -> int:
-        """Deliver a part of what was missing in an earlier run; how many that were. What still is, is noted anew."""
+        """Deliver some messages that were missing in an earlier run; returns how many. Messages that are still missing
+        are noted again."""
         if not self._again:
             return 0
         level, begin, end = self._again.popleft()
@@ -124,15 +130,15 @@ class DelaySchedule:
         ranges[queue_offset + 1] = ranges.pop(queue_offset, queue_offset)
 
     def _due_ms(self, unit: QueueUnit, level: int, now_ms: int) -> int:
-        # Further away than one full delay: the clock was turned back since. It counts as due.
+        # More than one full delay away means that the clock was set back since; the message is due.
         due_ms = unit.tags_code
         return now_ms if due_ms > now_ms + self._ladder_ms[level - 1] else due_ms
 
     def _deliver_unit(self, unit: QueueUnit, level: int, now_ms: int) -> bool:
         """False when the store refuses for now, so that the unit must be tried again.
 
-        What it never takes is passed: all behind it would wait for ever. What its own queue does not take, because
-        that is damaged, waits once more and keeps nobody.
+        A message that the store never accepts is skipped, because it would block all messages after it. A message for a
+        damaged queue waits again without blocking others.
         """
         parked = self._store.look_message(unit.physical_offset)
         message = None if parked is None else when_due(parked)
@@ -150,7 +156,7 @@ class DelaySchedule:
         return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
 
     def _again_level(self, queue: tuple[str, int], now_ms: int) -> int:
-        """At which level a message waits for a queue that takes nothing."""
+        """The level at which a message waits for a damaged queue."""
         since_ms = self._damaged_since.setdefault(queue, now_ms)
         if len(self._damaged_since) > DAMAGED_QUEUES_MAX:
             del self._damaged_since[next(iter(self._damaged_since))]
@@ -159,7 +165,7 @@ class DelaySchedule:
         return max(fitting, key=lambda level: self._ladder_ms[level - 1], default=1)
 
     def _corrected(self, level: int) -> int:
-        """The level's offset, moved into what its queue still holds."""
+        """The level's offset, raised to the first one that the queue still has."""
         queue_offset = self.offset_table.get(level, 0)
         first = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
         return first if queue_offset < first else queue_offset
@@ -171,7 +177,7 @@ class DelaySchedule:
             self.data_version = self.data_version.next(now_ms)
 
     def wrapper(self) -> DelayOffsetSerializeWrapper:
-        """The offsets as they travel and as they are saved."""
+        """The offsets as slaves get them and as they are saved."""
         return DelayOffsetSerializeWrapper(offset_table=self.offset_table, data_version=self.data_version)
 
     def document(self) -> Pieces:
@@ -180,8 +186,10 @@ class DelaySchedule:
         return encoded_table.document({**to_value(self.wrapper()), **({_MISSING_KEY: missing} if missing else {})})
 
     def load(self, text: str) -> None:
-        """Take over saved offsets, each moved into what its queue holds; also of levels that the ladder does not have
-        now, for it may have them again. Raises HeaderError."""
+        """Take over saved offsets, within the bounds of their queues. Raises HeaderError.
+
+        Offsets of levels that the ladder lacks now are kept, because a later ladder may have them again.
+        """
         wrapper = DelayOffsetSerializeWrapper.decode(text.encode())
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
@@ -192,11 +200,11 @@ class DelaySchedule:
                 self.offset_table[level] = min(max(queue_offset, first), end)
         for level, begin, end in _missing_places(text):
             if 1 <= level <= self.level_max:
-                # What lies behind what was delivered is not due yet, whatever the document says.
+                # Messages from the delivered offset on are not due yet, whatever the document says.
                 self._again.append((level, max(begin, 0), min(end, self.offset_table.get(level, 0))))
 
     def warnings(self) -> Iterator[str]:
-        """A sentence for each level with messages that nobody delivers, for a longer ladder was set when they came."""
+        """A sentence for each level whose messages wait for a longer ladder, which was set when they were sent."""
         for level in sorted(queue_id + 1 for queue_id in self._store.queue_ids(SCHEDULE_TOPIC)):
             waiting = self._store.max_offset(SCHEDULE_TOPIC, level - 1) - self._corrected(level)
             if level > self.level_max and waiting > 0:
@@ -204,7 +212,7 @@ class DelaySchedule:
                        f"{self.level_max}: they wait until it has that level again")
 
     def follow(self, text: str) -> None:
-        """Take over what the master has delivered. Raises HeaderError."""
+        """Take over what the master delivered. Raises HeaderError."""
         before = dict(self.offset_table), list(self._again)
         self._again.clear()
         self.load(text)
@@ -217,5 +225,5 @@ def _missing_places(text: str) -> list[tuple[int, int, int]]:
     if not isinstance(places, list) or not all(
             isinstance(place, list) and len(place) == 3 and all(type(number) is int for number in place)
             for place in places):
-        raise HeaderError(f"{_MISSING_KEY} is no list of level, first and end")
+        raise HeaderError(f"{_MISSING_KEY} is not a list of level, first and end")
     return [(level, first, end) for level, first, end in places]

@@ -1,7 +1,7 @@
-"""What is held was let in by the rules of then: when they change, all of it is decided anew.
+"""Checks held requests again when the access rules change.
 
-A part of it is decided in each step, and none is answered before. Who may no longer ask hears so at once, and not when
-the time is up.
+Each step checks some of them, and none is answered before its check. A request that is no longer allowed is answered at
+once, and not at its deadline.
 """
 
 from collections import deque
@@ -13,25 +13,25 @@ from regulus.broker.outcome import Notice, Reply
 from regulus.wire.remoting_command import RemotingCommand
 
 DECIDED_MAX = 128
-"""Held requests that are decided anew in one step; each costs a signature."""
+"""Held requests that one step checks again; each costs the check of a signature."""
 
 
 class HeldAccess:
-    """`notices` takes what those hear who may no longer ask."""
+    """Refusals go to `notices`."""
 
     def __init__(self, held_requests: HeldRequests, notices: deque[Notice]) -> None:
         self._held_requests = held_requests
         self._notices = notices
         self._rules: Rules | None = None
         self._undecided: deque[HeldRequest] = deque()
-        self._decided_from = 0      # in the sequence of all that were held: those before are in doubt
+        self._decided_from = 0      # lower bound of sequence numbers that the new rules have checked
 
     def is_due(self, guard: Guard) -> bool:
-        """Whether there is something to do since the last step."""
+        """Whether there is work since the last step."""
         return bool(self._undecided) or guard.rules is not self._rules
 
     def tick(self, guard: Guard) -> int | None:
-        """Do a step. 0 while there is more to do."""
+        """Do one step. Returns 0 while there is more to do."""
         if guard.rules is not self._rules:
             self._rules = guard.rules
             self._undecided = deque(self._held_requests.all())
@@ -48,7 +48,7 @@ class HeldAccess:
         return None
 
     def refusal(self, held: HeldRequest, guard: Guard) -> RemotingCommand | None:
-        """Of one that was held before the rules changed, and may no longer ask."""
+        """The refusal for a request that was held before the rules changed and is no longer allowed; otherwise None."""
         if guard.rules is self._rules and held.sequence >= self._decided_from:
             return None
         denied = guard.again(held.request, held.peer)

@@ -1,13 +1,12 @@
-"""Requests that wait for a message: long polling.
+"""Long polling: requests that wait for a message.
 
-A request waits at one place or at several: a queue from an offset on, or, with ANY_QUEUE, a whole topic. It is woken by
-an arrival there whose tag it wants, or by its deadline; either way it is run once more and then answered, or held
-again behind what it has looked at. When its connection closes it is forgotten.
+A request waits at one or several places. A place is a queue from an offset on or, with ANY_QUEUE, a whole topic. The
+request is woken by the arrival of a message with a matching tag, or by its deadline. It then runs again, and is
+answered or held from the next offset on. It is dropped when its connection closes.
 
-At each place those who wait stand in a line for each tag that they want, in the order of their offsets, so that an
-arrival touches only those that it wakes. Whoever leaves is found in a line by its order, so that no step ever has to go
-through all of them. What an arrival wakes stands `ready` until it is taken, a few at a time, because to run a request
-costs as much as a pull.
+Each place has a line per tag, in the order of offsets, so that an arrival touches only the requests that it wakes. A
+request that leaves is found in its line by binary search. Woken requests are `ready` until they are taken, a few at a
+time, because each costs as much as a pull.
 
 Source: PullRequestHoldService, ManyPullRequest.
 """
@@ -24,19 +23,19 @@ from regulus.model.store_result import Arrival
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_REQUESTS_MAX = 100_000
-"""One more is answered SYSTEM_BUSY at once, after which clients wait before they pull again."""
+"""Beyond this a request is answered SYSTEM_BUSY at once; clients pause before they pull again."""
 HOLD_MS_MAX = 300_000
-"""A client cannot make us keep its request longer than this."""
+"""Longest that a request is held, in ms, whatever the client asks for."""
 LINES_MAX = 64
-"""Lines in which one request stands at a place; one that wants more tags than that is woken by any message."""
+"""Lines that one request joins per place. A request for more tags joins the line for any message instead."""
 BLOCK_SIZE_MAX = 1024
-"""Entries of a line or of the deadlines that stand in one list."""
+"""Entries in one block of a line or of the deadlines."""
 
 ANY_QUEUE = -1
 
 
 class HeldPlace(NamedTuple):
-    """Messages of `queue_id` from `queue_offset` on, or with ANY_QUEUE all of the topic."""
+    """Messages of `queue_id` from `queue_offset` on or, with ANY_QUEUE, all messages of the topic."""
 
     topic: str
     queue_id: int
@@ -44,11 +43,12 @@ class HeldPlace(NamedTuple):
 
 
 class HeldRequest:
-    """`request` waits for a message at one of `places` whose tag `message_filter` takes; `peer` asks, as its user.
+    """A request that waits at `places` for a message that `message_filter` accepts. `peer` is the client, with its
+    user.
 
-    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer;
-    None when nothing was there for it, and it is held again. `opaque` is the request's, where its asker may take it
-    back; `unsent` is for an answer that reaches nobody.
+    `deadline_ms` is a time of the steady clock. `resume(now_ms)` runs the request again and returns its answer, or None
+    when it found nothing and is held again. `opaque` is the request's id if the client may withdraw it; `unsent` is
+    called if the answer cannot be delivered.
     """
 
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "opaque", "peer", "places",
@@ -67,30 +67,30 @@ class HeldRequest:
         self.deadline_ms = deadline_ms
         self._resume: Callable[[int], RemotingCommand | None] | None = resume
         self.is_gone = False
-        self.lines: list[tuple[_Line, int]] = []    # with its offset there
-        self.sequence = 0                           # of all that were held
+        self.lines: list[tuple[_Line, int]] = []    # each with the offset in that line
+        self.sequence = 0                           # of all requests that were held
 
     def answer(self, now_ms: int) -> RemotingCommand | None:
-        """To be asked for once, when the request was taken. None when it waits on, as another one."""
+        """Run the request again; call once, after it was taken. None when it is held again, as another HeldRequest."""
         resume = self._resume
         assert resume is not None
         self.forget()
         return resume(now_ms)
 
     def forget(self) -> None:
-        """Let go of the request itself: what is ready besides is taken later, and many large things would be freed at
-        once then."""
+        """Drop the request itself early. Ready entries stay in their lists until they are taken, and large requests
+        would all be freed at once then."""
         self._resume = None
         self.unsent = None
         del self.request
 
 
 _Entry = tuple[int, int, HeldRequest]
-"""Of a list that is kept in order: an offset or a deadline, the sequence, and who waits."""
+"""Entry of an ordered list: an offset or a deadline, the sequence number, and the request."""
 
 
 class _Ordered:
-    """Entries in their order, in blocks, so that who comes or goes moves few of the others."""
+    """Entries in order, in blocks, so that adding or removing one moves only a few others."""
 
     __slots__ = ("blocks",)
 
@@ -113,7 +113,7 @@ class _Ordered:
             blocks[index:index + 1] = [block[:half], block[half:]]
 
     def take_out(self, order: tuple[int, int]) -> None:
-        """One that was woken here has been taken out already."""
+        """Remove an entry. Does nothing if it was woken here and is removed already."""
         index = self._block_of(order)
         if index == len(self.blocks):
             return
@@ -125,7 +125,7 @@ class _Ordered:
                 del self.blocks[index]
 
     def take_up_to(self, number: int) -> list[_Entry]:
-        """Take out all with no greater offset or deadline."""
+        """Remove and return all entries with at most this offset or deadline."""
         blocks = self.blocks
         first_left = (number + 1, 0)
         whole = self._block_of(first_left)
@@ -138,7 +138,7 @@ class _Ordered:
         return taken
 
     def _block_of(self, order: tuple[int, int]) -> int:
-        """The first that ends at or behind it."""
+        """Index of the first block that ends at or after `order`."""
         return bisect_left(self.blocks, order, key=_last)
 
 
@@ -147,7 +147,7 @@ def _last(block: list[_Entry]) -> tuple[int, int]:
 
 
 class _Line(_Ordered):
-    """Those who wait at one place for one tag, in the order of their offsets; `tag` None: for any."""
+    """Requests that wait at one place for one tag, in the order of their offsets. `tag` None: for any tag."""
 
     __slots__ = ("key", "tag")
 
@@ -163,36 +163,36 @@ class HeldRequests:
         self._count = 0
         self._places: dict[tuple[str, int], dict[int | None, _Line]] = {}
         self._topics = 0
-        """How many of the places are whole topics."""
+        """Number of places that are whole topics."""
         self._ready: deque[list[_Entry]] = deque()
         self._channels: dict[int, dict[HeldRequest, None]] = {}
         self._by_opaque: dict[tuple[int, int], HeldRequest] = {}
         self._deadlines = _Ordered()
         self._sequence = 0
         self.looked = 0
-        """What those that were run again looked at, as GetResult counts it; whoever runs them sets it back."""
+        """Cost of the requests that ran again, as GetResult counts it. The caller that runs them resets it."""
 
     def __len__(self) -> int:
-        """Those that were not taken yet, woken or not."""
+        """Number of requests that were not taken yet, woken or not."""
         return self._count
 
     @property
     def queues(self) -> Container[tuple[str, int]]:
-        """The queues (topic, queue id) in which somebody waits."""
+        """The queues (topic, queue id) in which a request waits."""
         return self._places if not self._topics else _WithTopics(self._places)
 
     @property
     def has_ready(self) -> bool:
-        """Whether some were woken and not taken yet."""
+        """Whether some requests were woken and not taken yet."""
         return bool(self._ready)
 
     @property
     def sequence(self) -> int:
-        """Of the last one that was held."""
+        """Sequence number of the last request that was held."""
         return self._sequence
 
     def all(self) -> list[HeldRequest]:
-        """Those that were not taken yet, woken or not, those of one connection together."""
+        """Requests that were not taken yet, woken or not, grouped by connection."""
         return [held for channel in self._channels.values() for held in channel]
 
     @property
@@ -200,11 +200,11 @@ class HeldRequests:
         return self._count >= self.count_max
 
     def waiting(self, topic: str, queue_id: int) -> int:
-        """How many wait in a queue, or for the whole topic."""
+        """Number of requests that wait in a queue, or for the whole topic."""
         return sum(map(len, self._places.get((topic, queue_id), {}).values()))
 
     def hold(self, held: HeldRequest, is_ready: bool = False) -> None:
-        """`is_ready`: it waits only until others had their turn; more is there for it already."""
+        """Hold a request. With `is_ready` it waits only for its turn, because there is more for it already."""
         self._sequence += 1
         held.sequence = self._sequence
         if is_ready:
@@ -227,7 +227,7 @@ class HeldRequests:
                 held.lines.append((line, place.queue_offset))
 
     def wake(self, arrivals: Sequence[Arrival]) -> None:
-        """The requests that these arrivals wake are ready."""
+        """Make the requests ready that these arrivals wake."""
         if not self._places:
             return
         for arrival in arrivals:
@@ -236,21 +236,21 @@ class HeldRequests:
                 self._wake_at((arrival.topic, ANY_QUEUE), arrival)
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
-        """The same of all requests that wait in a queue, whatever they wait for."""
+        """Make all requests ready that wait in a queue, whatever they wait for."""
         for line in list(self._places.get((topic, queue_id), {}).values()):
             self._make_ready(line, line.blocks[-1][-1][0])
 
     def wake_topics(self, topics: Collection[str]) -> None:
-        """The same in all queues of these; looks at all places at which something waits."""
+        """Make all requests ready that wait in queues of these topics. Looks at every place with a waiting request."""
         for topic, queue_id in [place for place in self._places if place[0] in topics]:
             self.wake_queue(topic, queue_id)
 
     def wake_expired(self, steady_ms: int) -> None:
-        """The same of requests whose time is up."""
+        """Make the requests ready whose deadline has passed."""
         self._add_ready(self._deadlines.take_up_to(steady_ms))
 
     def take_ready(self, count_max: int) -> list[HeldRequest]:
-        """Take out up to `count_max` of those that are ready, each once, in the order in which they became it."""
+        """Remove and return up to `count_max` ready requests, each once, in the order in which they became ready."""
         taken: list[HeldRequest] = []
         while self._ready and len(taken) < count_max:
             entries = self._ready[0]
@@ -263,7 +263,7 @@ class HeldRequests:
         return taken
 
     def withdraw(self, channel: int, opaque: int) -> bool:
-        """Forget a request whose asker waits no more. False where it is not held: its answer is under way."""
+        """Drop a request that its client withdraws. False when it is not held: its answer is on the way."""
         held = self._by_opaque.get((channel, opaque))
         if held is None:
             return False
@@ -272,13 +272,13 @@ class HeldRequests:
         return True
 
     def drop_channel(self, channel: int) -> None:
-        """Forget the requests of a closed connection."""
+        """Drop the requests of a closed connection."""
         for held in list(self._channels.get(channel, ())):
             self.leave(held)
             held.forget()
 
     def wait_ms(self, steady_ms: int) -> int | None:
-        """Ms until the next deadline, 0 while some are ready; None when nothing is held."""
+        """Ms until the next deadline, 0 while requests are ready; None when nothing is held."""
         if self._ready:
             return 0
         blocks = self._deadlines.blocks
@@ -304,19 +304,19 @@ class HeldRequests:
                 self._make_ready(line, arrival.queue_offset)
 
     def _make_ready(self, line: _Line, queue_offset: int) -> None:
-        """Those that a message at this offset wakes."""
+        """Make the requests ready that a message at this offset wakes."""
         self._add_ready(line.take_up_to(queue_offset))
         if not line.blocks:
             self._remove(line)
 
     def _add_ready(self, entries: list[_Entry]) -> None:
         if entries:
-            # They are taken from the end, and the first in line come first.
+            # Entries are taken from the end, and the first in line must come first.
             entries.reverse()
             self._ready.append(entries)
 
     def leave(self, held: HeldRequest) -> None:
-        """It waits no more."""
+        """Remove the request from its connection, its lines and the deadlines."""
         held.is_gone = True
         self._count -= 1
         channel = self._channels[held.channel]
@@ -333,7 +333,7 @@ class HeldRequests:
         held.lines.clear()
 
     def _remove(self, line: _Line) -> None:
-        """Nobody waits in the line any more."""
+        """Remove a line in which no request waits."""
         lines = self._places.get(line.key)
         if lines is None or lines.get(line.tag) is not line:
             return
@@ -344,7 +344,7 @@ class HeldRequests:
 
 
 class _WithTopics:
-    """The queues in which somebody waits, those of whole topics among them."""
+    """The queues in which a request waits, including the queues of whole topics."""
 
     def __init__(self, places: Container[tuple[str, int]]) -> None:
         self._places = places

@@ -1,10 +1,12 @@
-"""Whether the topic is there to which a message goes that waited: for its time, for its next try, for its producer's
-word.
+"""Checks that the topic still exists to which a waiting message goes: a delayed one, a retry, or a half.
 
-It may have been deleted meanwhile. Nothing is made for it then: no queue that no topic has, with a folder and files
-that nothing would ever delete. The retry topic of a group that is there is made anew, as its next heartbeat would. A
-topic that is merely unknown gets its message: who promotes a slave must not lose what its master promised. So does one
-that is there and stands among the deleted, too: a broker was killed when it had saved the one and not yet the other.
+The topic may have been deleted in the meantime. The message is then dropped, because its append would create a queue
+without a topic, with files that nothing deletes. The retry topic of a group that exists is created again, as its next
+heartbeat would do.
+
+A topic that is merely unknown gets its message: a promoted slave must not lose what its master promised. A topic that
+exists and is also listed as deleted gets it too: the broker was killed after it had saved the one document and before
+the other.
 """
 
 from regulus.broker.groups.subscription_groups import SubscriptionGroups

@@ -1,4 +1,4 @@
-"""What outlives a broker: one document for each part, and when it is saved."""
+"""Describes the documents that outlive a broker, one for each part, and when each is saved."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,29 +10,31 @@ from regulus.wire.encoded_table import EncodedTable, LatePieces
 
 
 class When(Enum):
-    AT_ONCE = "at once"             # a setting: whoever changed it is answered when it is saved
-    LATER = "later"                 # at an interval, when the log is on disk up to what the document speaks of
-    FIRST_AT_ONCE = "first at once"     # the first document before anything is done, the others later
+    AT_ONCE = "at once"             # a setting: a request that changes it is answered when it is saved
+    LATER = "later"                 # at an interval, once the log that the document refers to is on disk
+    FIRST_AT_ONCE = "first at once"     # the first document before any request is served, the others later
 
 
 class Part(Protocol):
-    """What is asked of a part. `changes` is another number than before when the document is worth saving."""
+    """Part of the broker that has a document. When `changes` differs from before, the document is worth saving."""
 
     @property
     def changes(self) -> int: ...
 
     def document(self) -> LatePieces:
-        """All that changed is in it, and later changes are not; a worker goes through it."""
+        """A snapshot: it has all changes so far and no later ones. A worker encodes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPart:
-    """`load` takes over what was saved, and raises HeaderError. `tables` may be encoded bit by bit before the document
-    is made. `saved` is the number of changes that needs no saving at the start. `urgent` tells the last of its changes
-    that is saved at once, though others are not.
+    """A part and how it is saved.
 
-    `behind` names the document before it that must be on disk as well: where that one cannot be saved, neither is this.
-    What `begin_saving` gives, as the document is made, is called when it is on disk.
+    `load` takes over a saved document, and raises HeaderError. Members of `tables` can be encoded in small steps before
+    the document is made. `saved` is the number of changes that needs no saving at the start. `urgent` returns the
+    number of the last change that must be saved at once, even if others wait.
+
+    `behind` names a document that must be on disk first; if it cannot be saved, this one is not saved either.
+    `begin_saving` is called when the document is made, and what it returns is called when the document is on disk.
     """
 
     name: str
@@ -47,19 +49,19 @@ class KeptPart:
 
     @property
     def unencoded(self) -> int:
-        """Members that the next document has to encode."""
+        """Number of members that the next document has to encode."""
         return sum(len(table.changed) for table in self.tables)
 
     def tell(self, taker: Happenings) -> None:
-        """Hand over what happened to the members that are encoded, since the last call."""
+        """Hand over what happened to the encoded members since the last call."""
         for table in self.tables:
             taker.put(table.happenings.take())
 
     def encode(self, count_max: int) -> None:
-        """Encode so many of them of each table."""
+        """Encode up to `count_max` changed members of each table."""
         for table in self.tables:
             table.encode(count_max)
 
 
 def _nothing() -> None:
-    """Most do not go by what is on disk."""
+    """Default for parts that do not depend on what is on disk."""

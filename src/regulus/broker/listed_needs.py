@@ -1,8 +1,8 @@
-"""What the requests need that may name thousands of things: it is looked at while they are read, a part in each step.
+"""Permissions for requests that may name thousands of things: they are checked while the body is read, in steps.
 
-The door has seen to it that such a request is signed, and has read nothing of it: nobody else would be served while it
-reads all that a stranger may name. Each thing is looked at as soon as it is read, and the first that its sender may not
-touch ends the request, the rest unread. Nothing of it is done before all of it is looked at.
+The door has only checked that such a request is signed. It does not read the body, because a long one would block all
+other requests. Each thing is checked as soon as it is read; the first one that is not allowed ends the request without
+reading the rest. Nothing of the request takes effect before all of it is checked.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def needs_of_part(part: Any) -> tuple[Need, ...]:
-    """Of a body, or of what stands in its lists. Producers need nothing to say that they are there: each send names its
+    """Permissions for a body, or for one member of its lists. Producers need none for a heartbeat: each send names its
     topic."""
     match part:
         case SubscriptionData() | MessageQueue():
@@ -37,7 +37,7 @@ def needs_of_part(part: Any) -> tuple[Need, ...]:
 
 
 def looker(guard: Guard | None, request: RemotingCommand, peer: Peer) -> Look:
-    """Looks at one part of the request after the other. Raises AccessDenied."""
+    """A function that checks one part of the request after the other. Raises AccessDenied."""
     if guard is None or not guard.rules.looks_at(request.code):
         return _look_away
     seen: set[Need] = set()
@@ -54,4 +54,4 @@ def looker(guard: Guard | None, request: RemotingCommand, peer: Peer) -> Look:
 
 
 def _look_away(part: Any) -> None:
-    """Where everybody may do everything."""
+    """Used when every request is allowed."""

@@ -1,17 +1,16 @@
-"""Answers that take more than one step: what many queues, or a long chain of an index, make of one request.
+"""Answers that take more than one step, such as one about many queues or a long chain of an index.
 
-A handler gives such an answer as a generator that yields after each step and returns the response. The first step is
-done with the request, so that what is short is answered at once; the others are done by the ticks, one step of one
-answer after the other, and between two ticks everybody else is served. A deed, such as the deletion of what has many
-parts, is done so, too, and to its end even when its asker has gone.
+A handler returns such an answer as a generator, which yields after each step and returns the response. The first step
+runs with the request, so that a short answer is sent at once. Ticks run the other steps, one step of one answer at a
+time, and all other requests are served in between. An effect with many parts, such as a deletion, also runs in steps
+(`is_deed`), and to its end even if its client has disconnected.
 
-Requests that undo each other, such as those of one client that comes and goes, form a line: of a line only the first
-is worked at, and the next one begins when that is done. So they count in the order in which they came.
+Requests that undo each other, such as registrations of one client, form a line. Only the first of a line runs, and the
+next one begins when it is done, so that they take effect in the order in which they came.
 
-What does not fit beside those under way is refused, and nobody else's step is done for it: RocketMQ's brokers and
-clients know the answer SYSTEM_BUSY and register, or say that they are there, again within 30 s. What came last of the
-user who has the most under way is refused in place of what comes from one who has less: nobody keeps the others out by
-asking much, over however many connections.
+A request that exceeds the limits is refused with SYSTEM_BUSY; RocketMQ's brokers and clients then register or send
+their heartbeat again within 30 s. If one user has more answers under way than the sender of a new request, that user's
+latest request is refused in its place. No user can keep others out with many requests, over any number of connections.
 """
 
 from collections import deque
@@ -26,21 +25,22 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
 LONG_ANSWERS_MAX = 64
-"""Under way at a time, of those without a line, each of which may have made much of its answer already."""
+"""Answers without a line that are under way at a time; each may hold most of its response in memory already."""
 LINED_MAX = 1_024
-"""The same of those that have one."""
+"""Answers with a line that are under way at a time."""
 BODIES_SIZE_MAX = 1 << 26
-"""Bytes of the bodies of all requests under way, unless there is but one."""
+"""Bytes of the bodies of all requests under way. A single request may be larger."""
 SETTINGS_LINE = "settings"
-"""The line of requests that make, change or delete topics and groups: each counts behind those that came before it."""
+"""Line of requests that create, change or delete topics and groups, which take effect in the order in which they
+came."""
 SHARE = 2
-"""One connection has at most this part of each of them: a half."""
+"""One connection gets at most one part in SHARE of each limit."""
 
 _Key = TypeVar("_Key", int, str)
 
 
 def client_line(peer: Peer) -> Hashable:
-    """The line of what a client says of itself over one connection."""
+    """Line of what a client says about itself over one connection."""
     return "client", peer.channel
 
 
@@ -48,7 +48,7 @@ Steps = Generator[None, None, RemotingCommand]
 
 
 class Fault(NamedTuple):
-    """An answer that failed behind its first step: the code of its request, who asked, and why."""
+    """An answer that failed after its first step: the code of its request, its client, and the cause."""
 
     code: int
     peer: Peer
@@ -65,11 +65,11 @@ class _LongAnswer:
         self.steps = steps
         self.is_deed = is_deed
         self.line = line
-        self.change = 0         # of topics and groups, that its steps made or used
+        self.change = 0         # of topics and groups, that its steps made or used; the answer waits until it is saved
 
 
 class _Load:
-    """What those under way are: all of them, or those of one connection."""
+    """Load of all answers under way, or of those of one connection or user."""
 
     __slots__ = ("bodies_size", "lined", "unlined")
 
@@ -87,8 +87,8 @@ class _Load:
 
 
 class LongAnswers:
-    """`notices` takes the answers that are ready; `settings` says what of topics and groups they must wait for.
-    `faults` has those that failed, for the owner to tell."""
+    """Finished answers go to `notices`. `settings` says which change of topics and groups an answer waits for. `faults`
+    has the failed ones; the owner logs them."""
 
     def __init__(self, notices: deque[Notice], settings: SettingsChanges, count_max: int = LONG_ANSWERS_MAX,
                  lined_max: int = LINED_MAX, bodies_size_max: int = BODIES_SIZE_MAX) -> None:
@@ -99,10 +99,10 @@ class LongAnswers:
         self._lined_max = lined_max
         self._bodies_size_max = bodies_size_max
         self._load = _Load()
-        self._loads: dict[int, _Load] = {}              # by channel, of those that have something under way
-        self._users: dict[str, _Load] = {}              # the same by user
+        self._loads: dict[int, _Load] = {}              # by channel, for those with answers under way
+        self._users: dict[str, _Load] = {}              # by user
         self._under_way: dict[_LongAnswer, None] = {}
-        self._turns: deque[_LongAnswer] = deque()       # those worked at, whose turn is next first
+        self._turns: deque[_LongAnswer] = deque()       # answers that run, the next one first
         self._lines: dict[Hashable, deque[_LongAnswer]] = {}
 
     def __len__(self) -> int:
@@ -110,15 +110,15 @@ class LongAnswers:
 
     @property
     def bodies_size(self) -> int:
-        """Bytes of the bodies of all that are under way."""
+        """Bytes of the bodies of all requests under way."""
         return self._load.bodies_size
 
     def begin(self, request: RemotingCommand, peer: Peer, steps: Steps, *, is_deed: bool = False,
               line: Hashable | None = None) -> Outcome:
-        """Do the first step; the whole answer when that was all. One that is too many is refused, a deed before it
-        began. What has a `line` waits until those before it there are done.
+        """Run the first step; returns the response if that was all.
 
-        So the steps of what is no deed change nothing before the last one.
+        Beyond the limits the request is refused, with `is_deed` before its first step. A request with a `line` waits
+        until those before it in the line are done. Only with `is_deed` may steps before the last one change anything.
         """
         answer = _LongAnswer(peer, request, steps, is_deed, line)
         fault = self._refusal(answer) if is_deed else ""
@@ -135,7 +135,7 @@ class LongAnswers:
         return HOLD
 
     def tick(self) -> int | None:
-        """Do one step; 0 when there are more to do, None when there are none."""
+        """Run one step. Returns 0 when there are more, None when there are none."""
         if not self._turns:
             return None
         answer = self._turns[0]
@@ -144,8 +144,10 @@ class LongAnswers:
         return 0 if self._turns else None
 
     def end_deed(self) -> bool:
-        """Do a step of a deed, or of what stands before it in its line; False when there is no deed. For the end, when
-        there are no ticks any more and what is begun must not stay half done."""
+        """Run a step of an answer with `is_deed`, or of the one before it in its line; False when there is none left.
+
+        For the end of the broker: there are no more ticks, and an effect must not stay half done.
+        """
         deed = next((answer for answer in self._under_way if answer.is_deed), None)
         if deed is None:
             return False
@@ -153,14 +155,14 @@ class LongAnswers:
         return True
 
     def drop_channel(self, channel: int) -> None:
-        """Give up what a closed connection asked to be told."""
+        """Drop the answers of a closed connection."""
         if channel not in self._loads:
             return
         for answer in [each for each in self._under_way if each.peer.channel == channel and not each.is_deed]:
             self._leave(answer)
 
     def _refusal(self, answer: _LongAnswer) -> str:
-        """Why there is no room for it; empty when there is, or was made."""
+        """Why there is no room for the answer; empty when there is room, or room was made."""
         own = self._loads.get(answer.peer.channel)
         if own is not None and self._is_full(own, answer, SHARE):
             return (f"{own.lined + own.unlined} requests of this connection alone wait for long answers already: ask "
@@ -171,8 +173,11 @@ class LongAnswers:
         return ""
 
     def _gives_way(self, answer: _LongAnswer) -> bool:
-        """Whether the user who has the most, and more than this one would have, gave up what came last of his. A deed
-        that is begun is done. Looks at all that are under way."""
+        """Make room by dropping the latest answer of the user that has the most; False if that user would not have more
+        than the new answer's user.
+
+        An effect that has begun is never dropped. Looks at all answers under way.
+        """
         is_lined = answer.line is not None
         by_count = (self._load.lined >= self._lined_max) if is_lined else (self._load.unlined >= self._count_max)
 
@@ -216,7 +221,7 @@ class LongAnswers:
             self._lines.setdefault(answer.line, deque()).append(answer)
 
     def _leave(self, answer: _LongAnswer) -> None:
-        """The next one of its line has its turn now."""
+        """Remove the answer; the next one of its line can run."""
         del self._under_way[answer]
         self._load.change(answer, -1)
         _take_off(self._loads, answer.peer.channel, answer)
@@ -235,7 +240,7 @@ class LongAnswers:
             self._turns.append(line[0])
 
     def _go_on(self, answer: _LongAnswer) -> None:
-        """Do its next step. Whatever goes wrong there, its asker hears so, and nobody else does."""
+        """Run the next step. An error there is answered to this client only, and the other answers continue."""
         self._settings.awaited = 0
         try:
             response = _step(answer)
@@ -258,7 +263,7 @@ def _take_off(loads: dict[_Key, _Load], key: _Key, answer: _LongAnswer) -> None:
 
 
 def _step(answer: _LongAnswer) -> RemotingCommand | None:
-    """The response when this was the last step."""
+    """Run one step; returns the response if it was the last."""
     try:
         next(answer.steps)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""Which topic stores a message. A message never moves: delay, retry and dead letter are one more append elsewhere.
+"""Decides which topic stores a message. A message never moves: delay, retry and dead letter append a copy elsewhere.
 
     from                        to                          what is noted in the properties
     any topic, DELAY > 0        SCHEDULE_TOPIC_XXXX         REAL_TOPIC, REAL_QID; DELAY stays
@@ -6,15 +6,15 @@
     rmq_sys_wheel_timer, due    REAL_TOPIC, REAL_QID        TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
     the same, not due yet       rmq_sys_wheel_timer again   these and TIMER_ROLL_TIMES
     any topic, TRAN_MSG         RMQ_SYS_TRANS_HALF_TOPIC    REAL_TOPIC, REAL_QID, __transactionId__
-    a half, committed           REAL_TOPIC, REAL_QID        nothing is taken away; a DELAY begins only now
-    a half, to be asked for     the half topic again        TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET
+    a half, committed           REAL_TOPIC, REAL_QID        nothing is removed; a DELAY begins only now
+    a half, producer asked      the half topic again        TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET
     a half, given up            TRANS_CHECK_MAX_TIME_TOPIC  nothing
-    SCHEDULE_TOPIC_XXXX, due    REAL_TOPIC, REAL_QID        nothing is taken away, so DELAY is still to be seen
+    SCHEDULE_TOPIC_XXXX, due    REAL_TOPIC, REAL_QID        nothing is removed, so DELAY is still visible
     popped, not acknowledged    %RETRY%group_topic          1ST_POP_TIME
     a failed consumption        %RETRY%group, delayed       RETRY_TOPIC and ORIGIN_MESSAGE_ID of the first copy
     the last failure            %DLQ%group                  the same, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID
 
-A message is changed in place before it is appended; copies are new messages, because their original is still read.
+A new message is changed in place before it is appended. A stored one is copied, because consumers still read it.
 
 Source: HookUtils.handleScheduleMessage, ScheduleMessageService.messageTimeUp, AbstractSendMessageProcessor,
 TransactionalMessageBridge, EndTransactionProcessor.endMessageTransaction.
@@ -31,21 +31,21 @@ _HALF_TOPICS = (topics.TRANS_HALF_TOPIC, topics.TRANS_OP_HALF_TOPIC)
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """0 when the message is not to wait, or when the property is no number."""
+    """The message's delay level; 0 without a delay, or if the property is not a number."""
     text = properties.get(names.DELAY_TIME_LEVEL)
     return int(text) if text is not None and len(text) < 10 and text.isascii() and text.isdigit() else 0
 
 
 def real_queue_id(properties: dict[str, str]) -> int:
-    """The queue id of the message's home; -1 when the property is none."""
+    """The queue id that the message had before it was parked; -1 if the property is missing or invalid."""
     text = properties.get(names.REAL_QUEUE_ID, "")
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else -1
     return number if number <= topics.QUEUE_ID_MAX else -1
 
 
 def deliver_ms(properties: dict[str, str], now_ms: int) -> int:
-    """When a message with timer properties is due, by the first of them that it has; 0 when it has none, -1 when that
-    one is no number of ms or s."""
+    """When a message with timer properties is due, in ms since 1970, by the first of them that it has. 0 if it has
+    none, -1 if the first one is not a number of ms or s."""
     for name, unit_ms, begin_ms in ((names.TIMER_DELAY_SEC, 1000, now_ms), (names.TIMER_DELAY_MS, 1, now_ms),
                                     (names.TIMER_DELIVER_MS, 1, 0)):
         text = properties.get(name)
@@ -58,8 +58,10 @@ def deliver_ms(properties: dict[str, str], now_ms: int) -> int:
 
 
 def place(message: MessageExt, delay_level_max: int, timer_precision_ms: int, now_ms: int) -> None:
-    """Give a message that waits its place in the schedule topic or in that of timers; others, and halves, stay where
-    they are. `timer_precision_ms` 0: no message has a time of its own."""
+    """Move a message that has to wait to the schedule topic or the topic of timers; other messages and halves stay.
+
+    `timer_precision_ms` 0: timers are off, and timer properties are ignored.
+    """
     properties = message.properties
     if message.topic == _HALF_TOPIC:
         return
@@ -72,7 +74,7 @@ def place(message: MessageExt, delay_level_max: int, timer_precision_ms: int, no
     elif timer_precision_ms and names.TIMER_OUT_MS not in properties and not _TIMER_PROPERTIES.isdisjoint(properties):
         due_ms = deliver_ms(properties, now_ms)
         if due_ms > now_ms:
-            # The tick that is over when the message is due, or within a tick of that.
+            # The last tick before the message is due.
             properties[names.TIMER_OUT_MS] = str((due_ms - 1) // timer_precision_ms * timer_precision_ms)
             _park(message, topics.TIMER_TOPIC, 0)
 
@@ -90,10 +92,10 @@ def _park(message: MessageExt, topic: str, queue_id: int) -> None:
 
 
 def place_half(message: MessageExt) -> None:
-    """Give a message whose transaction is open its place among the halves, where no consumer sees it.
+    """Move the message of an open transaction to the half topic, where no consumer reads it.
 
-    What tells the copies of a half that was asked for is not taken from a client, who may pass on a message with the
-    properties that it had: two transactions would be one.
+    Properties that identify the copies of a half are removed: a client may forward a message with the properties that
+    it had, and two transactions would be taken for one.
     """
     properties = message.properties
     properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
@@ -109,7 +111,7 @@ def place_half(message: MessageExt) -> None:
 
 
 def committed(half: MessageExt) -> MessageExt:
-    """The copy that consumers see when a transaction is committed; it still has to be placed."""
+    """The copy that consumers see when a transaction is committed; the caller has to place it."""
     properties = half.properties
     message = _copy(half, properties.get(names.REAL_TOPIC, ""), max(0, real_queue_id(properties)), dict(properties),
                     half.reconsume_times, half.store_host)
@@ -119,7 +121,7 @@ def committed(half: MessageExt) -> MessageExt:
 
 
 def half_again(half: MessageExt, checks: int, first_offset: int | None) -> MessageExt:
-    """The copy at the end of the half queue; `first_offset` is the queue offset of the first copy of all."""
+    """The copy at the end of the half queue; `first_offset` is the queue offset of the first copy in the chain."""
     properties = dict(half.properties)
     properties[names.TRANSACTION_CHECK_TIMES] = str(checks)
     if first_offset is None:
@@ -130,13 +132,13 @@ def half_again(half: MessageExt, checks: int, first_offset: int | None) -> Messa
 
 
 def given_up(half: MessageExt) -> MessageExt:
-    """The copy of a half that nobody answered for, kept for operators."""
+    """The copy of a half for which no producer answered, kept for operators."""
     return _copy(half, topics.TRANS_CHECK_MAX_TIME_TOPIC, 0, dict(half.properties), half.reconsume_times,
                  half.store_host)
 
 
 def place_dead_letter(message: MessageExt, group: str) -> None:
-    """Give a retry message that a client sent itself its place among the dead letters of `group`."""
+    """Move a retry message that a client sends to the dead letters of `group`."""
     properties = message.properties
     properties[names.DELAY_TIME_LEVEL] = "0"
     properties[names.DLQ_ORIGIN_TOPIC] = properties.get(names.RETRY_TOPIC, message.topic)
@@ -148,7 +150,7 @@ def place_dead_letter(message: MessageExt, group: str) -> None:
 
 
 def when_due(parked: MessageExt) -> MessageExt | None:
-    """The copy to append when a message's wait is over; None when its home is gone or not for it."""
+    """The copy to append when a message's wait is over; None if its original topic is missing or may not be written."""
     properties = parked.properties
     topic = properties.get(names.REAL_TOPIC, "")
     queue_id = real_queue_id(properties)
@@ -158,7 +160,7 @@ def when_due(parked: MessageExt) -> MessageExt | None:
 
 
 def when_time_came(waiting: MessageExt, entered_ms: int, now_ms: int) -> MessageExt | None:
-    """The same of a message with a time of its own, which says when it was entered and when it left."""
+    """Like `when_due`, for a message with a time of its own; notes when it was entered and when it left."""
     message = when_due(waiting)
     if message is not None:
         message.properties[names.TIMER_ENQUEUE_MS] = str(entered_ms)
@@ -167,7 +169,7 @@ def when_time_came(waiting: MessageExt, entered_ms: int, now_ms: int) -> Message
 
 
 def put_back(waiting: MessageExt, entered_ms: int, now_ms: int) -> MessageExt:
-    """The copy that waits on in the topic of timers."""
+    """The copy that continues to wait in the topic of timers."""
     properties = dict(waiting.properties)
     rolls = properties.get(names.TIMER_ROLL_TIMES, "")
     properties[names.TIMER_ENQUEUE_MS] = str(entered_ms)
@@ -177,21 +179,21 @@ def put_back(waiting: MessageExt, entered_ms: int, now_ms: int) -> MessageExt:
 
 
 def parked_again(parked: MessageExt, level: int) -> MessageExt:
-    """The copy that waits for `level` once more, because its home takes nothing now."""
+    """The copy that waits at `level` again, because its queue is damaged."""
     properties = {**parked.properties, names.DELAY_TIME_LEVEL: str(level)}
     return _copy(parked, topics.SCHEDULE_TOPIC, level - 1, properties, parked.reconsume_times, parked.store_host)
 
 
 def retry_copy(failed: MessageExt, group: str, queue_id: int, level: int, store_host: bytes) -> MessageExt:
-    """The copy for one more try after `level`; it still has to be placed, which parks it."""
+    """The copy for the next attempt after `level`; the caller has to place it, which parks it."""
     properties = _failed_properties(failed)
-    properties.pop(names.FIRST_POP_TIME, None)      # or it would be one that was popped, see PoppedRetries
+    properties.pop(names.FIRST_POP_TIME, None)      # or the copy would count as popped, see PoppedRetries
     properties[names.DELAY_TIME_LEVEL] = str(level)
     return _copy(failed, topics.retry_topic(group), queue_id, properties, failed.reconsume_times + 1, store_host)
 
 
 def dead_letter_copy(failed: MessageExt, group: str, store_host: bytes) -> MessageExt:
-    """The copy that ends among the dead letters of `group`."""
+    """The copy for the dead letters of `group`."""
     properties = _failed_properties(failed)
     properties[names.DELAY_TIME_LEVEL] = "0"
     properties[names.DLQ_ORIGIN_TOPIC] = properties[names.RETRY_TOPIC]
@@ -200,12 +202,12 @@ def dead_letter_copy(failed: MessageExt, group: str, store_host: bytes) -> Messa
 
 
 def dead_letter_as_it_is(failed: MessageExt, group: str, store_host: bytes) -> MessageExt:
-    """The same of a message with no room for what is noted of others."""
+    """Like `dead_letter_copy`, for a message without room for more properties."""
     return _copy(failed, topics.dlq_topic(group), 0, dict(failed.properties), failed.reconsume_times + 1, store_host)
 
 
 def _failed_properties(failed: MessageExt) -> dict[str, str]:
-    """The properties of a failed copy with the first copy's topic and id, which all later copies keep."""
+    """The properties of a failed copy, with the first copy's topic and id, which all later copies keep."""
     properties = dict(failed.properties)
     properties.setdefault(names.RETRY_TOPIC, failed.topic)
     properties.setdefault(names.ORIGIN_MESSAGE_ID, offset_message_id(failed.store_host, failed.physical_offset))
@@ -219,8 +221,10 @@ def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, 
 
 
 def popped_again(message: MessageExt, retry_topic: str, pop_time: int, host: bytes, is_counted: bool) -> MessageExt:
-    """The copy that is popped next, of a message that was popped then and not acknowledged; it counts as a delivery
-    unless the message reached nobody, which is counted for itself."""
+    """The retry copy of a popped message that was not acknowledged.
+
+    It counts as one more delivery, unless the message reached no client; that is counted in a property of its own.
+    """
     properties = dict(message.properties)
     if message.reconsume_times == 0 or names.FIRST_POP_TIME not in properties:
         properties[names.FIRST_POP_TIME] = str(pop_time)

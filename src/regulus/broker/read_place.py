@@ -1,8 +1,8 @@
-"""Which broker of the name a consumer should read from next.
+"""Decides from which broker of the name a consumer should read next.
 
-Whoever reads so far behind the end that the memory cannot hold what lies between has the disk read for each pull, and
-the pages that senders and all others need are dropped for it: it is sent to a slave. The slave judges by the same rule,
-and sends it back when it has caught up.
+A consumer so far behind the end that memory cannot hold the messages in between makes the disk read for each pull, and
+displaces pages that senders and other consumers need. It is sent to a slave. The slave applies the same rule, and sends
+it back when it has caught up.
 
 Source: DefaultMessageStore.getMessage, PullMessageProcessor.
 """
@@ -27,7 +27,7 @@ def next_broker(config: BrokerConfig, facts: RuntimeFacts, store: MessageStore, 
 
 
 def _behind(store: MessageStore, topic: str, queue_id: int, next_begin_offset: int) -> int:
-    """Bytes of the log behind the beginning of what was read last; 0 where nothing was."""
+    """Bytes of the log after the start of the message that was read last; 0 when nothing was read."""
     if next_begin_offset < 1:
         return 0
     units = store.queue_units(topic, queue_id, next_begin_offset - 1, 1)

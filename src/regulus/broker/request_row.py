@@ -1,6 +1,6 @@
-"""What a row of the request table says: all facts of one request, each written once.
+"""A row of the request table: all facts about one request, each written once.
 
-There is no default: whoever adds a request decides about each fact.
+No fact has a default, so that adding a request means deciding each of them.
 """
 
 from collections.abc import Callable
@@ -18,31 +18,31 @@ Handler = Callable[[RemotingCommand, Peer, BrokerState, int], Outcome]
 
 
 class Where(Enum):
-    """Which brokers answer a request."""
+    """Brokers that answer a request."""
 
     ANYWHERE = "anywhere"
-    """Also a slave whose log parted from its master's: nothing of the answer comes from the log, and nothing that the
-    request does changes the log. When in doubt, a request is SOUND_LOG."""
+    """All brokers, including a slave whose log differs from its master's: the answer does not come from the log, and
+    the request does not change the log. When in doubt, a request is SOUND_LOG."""
     SOUND_LOG = "sound log"
-    """A master, and a slave whose log is its master's."""
+    """A master, and a slave whose log is a copy of its master's."""
     MASTER = "master"
-    """A master alone: a slave has messages, settings and places from its master."""
+    """Only a master: a slave gets messages, settings and offsets from its master."""
 
 
 class SavedFirst(Enum):
-    """What must be saved before a yes leaves."""
+    """What must be saved before a successful answer is sent."""
 
     EVERY_CHANGE = "every change"
-    """All that changed before: a yes means that the setting is so and saved, also where it had been so already."""
+    """All earlier changes: success means that the setting is saved, even if it had the value before."""
     WHAT_IT_USED = "what it used"
-    """The topics and groups that the handler made, changed or used."""
+    """The topics and groups that the handler created, changed or used."""
     BY_ITSELF = "by itself"
-    """The handler sees to it, or says nothing that would need to be saved."""
+    """Nothing: the handler waits by itself, or its answer does not depend on saved data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A request that a handler answers. `header` reads its ext fields; None where it has none."""
+    """A request that a handler answers. `header` reads its ext fields; None if it has none."""
 
     code: RequestCode
     header: HeaderClass | None
@@ -54,7 +54,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A request that is refused by name, whoever asks; `reason` is what its asker reads."""
+    """A request that is always refused by name; `reason` is what the client reads."""
 
     code: RequestCode
     needs: Read

@@ -1,6 +1,7 @@
-"""Which handler answers which request: the broker's table of contents.
+"""Maps request codes to handlers: the broker's table of contents.
 
-The rows stand in `rows`, family by family. The tables below are made from them once, so that a request costs one look.
+The rows are in `rows`, grouped by family. The tables below are made from them once, so that a request costs one
+look-up.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 
 
 def joined(*families: tuple[Row, ...]) -> dict[int, Row]:
-    """The rows by code. Raises ValueError when two rows name one code."""
+    """The rows by code. Raises ValueError when two rows have the same code."""
     rows: dict[int, Row] = {}
     for row in chain(*families):
         if row.code in rows:
@@ -29,7 +30,7 @@ def joined(*families: tuple[Row, ...]) -> dict[int, Row]:
 
 
 def _answered_when_saved(handler: Handler, is_setting: bool) -> Handler:
-    """The same handler, but the answer waits until the topics and groups that it changed or used are saved."""
+    """The handler, except that its answer waits until the topics and groups that it changed or used are saved."""
     def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
         settings = broker.settings
         settings.awaited = 0
@@ -62,8 +63,7 @@ _WHERE: dict[int, Where | Callable[[RemotingCommand], Where]] = {
 
 
 def needs_of(request: RemotingCommand) -> tuple[Need, ...]:
-    """What its sender must be allowed. Raises KeyError for a code that nobody knows, HeaderError for what is no such
-    request."""
+    """Permissions that the sender needs. Raises KeyError for an unknown code, HeaderError for a malformed request."""
     try:
         return _READS[request.code](request)
     except (AttributeError, TypeError, ValueError) as error:
@@ -71,13 +71,13 @@ def needs_of(request: RemotingCommand) -> tuple[Need, ...]:
 
 
 def refusal_remark(code: int) -> str:
-    """What is answered to a request without a handler."""
+    """The remark for a request without a handler."""
     row = ROWS.get(code)
     return f" request type {code} not supported" + (f": {row.reason}" if isinstance(row, Refused) else "")
 
 
 def handle_as_slave(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """`handle`, by a slave: it refuses what only a master answers, and what is of the log when its log parted."""
+    """Handle a request as a slave: requests for a master are refused, and if the log differs, requests that need it."""
     where = _WHERE.get(request.code, Where.ANYWHERE)
     if where is not Where.ANYWHERE:
         refusal = _refusal_as_slave(request, where, broker)

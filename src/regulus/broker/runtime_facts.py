@@ -1,6 +1,6 @@
-"""What only the server can know of the broker that it runs: the disk, the store's settings, what waits.
+"""Facts about the running broker that only the server knows: the disk, the store's settings, the backlog.
 
-The server puts a new value into `BrokerState.runtime_facts` now and then; operators read it.
+The server puts a new value into `BrokerState.runtime_facts` at intervals; operators read it.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ class RuntimeFacts:
     """Bytes of the file system that holds the commit log; 0 when unknown."""
     disk_free: int = 0
     commit_log_disk_ratio: float = 0.0
-    """Used part of that file system, 0 to 1."""
+    """Used share of that file system, 0 to 1."""
     consume_queue_disk_ratio: float = 0.0
     memory_size: int = 0
-    """Bytes of memory that the machine has; 0 when unknown."""
+    """Bytes of memory of the machine; 0 when unknown."""
     unflushed_size: int = 0
     """Bytes of the commit log that a power failure would lose."""
     store_config: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a send needs to know of its topic and of its broker, worked out once, when a setting changes."""
+"""Facts about topic and broker that each send needs, computed once when a setting changes."""
 
 from regulus.broker.attributes import keeps_batches
 from regulus.broker.config import BrokerConfig
@@ -17,17 +17,17 @@ NEVER_IN_BATCH = names.TIMER_PROPERTIES | {
     names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK, names.TIMER_OUT_MS, names.TIMER_DEL_UNIQUE_KEY,
     names.LITE_TOPIC}
 UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK, names.PRIORITY, names.INNER_NUM}
-"""They change where a message goes, or whether it is taken."""
+"""Properties that change where a message goes, or whether it is accepted."""
 UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
     names.SEQUENCE, names.SINK_DIGEST, names.REAL_TOPIC, names.REAL_QUEUE_ID})
-"""Of a run they would change whose message it is, or are not counted in its digest."""
+"""In a run of a sink writer, these would change which message it is, or are not part of the digest."""
 
 
 class TopicFacts:
-    """`put_nums` and `put_size` count what was stored in the topic.
+    """One topic. `put_nums` and `put_size` count messages and bytes stored in it.
 
-    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A straight topic
-    takes them without a further look.
+    `refusal_code` is 0 when the topic accepts messages from clients; otherwise `refusal_remark` says why not. With
+    `is_straight`, it accepts messages without further checks.
     """
 
     def __init__(self, config: TopicConfig, put_nums: int = 0, put_size: int = 0) -> None:
@@ -52,17 +52,17 @@ class TopicFacts:
         self.is_straight = not (self.refusal_code or self.is_retry or self.needs_keys or self.keeps_batches)
 
     def count(self, messages: int, appended: Appended) -> None:
-        """So many messages were stored, in these bytes."""
+        """Count stored messages and their bytes."""
         self.put_nums += messages
         self.put_size += appended.end - appended.start
 
 
 class SendFacts:
-    """`topics` is by name. `stamp` holds the properties that the broker adds to each message.
+    """The broker's facts. `topics` is by name. `stamp` has the properties that the broker adds to each message.
 
-    `store_host` is empty when each client gets the address at which it reached us. `host_texts` has these addresses in
-    hexadecimal digits; they are as few as the addresses of this machine. `straight_sends`, `straight_batches` and
-    `straight_answers`, by these addresses too, are for sends with nothing unusual about them.
+    `store_host` is empty when each client gets the address at which it reached the broker. `host_texts` has these
+    addresses as hexadecimal digits; there are only as many as this machine has. `straight_sends`, `straight_batches`
+    and `straight_answers`, the latter also by address, are for sends without special properties.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts]) -> None:
@@ -70,7 +70,7 @@ class SendFacts:
         self.topics = topic_facts
         self.region_id = config.region_id
         self.trace_on = config.trace_on
-        # In the order of Java's map, in which RocketMQ writes them.
+        # In the order in which RocketMQ writes them, that of Java's map.
         self.stamp = {names.MSG_REGION: config.region_id, names.CLUSTER: config.broker_cluster_name,
                       names.TRACE_ON: "true" if config.trace_on else "false"}
         self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
@@ -91,11 +91,11 @@ class SendFacts:
         self.is_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0
 
     def durable_at(self, end: int, waits: bool) -> int:
-        """Whether an answer waits for the log: up to `end`, or 0. `waits`: whether the client wants to."""
+        """Physical offset up to which an answer waits for the log, or 0. `waits`: whether the client wants to wait."""
         return end if self.is_durability_awaited and waits else 0
 
     def answers(self, store_host: bytes) -> StraightAnswers:
-        """Those for sends that are stored under this address."""
+        """Answers for sends that are stored under this address."""
         answers = self.straight_answers.get(store_host)
         if answers is None:
             answers = self.straight_answers[store_host] = StraightAnswers(store_host, self.region_id, self.trace_on)
@@ -109,7 +109,7 @@ class SendFacts:
         return answers
 
     def offset_message_id(self, store_host: bytes, physical_offset: int) -> str:
-        """As model.message_id makes it; the host's part is the same for almost all messages."""
+        """The id as model.message_id makes it, with the host's part cached: it is the same for almost all messages."""
         host = self.host_texts.get(store_host)
         if host is None:
             host = self.host_texts[store_host] = store_host.hex().upper()

@@ -1,14 +1,13 @@
-"""Which changes of topics and groups are saved, and which answers must wait until they are.
+"""Counts changes of topics and groups, so that answers can wait until the changes are saved.
 
-Changes are counted. A topic or group that changed is unsaved until the number of its change is saved; whoever changes
-or uses one meanwhile is answered only then. Where nobody saves anything (`is_kept` is false), nothing waits.
+A topic or group is unsaved until the number of its last change is saved; a request that changes or uses it in the
+meantime is answered only then. When nothing is saved (`is_kept` is false), no answer waits.
 """
 
 
 class SettingsChanges:
-    """`awaited` is the change that the request being handled must wait for, 0 for none; `fault` is why changes are not
-    saved, when they could not be. `changed` names what changed and is not saved, with the number of its last change,
-    in order of these."""
+    """`awaited` is the change that the current request must wait for, 0 for none. `fault` is why changes could not be
+    saved. Tables of unsaved names have the number of the last change of each, in this order."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -18,7 +17,7 @@ class SettingsChanges:
         self.is_kept = False
 
     def next(self, unsaved: dict[str, int], *names: str) -> None:
-        """These changed now; `unsaved` is the table of their kind."""
+        """Count one change of these names; `unsaved` is the table of their kind."""
         self.count += 1
         if self.is_kept:
             self.awaited = self.count
@@ -27,18 +26,18 @@ class SettingsChanges:
                 unsaved[name] = self.count
 
     def use(self, unsaved: dict[str, int], name: str) -> None:
-        """An answer may speak of this one only when it is saved."""
+        """Let the answer wait until this name is saved."""
         number = unsaved.get(name, 0)
         if number > self.awaited:
             self.awaited = number
 
     def use_all(self) -> None:
-        """An answer waits for whatever changed before."""
+        """Let the answer wait for all earlier changes."""
         if self.count > self.saved and self.is_kept:
             self.awaited = self.count
 
     def take_saved(self, unsaved: dict[str, int]) -> list[str]:
-        """Take out the names whose last change is saved."""
+        """Remove and return the names whose last change is saved."""
         names = []
         for name, number in unsaved.items():
             if number > self.saved:

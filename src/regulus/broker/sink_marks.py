@@ -1,29 +1,28 @@
-"""What each writer of a sink has stored last, so that a batch that is written again appends nothing twice.
+"""Remembers what each writer of a sink stored last, so that a batch that is written again appends nothing twice.
 
-A sink's message carries two properties: `SINK`, `<sinkId>/<partition>`, names its writer, and `SEQ`, `<batch>/<row>`,
-its place in what that writer writes. The rows of a batch are 0, 1, 2 ... without gaps. For each SINK the broker keeps a
-mark: the batch, how many of its rows are stored, a digest of these rows in their order, and where the last one is.
+A sink's message has two properties. `SINK`, `<sinkId>/<partition>`, names its writer; `SEQ`, `<batch>/<row>`, is its
+place in what that writer writes. The rows of a batch are 0, 1, 2 ... without gaps. For each SINK the broker keeps a
+mark: the batch, how many of its rows are stored, a digest of these rows in order, and the place of the last one.
 
-Rows come in runs: some that follow each other, one at least. A request says where its run begins and, as SINK_DIGEST,
-the digest of the rows before it. So the broker can tell, of each run by itself, whether it goes on from the mark, comes
-again, or is something else:
+Rows come in runs of one or more consecutive rows. A request contains the first row of its run and, as SINK_DIGEST, the
+digest of the rows before it. From these the broker decides about each run on its own:
 
-    behind the mark       it is appended when the rows before it are those of the mark
-    up to it or over it   the rows up to the mark are compared with it by the digest; the others are appended
-    before it             it is answered with the mark. Whether the rows are those of the mark is not known before the
-                          run comes that reaches it; a writer that ends before it looks at the answer
-    with a gap to it      refused until the rows in between have come
-    of an earlier batch   refused: nobody knows any more what that batch was
+    starts right after the mark    appended, if the rows before it are those of the mark
+    reaches or passes the mark     the rows up to the mark are compared with it by digest; the others are appended
+    ends before the mark           answered with the mark. Whether the rows are those of the mark is not known until
+                                   a run reaches it; a writer that ends earlier checks the mark in the answer
+    leaves a gap after the mark    refused until the rows in between have come
+    is of an earlier batch         refused: the content of that batch is no longer known
 
-What is refused names both sides, and nothing is taken for stored because of its number alone.
+A refusal names both sides. Rows never count as stored because of their number alone.
 
-The marks are a document that says up to which offset of the log it is right. It is saved when the log is on disk up to
-there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. Where a disk lost
-what it had confirmed, and the log ends before a mark, all of the log is walked for what is left of that writer. No send
-of a writer is answered before a first document is saved, so a store without one has no marks.
+The marks are saved as a document that contains the offset of the log up to which it is right. It is saved when the log
+is on disk up to there, at least once in DOCUMENT_LAG_MAX bytes of the log; a start reads the log from there on. If a
+disk lost what it had confirmed, and the log ends before a mark, the whole log is searched for messages of that writer.
+No send of a writer is answered before a first document is saved, so a store without a document has no marks.
 
-Copies are not the writer's: what a consumer sends back, retries and dead letters carry the properties on, and neither
-move a mark nor are held against one.
+Copies do not count as the writer's messages: what consumers send back, retries and dead letters keep the properties,
+but neither move a mark nor are compared with one.
 """
 
 from collections.abc import Container
@@ -40,7 +39,7 @@ from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.row_digest import digest_of, row_on
 
 DOCUMENT_LAG_MAX = 16 << 20
-"""Bytes of the log, in which there may be no mark at all, after which the document is saved again."""
+"""Bytes of the log after which the document is saved again, even if no mark moved."""
 DIGEST_UNKNOWN = -1
 SINK_SIZE_MAX = 255
 """Characters of a SINK."""
@@ -61,7 +60,7 @@ class Sequence(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Where some rows of a writer that follow each other begin, and the digest of those before them in the batch."""
+    """The first of some consecutive rows of a writer, and the digest of the rows before it in the batch."""
 
     sink: str
     first: Sequence
@@ -69,9 +68,9 @@ class Run(NamedTuple):
 
 
 class SinkMark(NamedTuple):
-    """The last message of a writer that was stored, and its place.
+    """The last stored message of a writer, and its place.
 
-    `digest` is that of the rows of its batch up to there, in their order; below 0 where it is not known.
+    `digest` is that of the rows of its batch up to there, in order; below 0 when it is not known.
     """
 
     sequence: Sequence
@@ -83,8 +82,8 @@ class SinkMark(NamedTuple):
 
 
 class SinkMarks:
-    """`marks_max` writers at most; those of sinks that are done go first, then the one that has not sent for the
-    longest, unless it is still needed."""
+    """Marks of at most `marks_max` writers. Beyond that, marks of finished sinks are dropped first, then that of the
+    writer that was silent longest."""
 
     def __init__(self, store: MessageStore, marks_max: int) -> None:
         self.marks_max = marks_max
@@ -92,7 +91,8 @@ class SinkMarks:
         self._marks: dict[str, SinkMark] = {}
         self._moves = 0
         self._known_to: int | None = None
-        """Up to where of its log a slave has these marks: the start at which it is the master looks at the rest."""
+        """On a slave, the offset of its log up to which it has these marks. A start as master reads the rest of the
+        log."""
         self._following = ""
         self.encoded = EncodedTable(self._marks, _write_mark)
 
@@ -101,23 +101,22 @@ class SinkMarks:
 
     @property
     def changes(self) -> int:
-        """Another number than before: the document is worth saving."""
+        """Differs from before when the document is worth saving."""
         return self._moves + self._store.commit_log_max_offset() // DOCUMENT_LAG_MAX
 
     def mark_of(self, sink: str) -> SinkMark | None:
         return self._marks.get(sink)
 
     def rows_known(self, run: Run, count: int) -> int:
-        """How many of the run's rows, from its first on, the mark stands for; whether they are the same, `difference`
-        says."""
+        """How many of the run's rows, from its first on, the mark covers. `difference` compares their content."""
         mark = self._marks.get(run.sink)
         if mark is None or mark.sequence < run.first:
             return 0
-        self._marks[run.sink] = self._marks.pop(run.sink)       # a mark that is asked for is in use
+        self._marks[run.sink] = self._marks.pop(run.sink)       # moved to the end: a mark that is asked for is in use
         return min(count, mark.sequence.row - run.first.row + 1)
 
     def gap_before(self, run: Run) -> str:
-        """Which rows should have come before the run, in a sentence; empty when none should."""
+        """A sentence about the rows that are missing before the run; empty when none is."""
         mark = self._marks.get(run.sink)
         wanted = mark.sequence.row + 1 if mark is not None and mark.sequence.batch == run.first.batch else 0
         if run.first.row <= wanted:
@@ -126,19 +125,19 @@ class SinkMarks:
                 "not come: send again from there, in order")
 
     def later_batch(self, run: Run) -> str:
-        """That the writer has begun a later batch, so that nobody knows what this one was, in a sentence; or empty."""
+        """A sentence that refuses a run because the writer has begun a later batch; empty when it has not."""
         mark = self._marks.get(run.sink)
         if mark is None or mark.sequence.batch <= run.first.batch:
             return ""
         return (f"{run.sink} has come to batch {mark.sequence.batch}, of which {mark.sequence.row + 1} rows are "
-                f"stored, and this is row {run.first.row} of batch {run.first.batch}: an earlier batch cannot be told "
-                "from other data; what is new needs a new sinkId")
+                f"stored, and this is row {run.first.row} of batch {run.first.batch}: an earlier batch cannot be "
+                "compared with what is stored; new data needs a new sinkId")
 
     def no_room(self, run: Run) -> str:
-        """Why there can be no mark for a new writer, in a sentence; empty when there can.
+        """A sentence about why a new writer cannot have a mark; empty when it can.
 
-        A batch comes again with all its writers, so while a sink writes it no mark of its own may go that it set in
-        this batch. Those of earlier batches may, and those of other sinks that have not sent for longer.
+        A batch is repeated with all its writers, so while a sink writes a batch, no mark that it set in this batch may
+        be dropped. Marks of its earlier batches may, and so may those of other sinks that were silent longer.
         """
         if run.sink in self._marks or len(self._marks) < self.marks_max:
             return ""
@@ -151,7 +150,7 @@ class SinkMarks:
                 "or queues")
 
     def goes_on(self, run: Run) -> bool:
-        """Whether the run begins behind the mark, with the rows of the mark before it, or begins a batch."""
+        """Whether the run starts right after the mark, with the mark's rows before it, or starts a new batch."""
         mark = self._marks.get(run.sink)
         if run.first.row == 0:
             return mark is None or mark.sequence.batch < run.first.batch
@@ -159,8 +158,8 @@ class SinkMarks:
                 and mark.digest in (DIGEST_UNKNOWN, run.digest))
 
     def difference(self, run: Run, known: list[MessageExt]) -> str:
-        """How the run and the rows before it differ from what the mark stands for, in a sentence; empty when they do
-        not, as far as it is known yet. `known` are its rows up to the mark."""
+        """A sentence about how the run and the rows before it differ from the mark; empty when they do not, as far as
+        is known. `known` are the run's rows up to the mark."""
         mark = self._marks.get(run.sink)
         if mark is None or mark.sequence != Sequence(run.first.batch, run.first.row + len(known) - 1):
             return ""
@@ -176,27 +175,27 @@ class SinkMarks:
             "order by option dedupKey)")
 
     def _is_last(self, mark: SinkMark, row: MessageExt) -> bool:
-        """Whether the message at a mark without a digest is this row. What the log has no more is no proof."""
+        """Whether the message at a mark without a digest is this row. False when the log no longer has it."""
         stored = self._store.look_message(mark.physical_offset)
         return stored is not None and digest_of([stored]) == digest_of([row])
 
     def run_stored(self, run: Run, messages: list[MessageExt]) -> None:
-        """The run's rows were appended, the last of them at the end of `messages`: move the mark to it."""
+        """Move the mark to the last of the run's rows, which were appended. The last is at the end of `messages`."""
         message = messages[-1]
         self.moved(run.sink, SinkMark(_place(message), message.topic, message.queue_id, message.queue_offset,
                                       message.physical_offset, digest_of(messages, run.digest)))
 
     def of_sink(self, sink_id: str, from_batch: int = 0) -> dict[str, SinkMark]:
-        """The marks of all writers whose SINK begins with this id, by SINK; it may have more parts behind it.
+        """Marks of all writers whose SINK begins with this id, by SINK; the id may be followed by more parts.
 
-        Only those that have come to `from_batch`.
+        Only marks that have reached `from_batch`.
         """
         prefix = sink_id + "/"
         return {sink: mark for sink, mark in self._marks.items()
                 if sink.startswith(prefix) and mark.sequence.batch >= from_batch}
 
     def moved(self, sink: str, mark: SinkMark) -> None:
-        """The writer's messages were appended up to this one."""
+        """Set the writer's mark to a message that was appended."""
         self._marks.pop(sink, None)
         self._marks[sink] = mark
         self.encoded.changed[sink] = None
@@ -207,14 +206,14 @@ class SinkMarks:
             self.encoded.happenings.note("writers of sinks forgotten for others (sinkMarksMax)", oldest)
 
     def release(self, sink_id: str) -> None:
-        """The sink is done. Its marks are the first to go when others need room; until then they stand, as a task that
-        was given up for another may still be sending."""
+        """Let the marks of a finished sink be dropped first when others need room. Until then they are kept, because a
+        task that was replaced by another may still send."""
         done = self.of_sink(sink_id)
         for sink in [sink for sink in self._marks if sink not in done]:
             self._marks[sink] = self._marks.pop(sink)
 
     def forget_topic(self, topic: str) -> None:
-        """Its queues are gone, so that what was stored there is stored no more."""
+        """Drop the marks of a deleted topic, whose messages no longer count as stored."""
         for sink in [sink for sink, mark in self._marks.items() if mark.topic == topic]:
             self._forget(sink)
 
@@ -226,12 +225,12 @@ class SinkMarks:
     # --- what outlives the broker ------------------------------------------------------------------------------------
 
     def be_copy(self) -> None:
-        """A slave's: the master tells them now and then."""
+        """Let a master report the marks, because this broker is a slave."""
         self._known_to = self._store.commit_log_max_offset()
 
     def follow(self, text: str | None, *, is_marked: bool) -> None:
-        """Take over a master's marks, a new document or the last one, once the log here is as long; none of a master
-        that makes no marks. Raises HeaderError."""
+        """Take over a master's marks, from a new document or the last one, once the log here reaches as far. A RocketMQ
+        master has none (`is_marked` is false). Raises HeaderError."""
         if not is_marked:
             self._known_to = self._store.commit_log_max_offset()
         self._following = text or self._following
@@ -240,20 +239,20 @@ class SinkMarks:
             self._following = ""
 
     def document(self) -> Pieces:
-        """Right for the log up to its end now, so it may be saved only when that much is on disk."""
+        """The document covers the log up to its end now, and may be saved only when that part is on disk."""
         end = self._store.commit_log_max_offset() if self._known_to is None else self._known_to
         return encoded_table.document({"logOffset": end, "marks": self.encoded})
 
     def load(self, text: str) -> None:
-        """Take over saved marks, and find those of the log behind them. Raises HeaderError."""
+        """Take over saved marks, and read the log after them. Raises HeaderError."""
         document, log_offset = fastjson.loads(text), _log_offset(text)
         try:
             marks = {str(sink): _mark(value) for sink, value in document["marks"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as cause:
             raise HeaderError(f"the document of the sink marks lacks or misspells {cause}") from cause
         end = self._store.commit_log_max_offset()
-        # What a mark speaks of may be gone with the log's tail when the disk lost what it had confirmed.
-        is_copy = self._known_to is not None    # what it lost comes again
+        # The log ends before a mark if the disk lost what it had confirmed.
+        is_copy = self._known_to is not None    # a slave's master sends the lost part again
         lost = set() if is_copy else {sink for sink, mark in marks.items() if mark.physical_offset >= end}
         self._marks = {sink: mark for sink, mark in marks.items() if sink not in lost}
         self.encoded.replace(self._marks)
@@ -262,7 +261,7 @@ class SinkMarks:
             self._known_to = min(log_offset, end)
             return
         if lost:
-            # Their rows before that are there still, and a mark does not say where the first of them is.
+            # Their earlier rows are still there, and a mark does not say where the first of them is.
             for message in self._store.messages_holding(_PROPERTY_TEXT, self._store.commit_log_min_offset()):
                 self._find(message, lost)
         for message in self._store.messages_holding(_PROPERTY_TEXT, log_offset):
@@ -317,9 +316,9 @@ def sequence_of(properties: dict[str, str]) -> tuple[str, Sequence] | None:
 
 
 def run_of(properties: dict[str, str]) -> Run | None:
-    """The run that a message or a batch with these properties is; None as of `sequence_of`.
+    """The run of a message or batch with these properties; None like `sequence_of`.
 
-    Raises MessageIllegal when one is misspelt, or when it is not said what came before the run.
+    Raises MessageIllegal when a property is misspelt, or the digest of the rows before the run is missing.
     """
     marked = sequence_of(properties)
     if marked is None:
@@ -343,7 +342,7 @@ def _place(message: MessageExt) -> Sequence:
 
 
 def mark_value(mark: SinkMark) -> dict[str, object]:
-    """A mark as it travels and as it is saved."""
+    """A mark as tools get it and as it is saved."""
     return {"seq": str(mark.sequence), "topic": mark.topic, "queueId": mark.queue_id,
             "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset, "rowDigest": mark.digest}
 

@@ -1,8 +1,8 @@
-"""All that a broker knows. Handlers read and change it; the server carries out what it asks for.
+"""The state of a broker. Handlers read and change it; the server carries out what it asks for.
 
-What others must hear, held answers included, stands in `notices` until the server sends it. What must be saved stands
-in `kept_parts`. The time of day comes in as `now_ms`, for stamps; what lasts goes by `steady_ms`, a time that never
-jumps, which the server sets whenever it tells the time.
+Messages to clients that did not just ask, including answers to held requests, are in `notices` until the server sends
+them. What must be saved is in `kept_parts`. The time of day comes in as `now_ms`, for stamps. Durations use
+`steady_ms`, a clock that never jumps, which the server sets whenever it passes the time.
 """
 
 from collections import deque
@@ -63,9 +63,10 @@ from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 HELD_ANSWERED_MAX = 128
-"""Held requests that are run once more in one step; each costs as much as a pull."""
+"""Held requests that run again in one step; each costs as much as a pull."""
 HELD_LOOKED_MAX = 1_000_000
-"""Bytes of properties, each as often as a filter weighs, after which no more of them are run in one step: ms."""
+"""Bytes of properties, each counted as often as a filter evaluates it, after which a step runs no more held requests.
+They take some ms."""
 
 TOPICS_DOCUMENT = "topics"
 SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
@@ -84,13 +85,14 @@ ACCESS_DOCUMENT = "regulusAccess"
 
 OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
                  ARCHIVE_DOCUMENT, ACCESS_DOCUMENT, POP_ORDERS_DOCUMENT)
-"""What a slave asks of a master of ours alone, behind its topics and before all others: the numbers of the set-backs
-are older then than the offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them; its
-slaves do not ask what is popped in order."""
+"""Documents that a slave asks of a Regulus master only, after its topics and before all others. The numbers of
+set-backs are thus older than the offsets they go with. RocketMQ has the delay offsets, but not what is noted next to
+them; its slaves do not ask for orders of pops."""
 
 
 class RouteAsk(NamedTuple):
-    """Where a topic is must be asked of a name server; what it says, or None, makes the answer for `channel`."""
+    """A question to a name server about a topic's route. `answer` makes the answer for `channel` from the route, or
+    None."""
 
     topic: str
     channel: int
@@ -98,23 +100,23 @@ class RouteAsk(NamedTuple):
 
 
 class BrokerState:
-    """`now_ms` is the time at which the broker starts, as `steady_ms` is by the clock that never jumps; `seed` is its
-    chance: queues, and the ids that it makes.
+    """`now_ms` and `steady_ms` are the times of the start by either clock. `seed` determines the random choice of
+    queues, and ids.
 
-    `is_retention_wanted`, `is_queue_cleaning_wanted`: an operator asked to delete expired files of the log, or what
-    the queues do not need any more; the server does it and sets them back. `retention_report` is what came of it.
+    `is_retention_wanted`, `is_queue_cleaning_wanted`: an operator asked to delete expired files of the log, or parts of
+    queues that are no longer needed. The server does it and resets them. `retention_report` is the result.
 
-    `complaints` says what is wrong with the server, a sentence each: its loops that are behind, a disk that refuses.
+    `complaints` has a sentence for each fault of the server, such as a slow loop or a failing disk.
 
-    `parted` says in what way a slave's log differs from its master's; it is empty where it does not. Nobody reads such
-    a log: what it has of its own the master never had, and gives its numbers to other messages.
+    `parted` says how a slave's log differs from its master's; empty when it does not. Such a log is not read: the
+    master does not have its last messages, and gives their offsets to others.
 
-    `guard` has the rules of a door that checks requests, None where everybody may do everything: what one says of a
-    message must be so then. `access_documents` are the accounts, where the door goes by them.
+    `guard` has the rules by which requests are checked, None when all requests are allowed. `access_documents` are the
+    accounts, if the rules come from them.
 
-    `route_asks` is what the server has to ask a name server.
+    `route_asks` are questions for a name server that the server sends.
 
-    `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
+    `ha_status` returns, for a time of day, how far slaves are, or the link to the master; the server sets it.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, *, now_ms: int = 0, steady_ms: int = 0,
@@ -173,7 +175,7 @@ class BrokerState:
         self.set_config(config)
 
     def set_config(self, config: BrokerConfig) -> None:
-        """Take over settings, now or while running; works out what the send path wants ready."""
+        """Take over settings, at the start or while running, and compute what the send path needs."""
         self.config = config
         self.send_facts = self.storing.facts = SendFacts(config, self.store, self.topics.facts)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
@@ -184,12 +186,12 @@ class BrokerState:
                                             self._seed >> 16 & 0x7FFFFFFF)
 
     def log_compared(self, difference: str) -> None:
-        """A slave's log with its master's, who may be another one than before."""
+        """Note how a slave's log differs from that of its master, which may be a new one."""
         self.parted = difference
         self.timers.forget_master()
 
     def _status_alone(self, now_ms: int) -> HARuntimeInfo:
-        """Of a broker whose server has not told it better."""
+        """Status until the server sets its own."""
         return HARuntimeInfo(master=not self.config.is_slave,
                              master_commit_log_max_offset=self.store.commit_log_max_offset())
 
@@ -202,12 +204,13 @@ class BrokerState:
     # --- who may do what ---------------------------------------------------------------------------------------------
 
     def denial(self, peer: Peer, needs: tuple[Need, ...]) -> Denied | None:
-        """Of what a request leads to beside what it says, which the door has looked at."""
+        """The refusal of permissions that a request needs besides those that the door has checked; None if it is
+        allowed."""
         return None if self.guard is None else self.guard.denial_of(peer, needs)
 
     def may_end(self, client: Client, topic: str) -> bool:
-        """Where nothing is asked of who ends transactions, a client of no known user may, too: an operator has let in
-        its heartbeats unproved."""
+        """Whether a client may end transactions of a topic. If ends of transactions need no signature, an unknown
+        client may: the operator accepts its unsigned heartbeats."""
         if self.guard is not None and not client.user and not self.guard.rules.looks_at(RequestCode.END_TRANSACTION):
             return True
         return self.guard is None or self.guard.denial(client.user, client.remote_text, ending_needs(topic)) is None
@@ -216,11 +219,11 @@ class BrokerState:
 
     @property
     def registration_changed(self) -> int:
-        """Another number than before: the name servers must hear of the topics."""
+        """Differs from before when topics must be registered again."""
         return self.topics.changes
 
     def register_body(self, names: Iterable[str], version: DataVersion) -> RegisterBrokerBody:
-        """What a name server is told of these topics. A topic has no more permission than its broker."""
+        """Body that registers these topics. A topic has no more permission than its broker."""
         mask = self.config.broker_permission | permission.INHERIT | permission.PRIORITY
         wrapper = replace(self.topics.wrapper(mask, names), data_version=version)
         return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
@@ -228,7 +231,7 @@ class BrokerState:
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def channel_closed(self, channel: int, now_ms: int) -> None:
-        """A connection is gone: with it its clients, its held requests and the answers that it waits for."""
+        """Forget the clients, held requests and long answers of a closed connection."""
         self.held_requests.drop_channel(channel)
         self.long_answers.drop_channel(channel)
         for member in self.clients.channel_closed(channel):
@@ -240,30 +243,31 @@ class BrokerState:
         self.member_left(member.group, now_ms)
 
     def member_left(self, group: str, now_ms: int) -> None:
-        """A consumer of the group is gone."""
+        """Note that a consumer left the group."""
         self.group_notices.note(group)
         if self.clients.consumer_group(group) is None:
             self.consumer_filters.group_left(group, now_ms)
 
     def message_arrived(self, arrivals: Sequence[Arrival], now_ms: int) -> None:
-        """Messages became visible: answer the requests that waited for them."""
+        """Answer requests that waited for messages that are visible now."""
         self.held_requests.wake(arrivals)
         self._answer_ready(now_ms)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """Something else than an arrival happened to a queue, such as a reset, or that it gives messages again to those
-        who pop in order: run again what waits there, or for all of the topic, at the next tick."""
+        """Wake requests that wait in a queue, or in its whole topic, at the next tick. For changes other than an
+        arrival: a reset, or a queue that orders of pops have freed."""
         self.held_requests.wake_queue(topic, queue_id)
         self.held_requests.wake_queue(topic, ANY_QUEUE)
 
     def forget_topic(self, topic: str) -> None:
-        """How far groups were in a topic that is gone, and what they have out."""
+        """Forget the offsets and orders of a topic that was deleted."""
         for group in self.consumer_offsets.groups_of(topic):
             self.pop_orders.remove(topic, group)
         self.consumer_offsets.remove_topic(topic)
 
     def forget_group(self, group: str, now_ms: int) -> None:
-        """The same of a group. What was to be tried again is none of one that is made anew: that begins behind it."""
+        """Forget the offsets and orders of a group. Its popped retry messages are skipped, so that a group that is
+        created again does not get them."""
         topics = self.consumer_offsets.topics_of(group)
         for topic in topics:
             self.pop_orders.remove(topic, group)
@@ -276,8 +280,8 @@ class BrokerState:
 
     def give_back(self, key: CheckpointKey, offsets: Iterable[int], revive_queue_id: int, invisible_time: int,
                   now_ms: int) -> bool:
-        """Messages of a pop reached nobody: others get them soon, as messages that were not delivered this time. False
-        where one of them is not given back. `revive_queue_id` and `invisible_time` are as its receipt says."""
+        """Give back messages of a pop that reached no client: others get them soon, without counting a delivery. False
+        when one of them cannot be given back. `revive_queue_id` and `invisible_time` are those of the receipt."""
         if revive_queue_id == ORDER_REVIVE_QUEUE_ID:
             told_ms = key.pop_time + invisible_time
             given = [self.pop_orders.give_back(key.topic, key.group, key.queue_id, offset, key.pop_time, told_ms,
@@ -289,14 +293,14 @@ class BrokerState:
 
     @property
     def wants_tick(self) -> bool:
-        """Whether a tick has something to do now that was not there at the last one."""
+        """Whether there is work for a tick that the last one did not see."""
         return (self.held_requests.has_ready or len(self.long_answers) > 0 or self.pop_revival.is_hurried
                 or self.clients.is_leaving or (self.guard is not None and self.held_access.is_due(self.guard)))
 
     def tick(self, now_ms: int) -> int | None:
-        """Timed work. Ms until the next call, 0 when more work is due now."""
+        """Do timed work. Returns ms until the next call, 0 when more work is due now."""
         steady_ms = self.steady_ms
-        is_master = not self.config.is_slave    # whose deliveries and questions come to a slave with the log
+        is_master = not self.config.is_slave    # A slave gets its master's deliveries and questions with the log.
         wait_ms = self.delay_schedule.tick(now_ms) if is_master else None
         timers_ms = self.timers.tick(now_ms)
         pops_ms = self._tick_pops(now_ms) if is_master else ()
@@ -326,16 +330,16 @@ class BrokerState:
 
     @property
     def own_host(self) -> bytes:
-        """Under which the broker stores what no client sent."""
+        """Address under which the broker stores messages that no client sent."""
         return self.send_facts.store_host or host_bytes("127.0.0.1", self.config.listen_port)
 
     def next_revive_queue(self) -> int:
-        """In turn: where the next pop is noted."""
+        """Queue that notes the next pop; the queues take turns."""
         self._pops += 1
         return self._pops % REVIVE_QUEUE_NUMS
 
     def _answer_ready(self, now_ms: int) -> None:
-        """Answer held requests that were woken, a part of them; the next tick goes on at once."""
+        """Answer some held requests that were woken; the next tick continues at once."""
         held_requests = self.held_requests
         held_requests.looked = 0
         self.vain_pops.begin_step()
@@ -348,7 +352,7 @@ class BrokerState:
                 log_end, unsent = self.store.commit_log_max_offset(), held.unsent
                 answer = held.answer(now_ms)
                 if answer is not None:
-                    # Of a pop, which is in the log before it is handed out.
+                    # A pop is in the log before its messages are sent.
                     has_written = self.store.commit_log_max_offset() > log_end
                     durable_at = self.storing.durable_at() if has_written else 0
                     self.notices.append(Notice(held.channel, Reply(answer, durable_at, is_firm=True, unsent=unsent)))
@@ -358,12 +362,12 @@ class BrokerState:
     # --- what is saved -----------------------------------------------------------------------------------------------
 
     def _kept_parts(self) -> tuple[KeptPart, ...]:
-        """In the order in which they are loaded."""
+        """The parts, in the order in which they are loaded."""
         topics, groups, offsets, marks = self.topics, self.subscription_groups, self.consumer_offsets, self.sink_marks
         filters = self.consumer_filters
         archived, at_once, later = self.archived_offset, When.AT_ONCE, When.LATER
-        # What no archive ever told is not worth a document, nor are the numbers of no topics. The first sink marks
-        # come before anything is sent: a broker without a document of them had no writers.
+        # A document is not written for an archive that never reported, or for epochs without topics. The first sink
+        # marks are saved before any send is answered: a broker without a document of them had no writers.
         return (
             KeptPart(name=TOPICS_DOCUMENT, part=topics, when=at_once, load=topics.load, tables=(topics.encoded,)),
             KeptPart(name=TOPIC_EPOCHS_DOCUMENT, part=topics.epochs, when=at_once, load=topics.epochs.load,
@@ -372,7 +376,7 @@ class BrokerState:
                      tables=(groups.encoded,)),
             KeptPart(name=REQUEST_MODES_DOCUMENT, part=self.request_modes, when=at_once,
                      load=self.request_modes.load, saved=0),
-            # Before the offsets: one that was set back or deleted and has no number is taken for an older one.
+            # Before the offsets: an offset that was set back or deleted, and has no number, counts as an older one.
             KeptPart(name=OFFSET_SET_BACKS_DOCUMENT, part=offsets.set_backs, when=later, load=offsets.set_backs.load,
                      tables=(offsets.set_backs.encoded,), saved=offsets.set_backs.changes,
                      urgent=lambda: offsets.set_backs.last_removal),
@@ -384,7 +388,7 @@ class BrokerState:
                      saved=0),
             KeptPart(name=CONSUMER_FILTER_DOCUMENT, part=filters, when=later, load=filters.load,
                      tables=(filters.encoded,), saved=filters.changes),
-            # Behind the offsets: it says from where on the log knows of pops better than they do.
+            # After the offsets: it says from which offset on the log knows pops better than they do.
             KeptPart(name=POP_PLACES_DOCUMENT, part=self.pop_places, when=When.FIRST_AT_ONCE,
                      load=self.pop_places.load, behind=CONSUMER_OFFSET_DOCUMENT,
                      begin_saving=self.pop_places.begin_saving),
@@ -399,14 +403,14 @@ class BrokerState:
         )
 
     def documents(self) -> dict[str, str]:
-        """Everything that outlives the broker, by the name of its file; it counts as saved."""
+        """All documents by the name of their file, which count as saved."""
         documents = {kept.name: encoded_table.text(kept.part.document()) for kept in self.kept_parts}
         for kept in self.kept_parts:
             kept.begin_saving()()
         return documents
 
     def load_documents(self, documents: dict[str, str]) -> None:
-        """Take over what an earlier broker saved; absent and empty documents are passed by. Raises HeaderError."""
+        """Take over what an earlier broker saved; missing and empty documents are skipped. Raises HeaderError."""
         for kept in self.kept_parts:
             text = documents.get(kept.name)
             if text and text.strip():
@@ -417,19 +421,18 @@ class BrokerState:
         self.transactions.load()
 
     def lower_offsets(self, now_ms: int) -> None:
-        """At a start, once documents and log are loaded: an offset says what was consumed of this log."""
+        """At a start, after documents and log are loaded: lower offsets that are beyond the end of the log."""
         self.consumer_offsets.lower_to(self.store.known_max_offset, now_ms)
         self.pop_orders.lower_to(self.store.known_max_offset)
         self.pop_revival.lower_done(now_ms)
         self.pop_flights.know_from(self.pop_places.pass_popped(now_ms) + 1)
 
     def follow(self, documents: Mapping[str, str], log_end: int, now_ms: int, *, is_copy: bool) -> list[Ahead]:
-        """Take over what the master of this slave has, by the name of the document; one of OWN_DOCUMENTS is missing
-        where the master has none or it is as before. What the master must be told. Raises HeaderError.
+        """Take over the documents of this slave's master, by name. One of OWN_DOCUMENTS is missing if the master lacks
+        it or it is unchanged. Returns the offsets here that the master must learn. Raises HeaderError.
 
-        `log_end`: where the log here ended when the master was asked.
-        `is_copy`: the log here was found to be the master's. Until then offsets of the two are of different messages,
-        and neither takes the other's.
+        `log_end`: where the log here ended when the master was asked. `is_copy`: the log here is known to be a copy of
+        the master's. Until then equal offsets may be different messages, and neither side takes over offsets.
         """
         gone = self.topics.follow(documents[TOPICS_DOCUMENT], now_ms)
         gone_groups = self.subscription_groups.follow(documents[SUBSCRIPTION_GROUP_DOCUMENT], now_ms)
@@ -456,14 +459,14 @@ class BrokerState:
         return ahead
 
     def unserved_attributes(self) -> list[str]:
-        """What topics and groups that another broker made ask for and is not done here, a sentence each."""
+        """A sentence for each attribute of another broker's topics and groups that this broker does not implement."""
         return [f"topic {config.topic_name}: {fault}" for config in self.topics.table.values()
                 for fault in unserved_in(TOPIC_ATTRIBUTES, config.attributes)] + [
                 f"group {config.group_name}: {fault}" for config in self.subscription_groups.table.values()
                 for fault in unserved_in(GROUP_ATTRIBUTES, config.attributes)]
 
     def settings_saved(self, count: int) -> None:
-        """Topics and groups are on disk as they were after so many changes."""
+        """Note that topics and groups are on disk as they were after this many changes."""
         self.settings.saved = count
         self.topics.settings_saved()
         self.subscription_groups.settings_saved()

@@ -1,9 +1,9 @@
-"""Counts for operators. The hot path adds to integers; samples and rates are made by tick.
+"""Counts for operators. The hot path adds to integers; ticks make samples and rates.
 
-A send adds to its `TopicFacts`, everything else to a `StatisticsItem`. Samples are taken as RocketMQ takes them: each
-10 s for the minute, each 10 min for the hour, each hour for the day; 7, 7 and 25 of them are kept.
+A send adds to its `TopicFacts`, everything else to a `StatisticsItem`. Samples are taken like RocketMQ's: each 10 s for
+the minute, each 10 min for the hour, each hour for the day; 7, 7 and 25 of them are kept.
 
-Intervals go by the clock that never jumps, days by the time of day.
+Intervals follow the clock that never jumps, days follow the time of day.
 
 Source: BrokerStatsManager, StatsItem, StoreStatsService.
 """
@@ -32,16 +32,16 @@ RATE_SAMPLES_MAX = 61
 """Samples of the whole broker, one each 10 s: enough for a rate over 600 s."""
 
 SAMPLED_A_STEP = 512
-"""Topics or items that one step of sampling looks at; many topics take several ticks."""
+"""Topics or items that one step of sampling handles; many topics take several ticks."""
 SUMMED_A_STEP = 8_192
-"""Topics that one step of a sum over all of them looks at."""
+"""Topics that one step of a sum over all topics handles."""
 
 _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class StatisticsSnapshot:
-    """`sum` over the window, `tps` per second of it, `avgpt` per call."""
+    """`sum` over the window, `tps` is `sum` per second, `avgpt` is `sum` per call."""
 
     sum: int = 0
     tps: float = 0.0
@@ -49,13 +49,13 @@ class StatisticsSnapshot:
 
 
 _Sample = tuple[int, int, int]
-"""When, `value`, `times`."""
+"""Time in ms, `value`, `times`."""
 
 
 class StatisticsItem:
-    """One counted thing: `value` in all, in `times` calls. It was nothing at `since_ms`.
+    """One counted thing: total `value` of `times` calls, both 0 at `since_ms`.
 
-    There may be some for each topic and group: samples are tuples, of which a new item has one.
+    There may be several for each topic and group, so samples are tuples: a new item has only one.
     """
 
     __slots__ = ("_day", "_hour", "_minute", "is_gone", "times", "value")
@@ -91,14 +91,14 @@ class StatisticsItem:
 
 
 class Statistics:
-    """`items` by statistics name and key: a table for each name, so that none grows by a long step. The other counts
-    are of the whole broker since it started."""
+    """Counts by statistics name and key: one table per name in `items`, so that none grows by a long step. Other counts
+    are of the whole broker since its start."""
 
     def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp
         self.items: dict[str, dict[str, StatisticsItem]] = {}
         self._in_turn: list[StatisticsItem] = []
-        """All items, in the order in which they are sampled; those that are gone leave at the next sample."""
+        """All items, in the order in which they are sampled; dropped ones leave at the next sample."""
         self.get_found_times = 0
         self.get_missed_times = 0
         self.get_message_nums = 0
@@ -115,14 +115,14 @@ class Statistics:
         self._sampling: Iterator[None] | None = None
         self._pairs_of_topic: dict[str, dict[tuple[str, str], None]] = {}
         self._pairs_of_group: dict[str, dict[tuple[str, str], None]] = {}
-        """The items that are counted of a topic and a group, by either."""
+        """Items about a topic and a group, by topic and by group."""
         self._next_sample_ms = 0
         self._next_hour_ms = 0
         self._next_day_ms = 0
         self._next_morning_ms = 0
 
     def puts_in_steps(self) -> Generator[None, None, tuple[int, int]]:
-        """How many messages were stored, and their bytes; yields after each step but the last."""
+        """Messages stored, and their bytes; yields after each step but the last."""
         nums, size = self._retired_put_nums, self._retired_put_size
         for number, facts in enumerate(list(self._topics.facts.values()), 1):
             nums += facts.put_nums
@@ -140,7 +140,7 @@ class Statistics:
         item.add(value)
 
     def note_get(self, group: str, topic: str, message_count: int, size: int) -> None:
-        """A pull or pop found messages."""
+        """Count a pull or pop that found messages."""
         key = f"{topic}@{group}"
         self.get_found_times += 1
         self.get_message_nums += message_count
@@ -148,28 +148,28 @@ class Statistics:
         self.add(GROUP_GET_SIZE, key, size)
 
     def note_miss(self) -> None:
-        """A pull or pop found nothing."""
+        """Count a pull or pop that found nothing."""
         self.get_missed_times += 1
 
     def topic_deleted(self, topic: str, put_nums: int, put_size: int) -> None:
-        """Keep the broker's sums when a topic and its own items go."""
+        """Keep the broker's totals when a topic and its items are dropped."""
         self._retired_put_nums += put_nums
         self._retired_put_size += put_size
         for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
             self._drop(name, topic)
 
     def drop_pairs_of_topic(self, topic: str) -> None:
-        """Forget what was counted of a topic and any group."""
+        """Drop the items of a topic with any group."""
         for pair in list(self._pairs_of_topic.get(topic, ())):
             self._drop_pair(pair)
 
     def drop_pairs_of_group(self, group: str) -> None:
-        """The same of a group and any topic."""
+        """Drop the items of a group with any topic."""
         for pair in list(self._pairs_of_group.get(group, ())):
             self._drop_pair(pair)
 
     def tick(self, now_ms: int, steady_ms: int) -> int:
-        """Take samples when they are due; ms until the next one."""
+        """Take samples when they are due; returns ms until the next call."""
         if self._sampling is None:
             if steady_ms < self._next_sample_ms:
                 return self._next_sample_ms - steady_ms
@@ -181,7 +181,7 @@ class Statistics:
         return max(0, self._next_sample_ms - steady_ms)
 
     def _sample(self, now_ms: int, steady_ms: int) -> Iterator[None]:
-        """Yields after each step but the last."""
+        """Sample everything; yields after each step but the last."""
         hour = steady_ms >= self._next_hour_ms
         day = steady_ms >= self._next_day_ms
         if hour:
@@ -196,7 +196,8 @@ class Statistics:
                             self.get_message_nums))
 
     def _sample_items(self, steady_ms: int, hour: bool, day: bool) -> Iterator[None]:
-        """By a list of their own, of which a step looks at a part: to copy that of all would be a long step."""
+        """Sample the items in steps. They are in a list of their own, because copying the table of all would be a long
+        step."""
         items = self._in_turn
         read = kept = 0
         while read < len(items):
@@ -224,9 +225,9 @@ class Statistics:
         return self._tps(4)
 
     def _collect_puts(self) -> Generator[None, None, int]:
-        """Carry what the sends counted in their topics' facts over into items; how many messages that were in all.
+        """Copy the counts of sends from their topics' facts into items; returns the number of messages in all.
 
-        What is sent to a topic between two steps counts for this sample or for the next one.
+        Messages sent between two steps count for this sample or for the next one.
         """
         nums = self._retired_put_nums
         for number, facts in enumerate(list(self._topics.facts.values()), 1):
@@ -248,7 +249,7 @@ class Statistics:
         item.times = times
 
     def _new_item(self, name: str, key: str) -> StatisticsItem:
-        """An item that was zero at the last sample, so that what comes first is counted too."""
+        """A new item that was zero at the last sample, so that its first count is in the next one."""
         item = self.items.setdefault(name, {})[key] = StatisticsItem(self._sampled_ms)
         self._in_turn.append(item)
         topic, is_pair, group = key.partition("@")
@@ -258,7 +259,7 @@ class Statistics:
         return item
 
     def _drop_pair(self, entry: tuple[str, str]) -> None:
-        """One that is gone already is passed by."""
+        """Drop an item about a topic and a group, unless it is dropped already."""
         topic, _, group = entry[1].partition("@")
         if not self._drop(*entry):
             return
@@ -277,7 +278,7 @@ class Statistics:
     def _turn_day(self, now_ms: int, put_message_nums: int) -> None:
         if now_ms < self._next_morning_ms <= now_ms + _DAY_MS:
             return
-        if 0 < self._next_morning_ms <= now_ms:     # else the clock was set back by days, and no day is over
+        if 0 < self._next_morning_ms <= now_ms:     # otherwise the clock was set back by days, and no day is over
             self.put_total_yesterday_morning = self.put_total_today_morning
             self.get_total_yesterday_morning = self.get_total_today_morning
             self.put_total_today_morning = put_message_nums

@@ -1,7 +1,8 @@
-"""Up to where enough brokers have the log of a SYNC_MASTER.
+"""Computes up to which offset enough brokers have the log of a SYNC_MASTER.
 
-`inSyncReplicas` counts the master, too: 2 waits for one slave. With `enableAutoInSyncReplicas` as many as are there are
-enough, down to `minInSyncReplicas`; with `allAckInSyncStateSet` all slaves that are not too far behind must have it.
+`inSyncReplicas` counts the master, too: 2 waits for one slave. With `enableAutoInSyncReplicas` the slaves that are
+connected are enough, down to `minInSyncReplicas`. With `allAckInSyncStateSet` all slaves that are not too far behind
+must have it.
 
 Source: CommitLog.handleDiskFlushAndHA, CommitLog.calcNeedAckNums.
 """
@@ -12,7 +13,8 @@ from regulus.broker.config import BrokerConfig
 
 
 def replicated_to(slaves: Sequence[int], log_end: int, config: BrokerConfig) -> int | None:
-    """`slaves`: up to where each has it that is not too far behind. None when these are too few."""
+    """The offset that enough brokers have; None when there are too few slaves. `slaves` are the offsets of slaves that
+    are not too far behind."""
     needed = config.in_sync_replicas - 1
     if config.enable_auto_in_sync_replicas:
         needed = min(needed, max(len(slaves), config.min_in_sync_replicas - 1))

@@ -1,11 +1,12 @@
-"""Which topic of a name it is, of those that were made under the name one after the other.
+"""Numbers topics, to distinguish those that were created under the same name one after the other.
 
-A topic that is deleted and made again begins at queue offset 0; whoever remembers an offset of the one before would
-read on in another topic. The number of a topic is the time of its making in ms, or one more than the last number given.
-A topic that was there before there were such numbers has 0.
+A topic that is deleted and created again begins at queue offset 0; a remembered offset of the earlier one would be used
+in another topic. The number of a topic is the time of its creation in ms, or one more than the last number. A topic
+from before there were numbers has 0.
 
-The names of topics that were deleted, and not made again, stand beside the numbers: nothing is made for what waits for
-one of them. A topic that is merely unknown, because its document was lost or has not reached a slave, is none of them.
+The names of topics that were deleted and not created again are kept as well, so that messages that wait for such a
+topic are dropped. A topic that is merely unknown, because its document was lost or has not reached a slave, is not
+among them.
 """
 
 from regulus.errors import HeaderError
@@ -15,13 +16,14 @@ from regulus.wire.encoded_table import EncodedTable, Pieces
 _KEY = "topicEpochs"
 _DELETED_KEY = "deletedTopics"
 DELETED_MAX = 4_096
-"""Names of deleted topics; of more, the first to be deleted is unknown, and what waits for it makes its queue."""
+"""Names of deleted topics. Beyond the limit the oldest is forgotten, and a message that waits for it creates its
+queue."""
 
 
 class TopicEpochs:
     def __init__(self) -> None:
         self.table: dict[str, int] = {}
-        self._deleted: dict[str, int] = {}      # by name, numbered as they were deleted: the first one first
+        self._deleted: dict[str, int] = {}      # by name, numbered in the order of deletion
         self.changes = 0
         self._last = 0
         self.encoded = EncodedTable(self.table, str)
@@ -64,7 +66,7 @@ class TopicEpochs:
         self._last = max(self.table.values(), default=0)
 
     def follow(self, text: str) -> list[str]:
-        """Take over a master's numbers; which topics are others than before. Raises HeaderError."""
+        """Take over a master's numbers; returns the topics whose number differs from before. Raises HeaderError."""
         table, deleted = _parse(text)
         if (table, deleted) == (self.table, self._deleted):
             return []
@@ -78,7 +80,7 @@ def _parse(text: str) -> tuple[dict[str, int], dict[str, int]]:
     """The numbers, and the deleted topics."""
     value = fastjson.loads(text)
     if not isinstance(value, dict):
-        raise HeaderError("the document of the topics' epochs is no JSON object")
+        raise HeaderError("the document of the topics' epochs is not a JSON object")
     deleted = _numbers(value.get(_DELETED_KEY), _DELETED_KEY)
     return _numbers(value.get(_KEY), _KEY), dict(sorted(deleted.items(), key=lambda item: item[1]))
 

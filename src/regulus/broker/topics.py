@@ -1,7 +1,7 @@
-"""The topics of a broker, and what the send path needs to know of each.
+"""The topics of a broker, and the facts about each that the send path needs.
 
-`facts` is a second table beside the settings: what a send must check, worked out when the topic changes, so that a send
-pays for one dictionary look-up.
+`facts` is a second table next to the settings. It has what a send must check, computed when the topic changes, so that
+a send costs one dictionary look-up.
 
 Source: TopicConfigManager.
 """
@@ -23,13 +23,14 @@ from regulus.wire.bodies import TopicConfigSerializeWrapper
 from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.json_fields import pretty_writer, to_value
 
+# Queues of system topics. Source: TopicConfigManager, BrokerConfig.reviveQueueNum.
 BENCHMARK_QUEUE_NUMS = 1024
 CLUSTER_TOPIC_QUEUE_NUMS = 16
 REVIVE_QUEUE_NUMS = 8
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 CHANGED_NAMES_MAX = 1000
-"""Changes of which is known what changed; a name server that is further behind gets all topics."""
+"""Changes whose topics are remembered; a name server that is further behind gets all topics."""
 
 _KNOWN_PERMISSIONS = permission.PRIORITY | permission.READ_WRITE | permission.INHERIT
 _write_topic = pretty_writer(TopicConfig, 2)
@@ -38,13 +39,13 @@ _write_topic = pretty_writer(TopicConfig, 2)
 class Topics:
     """Topic settings by name. `changes` counts changes, for registration and for saving.
 
-    `unsaved` has the topics that are not on disk as they are; their sends do not go the straight way, for their
+    `unsaved` are topics whose current settings are not on disk. Their sends do not take the fast path, because their
     answers wait.
     """
 
     def __init__(self, config: BrokerConfig, settings: SettingsChanges | None = None,
                  keep_batches: Callable[[str], None] = lambda name: None) -> None:
-        """`keep_batches` hears of each topic of `queue.type=BatchCQ`."""
+        """`keep_batches` is called for each topic of `queue.type=BatchCQ`."""
         self.table: dict[str, TopicConfig] = {}
         self.facts: dict[str, TopicFacts] = {}
         self.system: set[str] = set()
@@ -73,11 +74,11 @@ class Topics:
         return list(self.table)
 
     def is_system(self, name: str) -> bool:
-        """A topic that the broker itself lives on; it can be neither deleted nor set by an operator."""
+        """Whether the broker itself needs the topic; an operator can neither delete nor change it."""
         return name in self.system or name in topics.SYSTEM_TOPICS or name.startswith(topics.SYSTEM_TOPIC_PREFIX)
 
     def has_queue(self, name: str, queue_id: int) -> bool:
-        """Whether messages may come into this queue or be read from it; always so for a topic of the broker itself."""
+        """Whether messages may be stored in this queue or read from it; always true for a system topic."""
         config = self.table.get(name)
         if config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums):
             return True
@@ -87,7 +88,7 @@ class Topics:
         self.put_all((config,), now_ms)
 
     def put_all(self, configs: Iterable[TopicConfig], now_ms: int) -> None:
-        """Without any, all topics are registered anew."""
+        """Set several topics. An empty list registers all topics again."""
         names = []
         for config in configs:
             self._put(config, now_ms)
@@ -109,7 +110,7 @@ class Topics:
 
     def create_for_send(self, name: str, default_topic: str, queue_nums: int, unit_mode: bool,
                         now_ms: int) -> TopicConfig | None:
-        """The new topic, made after `default_topic`; None when that one may not be copied."""
+        """Create a topic after the pattern of `default_topic`; None when that one is unknown or not inherited."""
         pattern = self.table.get(default_topic)
         if pattern is None or not permission.is_inherited(pattern.perm):
             return None
@@ -135,14 +136,14 @@ class Topics:
 
     def wrapper(self, perm_mask: int = _KNOWN_PERMISSIONS, names: Iterable[str] | None = None,
                 ) -> TopicConfigSerializeWrapper:
-        """The table as it travels, or these topics of it; `perm_mask` narrows the permission of every topic."""
+        """The table, or these topics of it, as it is sent; `perm_mask` limits the permission of every topic."""
         configs = self.table.values() if names is None else [self.table[name] for name in names if name in self.table]
         return TopicConfigSerializeWrapper(
             topic_config_table={config.topic_name: _narrowed(config, perm_mask) for config in configs},
             data_version=self.data_version)
 
     def changed_since(self, changes: int) -> set[str] | None:
-        """The topics that changed since there were so many changes; None when that is too long ago to say."""
+        """Topics that changed since the count was `changes`; None when that is too long ago to know."""
         count = self.changes - changes
         if not 0 <= count <= len(self._changed_names):
             return None
@@ -153,14 +154,14 @@ class Topics:
         return encoded_table.document({"dataVersion": to_value(self.data_version), "topicConfigTable": self.encoded})
 
     def settings_saved(self) -> None:
-        """Topics whose changes are saved take sends the straight way again."""
+        """Let sends of topics whose changes are saved take the fast path again."""
         for name in self._settings.take_saved(self.unsaved):
             config = self.table.get(name)
             if config is not None:
                 self._set(config)
 
     def load(self, text: str) -> None:
-        """Take over saved topics; system topics that the file does not have stay. Raises HeaderError."""
+        """Take over saved topics; system topics that the document lacks are kept. Raises HeaderError."""
         wrapper = TopicConfigSerializeWrapper.decode(text.encode())
         for config in wrapper.topic_config_table.values():
             self._set(config)
@@ -168,7 +169,7 @@ class Topics:
         self.data_version = wrapper.data_version
 
     def follow(self, text: str, now_ms: int) -> list[str]:
-        """Have the master's topics, and no others but those of the broker itself; those that are gone. Raises
+        """Take over the master's topics, and drop all others except system topics. Returns the dropped ones. Raises
         HeaderError."""
         wrapper = TopicConfigSerializeWrapper.decode(text.encode())
         if wrapper.data_version == self.data_version:
@@ -180,7 +181,7 @@ class Topics:
             self.epochs.note_deleted(name)
         news = [config for name, config in found.items() if self.table.get(name) != config]
         for config in news:
-            # The number of one that is new here may have come before it.
+            # The number of a new topic may have arrived before the topic.
             self._put(config, now_ms, is_numbered=bool(self.epochs.of(config.topic_name)))
         self._changed([*gone, *[config.topic_name for config in news]], now_ms)
         self.data_version = wrapper.data_version
@@ -207,7 +208,7 @@ class Topics:
         if names:
             self._changed_names.append(tuple(names))
         else:
-            self._changed_names.clear()     # something of all of them
+            self._changed_names.clear()     # each topic changed in some way
         self.encoded.changed.update(dict.fromkeys(names))
         self._settings.next(self.unsaved, *names)
         for name in names if self.unsaved else ():
@@ -216,7 +217,7 @@ class Topics:
 
 
 def batch_topics_in(text: str) -> list[str]:
-    """Which topics of a saved document are of `queue.type=BatchCQ`. Raises HeaderError."""
+    """Topics of a saved document that have `queue.type=BatchCQ`. Raises HeaderError."""
     table = TopicConfigSerializeWrapper.decode(text.encode()).topic_config_table
     return [name for name, config in table.items() if keeps_batches(config.attributes)]
 

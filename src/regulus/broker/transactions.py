@@ -1,35 +1,35 @@
-"""Messages that become visible only when their producer says so.
+"""Transactions: messages that become visible only when their producer commits them.
 
-A half message waits in the half topic, one queue for all topics. Ending it is one or two more appends: a commit writes
-the message to its real topic, with the log offset of its half; commit and rollback both write an op message that names
-the queue offset of the half that is done. What is done is never looked at again.
+A half message waits in the half topic, one queue for all topics. Ending it takes one or two more appends: a commit
+writes the message to its real topic, with the log offset of its half; commit and rollback both write an op message that
+names the queue offset of the half. A half that is done is never read again.
 
-A half whose producer was not heard of is asked for: each `transaction_check_interval` a run walks the half queue from
-the first half that is not passed. A done one is passed; a young one ends the run; of any other a copy is put at the
-end of the queue, the old one is passed, and one producer of the group is asked, each in its turn. So the queue moves
-on, and the first offset not passed, a consumer offset of CID_RMQ_SYS_TRANS, is all that a run must know. After
-`transaction_check_max` checks, or when it is older than messages are kept, a half is given up: it goes to a topic of
-its own, and its producer may still end it. A check counts also when no producer is online.
+If a producer did not end a half, it is asked. Each `transaction_check_interval` a run walks the half queue from the
+first half that is not passed. A half that is done is passed; a young one ends the run. Any other is copied to the end
+of the queue, the old one is passed, and one producer of the group is asked, in turn. The queue moves on, so a run only
+has to know the first offset not passed, a consumer offset of CID_RMQ_SYS_TRANS. After `transaction_check_max` checks,
+or when it is older than messages are kept, a half is given up: it goes to a topic of its own, and its producer may
+still end it. A check counts also when no producer is online.
 
-A question shows the half message, and its answer ends it. So only a client is asked that may do both, whoever it says
-it is: the name of a producer group is nobody's. Once a run, before the first question for a group and a topic, all of
-the group are looked at for those who may be asked, a part in each step, in which the half stays where it is and no
-check counts: however many strangers give the group's name, it is as if they were not there. Where all who were found
-have gone since and others are there, who may be the same ones on new connections, no check counts until the next run.
+A question shows the half message, and the answer ends it, so only a client that may do both is asked: any client can
+use the name of a producer group. Before the first question of a run for a group and a topic, the group is searched for
+clients that may be asked, some in each step; meanwhile the half stays where it is and no check counts. Strangers that
+use the group's name therefore have no effect. If all clients that were found have disconnected, and there are others,
+which may be the same ones on new connections, no check counts until the next run.
 
-Producers are not asked faster than they answer, for a question that is dropped counts as well: with ASKED_MAX of them
-unanswered the run waits, and when no answer comes it passes the others of that group by, without a check, until the
-next run.
+Producers are not asked faster than they answer, because a dropped question counts as a check. With ASKED_MAX unanswered
+questions the run waits; if no answer comes it passes the other halves of that group, without a check, until the next
+run.
 
-A message may thus have several copies in the half queue, and its producer may name any of them. The first one's queue
-offset stands in the property TRAN_PREPARED_QUEUE_OFFSET of all later ones and names the chain; its newest copy is the
-one that is open. RocketMQ's own copies mostly lack it; they are told by their unique key. Ending a chain twice does
-nothing the second time.
+A message may thus have several copies in the half queue, and its producer may name any of them. All later copies have
+the queue offset of the first one in the property TRAN_PREPARED_QUEUE_OFFSET, which identifies the chain; the newest
+copy is the open one. Most of RocketMQ's copies lack the property and are identified by their unique key. Ending a chain
+twice does nothing the second time.
 
-An op message is written at once, behind the committed one, so that a killed broker asks again for what was committed
-only when it is killed between these two appends. RocketMQ 5.x gathers for seconds and names many offsets in one op
-message, each with a comma behind it; 4.9 names one, and ends its checks at one of 5.x. Both are read here. Ours name
-one, bare, which all of them read.
+An op message is written at once, after the committed message, so that a broker asks again about a committed one only if
+it is killed between these two appends. RocketMQ 5.x collects ops for seconds and names many offsets in one op message,
+each followed by a comma; 4.9 names one, and stops its checks at an op message of 5.x. Both are read here. Op messages
+of this broker name one offset without a comma, which all versions read.
 
 Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener.
 """
@@ -60,25 +60,27 @@ from regulus.wire.remoting_command import RemotingCommand
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 OP_TAG = "d"
 JUDGED_PER_TICK_MAX = 256
+"""Halves read in one tick, so that other requests are served in between."""
 PASSED_PER_TICK_MAX = 16_384
-PAUSE_MS = 20
-LOADED_AT_A_TIME = 1024
+"""Halves that one tick passes because they are done."""
+PAUSE_MS = 20       # between two looks for answers, while ASKED_MAX questions are open
+LOADED_AT_A_TIME = 1024     # units read in one call of the store, at a start
 ENDED_MAX = 10_000
-"""Ended transactions whose outcome is remembered, for those who end one twice."""
+"""Ended transactions whose outcome is remembered, in case a producer ends one twice."""
 FOUND_MAX = 32
-"""Messages looked at to find out how a transaction ended long ago."""
+"""Messages read to find out how a transaction ended long ago."""
 FOUND_STEPS_MAX = 4
-"""Parts of the index's chain that are gone through for them. More are needed only where a producer gives thousands of
-messages one unique key; nobody waits for that."""
+"""Steps of the search in the index for these messages. More are needed only if a producer gives thousands of messages
+the same unique key; that search is given up."""
 ASKED_MAX = 2_000
-"""Questions to one producer that wait for an answer; RocketMQ's own producer holds so many and drops the others."""
+"""Unanswered questions per producer; RocketMQ's producer keeps this many and drops more."""
 ANSWER_WAIT_MS = 1_000
-"""How long a run waits for the next answer of producers that have that many."""
+"""How long a run waits for the next answer of producers with that many questions."""
 
 PRODUCERS_LOOKED_MAX = 256
-"""Producers of a group that one step looks at for those who may be asked; each costs some ten us."""
+"""Producers of a group that one step checks for the permission to be asked; each costs some ten us."""
 PRODUCERS_KNOWN_MAX = 256
-"""Of those who may be asked, so many are asked in one run; the others have their turn in the next one."""
+"""Producers that are asked in one run at most; others have their turn in the next run."""
 
 _QUEUE_ID = 0
 
@@ -88,32 +90,31 @@ class TransactionOutcome(Enum):
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
     GIVEN_UP = "given up"
-    UNKNOWN = "ended in a way that cannot be told"
+    UNKNOWN = "ended in a way that is not known"
 
 
 class _Step(Enum):
-    """What a run does after it has looked at a half."""
+    """What a run does after it has read a half."""
 
     PASS = "pass"
     AGAIN = "again"     # come back to this half in the next step
     PAUSE = "pause"     # come back to this half soon
-    END = "end"         # this one and those behind it are too young, or the store refuses
+    END = "end"         # this half and later ones are too young, or the store refuses
 
 
 class _Askable:
-    """Who of a producer group may be asked for transactions of one topic, in one run."""
+    """Producers of a group that may be asked about transactions of one topic, in one run."""
 
     __slots__ = ("channels", "has_found", "unseen")
 
     def __init__(self, count: int) -> None:
-        self.unseen = count                 # of the group, as it was at the beginning
-        self.channels: deque[int] = deque()     # whose turn is next first
-        self.has_found = False              # anybody, who may have gone since
+        self.unseen = count                 # producers to check, as of the start of the run
+        self.channels: deque[int] = deque()     # the next one to ask first
+        self.has_found = False              # some producer, which may have disconnected since
 
 
 class Transactions:
-    """`notices` takes the questions to producers. `may_end` says of a client and a topic whether it may end
-    transactions of the topic."""
+    """`notices` gets the questions to producers. `may_end` says whether a client may end transactions of a topic."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore, storing: Storing, offsets: ConsumerOffsets,
                  clients: Clients, notices: deque[Notice], steady_ms: int,
@@ -126,25 +127,25 @@ class Transactions:
         self._notices = notices
         self._may_end = may_end
         self._half_offset = 0               # of the first half that is not passed
-        self._op_offset = 0                 # of the first op message that names one
-        self._ops: deque[tuple[int, int]] = deque()     # of each op message from there: its offset, the last half named
+        self._op_offset = 0                 # of the first op message that names a half from there on
+        self._ops: deque[tuple[int, int]] = deque()     # of these op messages: offset, last half named
         self._done: set[int] = set()        # not yet passed
-        self._newest: dict[int, int] = {}   # by first offset: the open copy of a chain of several
+        self._newest: dict[int, int] = {}   # by first offset: the open copy, if a chain has several
         self._ended: dict[int, TransactionOutcome] = {}     # by first offset
-        self._asked: dict[str, set[int]] = {}   # by group: what this run asked for and has no answer to, first offsets
-        self._askers: dict[str, set[int]] = {}  # by group: the channels of those that this run has asked
+        self._asked: dict[str, set[int]] = {}   # by group: first offsets of unanswered questions of this run
+        self._askers: dict[str, set[int]] = {}  # by group: channels of producers asked in this run
         self._askable: dict[tuple[str, str], _Askable] = {}     # of this run, by group and topic
         self._steady_ms = steady_ms         # at the last tick
         self._last_talk_ms = steady_ms      # when a producer was asked, or answered
-        self._java_copies: dict[int, int] = {}      # found at the start: the first offset of a copy that names none
+        self._java_copies: dict[int, int] = {}      # found at the start: first offsets of copies without the property
         self._unwritten: deque[int] = deque()       # done, without an op message yet
         self._store_host = b"\0" * 8        # of the last half ended, for op messages
-        self._run_end: int | None = None    # what stands in the half queue from here on is for the next run
+        self._run_end: int | None = None    # halves from this offset on are for the next run
         self._last_run_ms = steady_ms
 
     @property
     def open_count(self) -> int:
-        """Halves that are neither passed nor done."""
+        """Number of halves that are neither passed nor done."""
         return max(0, self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID) - self._half_offset - len(self._done))
 
     # --- the end of a transaction ------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ class Transactions:
         return message if message is not None and message.topic == TRANS_HALF_TOPIC else None
 
     def immunity_ms(self, half: MessageExt) -> int | None:
-        """For how long after its birth the half is not asked for, if its producer said so."""
+        """How long after its birth no question about the half is asked, in ms; None if its producer did not say."""
         text = half.properties.get(names.CHECK_IMMUNITY_TIME)
         if text is None:
             return None
@@ -170,10 +171,10 @@ class Transactions:
         return self._ended.get(first) or self._outcome_long_ago(half)
 
     def commit(self, half: MessageExt, now_ms: int) -> Appended:
-        """Make the message visible. The answer is that of the store; only PUT_OK ends the transaction."""
+        """Make the message visible. Returns the store's answer; only PUT_OK ends the transaction."""
         message = placement.committed(half)
         if not self._storing.is_home(message.topic, now_ms):
-            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"topic {message.topic} was deleted meanwhile")
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"topic {message.topic} was deleted in the meantime")
         appended = self._storing.store(message, now_ms)
         if appended.status == PutStatus.PUT_OK:
             self._end(half, TransactionOutcome.COMMITTED, now_ms)
@@ -183,7 +184,7 @@ class Transactions:
         self._end(half, TransactionOutcome.ROLLED_BACK, now_ms)
 
     def resume(self, given_up: MessageExt, now_ms: int) -> Appended:
-        """Put a half that was given up back, to be asked for from the beginning."""
+        """Put back a half that was given up, with its checks counted from zero."""
         return self._storing.append(placement.half_again(given_up, checks=0, first_offset=None), now_ms)
 
     def _end(self, half: MessageExt, outcome: TransactionOutcome, now_ms: int) -> None:
@@ -202,7 +203,7 @@ class Transactions:
         self._write_ops(now_ms)
 
     def _write_ops(self, now_ms: int) -> None:
-        """Name what is done in op messages; what the store refuses is tried again by the next tick."""
+        """Write op messages for ended halves; the next tick tries again what the store refuses."""
         while self._unwritten:
             queue_offset = self._unwritten[0]
             op = MessageExt(TRANS_OP_HALF_TOPIC, str(queue_offset).encode(),
@@ -215,9 +216,9 @@ class Transactions:
             self._unwritten.popleft()
 
     def _outcome_long_ago(self, half: MessageExt) -> TransactionOutcome:
-        """Look for the committed message itself, and among those given up.
+        """Search for the committed message itself, and among those that were given up.
 
-        A committed one that waits for its delay, or has gone, is not found and counts as rolled back.
+        A committed message that still waits for its delay, or was deleted, is not found and counts as rolled back.
         """
         committed = self._found(half.properties.get(names.REAL_TOPIC, ""), half.message_id)
         given_up = self._found(TRANS_CHECK_MAX_TIME_TOPIC, half.message_id)
@@ -228,7 +229,7 @@ class Transactions:
         return TransactionOutcome.GIVEN_UP if given_up else TransactionOutcome.ROLLED_BACK
 
     def _found(self, topic: str, unique_key: str) -> list[MessageExt] | None:
-        """None when there are too many to be gone through now."""
+        """None when the search takes too long."""
         if not unique_key:
             return []
         found = _within(FOUND_STEPS_MAX,
@@ -241,9 +242,9 @@ class Transactions:
     # --- asking for open ones ----------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int, steady_ms: int) -> int:
-        """Do a part of a run when one is due; ms until the next call, 0 when the run goes on at once.
+        """Do a part of a run when one is due. Returns ms until the next call, 0 when the run continues at once.
 
-        Ages are between stamps, which are times of day; runs and pauses go by the clock that never jumps.
+        Ages are differences of stamps, which are times of day; runs and pauses follow the clock that never jumps.
         """
         self._steady_ms = steady_ms
         self._write_ops(now_ms)
@@ -266,10 +267,10 @@ class Transactions:
         return self.config.transaction_check_interval
 
     def _run(self, end: int, now_ms: int) -> _Step:
-        """A part of a run. PASS: it has done its part of this tick and goes on with the next.
+        """Do a part of a run. PASS: this tick's part is done and the next one continues.
 
-        What was put since the run began waits for the next one: new ones are young, and the last question too has until
-        the next run.
+        Halves that were put since the run began are left to the next one: new ones are young, and copies have just been
+        asked about.
         """
         first = self._store.min_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
         if self._half_offset < first:
@@ -292,7 +293,7 @@ class Transactions:
         units = self._store.queue_units(TRANS_HALF_TOPIC, _QUEUE_ID, queue_offset, 1)
         half = self._store.look_message(units[0].physical_offset) if units else None
         if half is None:
-            return _Step.PASS       # gone with its file of the log
+            return _Step.PASS       # deleted with its file of the log
         checks = max(0, names.number(half.properties.get(names.TRANSACTION_CHECK_TIMES)))
         age_ms = now_ms - half.born_timestamp
         if checks >= self.config.transaction_check_max or age_ms > self.config.reserved_ms:
@@ -304,7 +305,7 @@ class Transactions:
             return self._put_again(half, checks, now_ms)[0]
         group = half.properties.get(names.PRODUCER_GROUP, "")
         asked = self._asked.get(group, ())
-        # Those who may not be asked answer nothing: only who was asked counts.
+        # Producers that may not be asked answer nothing, so only those that were asked count.
         if len(asked) >= ASKED_MAX * max(1, len(self._askers.get(group, ()))) and self._clients.producer_count(group):
             if self._steady_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
                 return _Step.PAUSE
@@ -324,7 +325,7 @@ class Transactions:
         return step
 
     def _has_looked(self, group: str, topic: str) -> bool:
-        """Whether it is known who of the group may be asked; else a part of them is looked at now."""
+        """Whether the producers that may be asked are known; otherwise checks some of the group now."""
         count = self._clients.producer_count(group)
         askable = self._askable.get((group, topic))
         if askable is None:
@@ -342,7 +343,7 @@ class Transactions:
         return not askable.unseen
 
     def _next_producer(self, group: str, topic: str) -> Client | None:
-        """Each in its turn, if it is still there and may still be asked."""
+        """The next producer in turn that is still connected and may still be asked."""
         askable = self._askable.get((group, topic))
         channels = askable.channels if askable is not None else deque()
         while channels:
@@ -354,7 +355,7 @@ class Transactions:
         return None
 
     def _has_others(self, group: str, topic: str) -> bool:
-        """Whether the group has others than those that were found in this run, who have all gone."""
+        """Whether the group has other producers than those found in this run, which have all disconnected."""
         askable = self._askable.get((group, topic))
         return askable is not None and askable.has_found and self._clients.producer_count(group) > 0
 
@@ -366,10 +367,10 @@ class Transactions:
         return _Step.PASS
 
     def _put_again(self, half: MessageExt, checks: int, now_ms: int) -> tuple[_Step, MessageExt | None]:
-        """With the copy at the end of the queue; None when the store refuses it.
+        """Copy the half to the end of the queue; the copy is None when the store refuses it.
 
-        A copy says more in its properties than the half did. One that has no room for that is given up, for it would
-        keep all those behind it waiting.
+        A copy has more properties than the half. A half without room for them is given up, because it would block all
+        halves after it.
         """
         first = self._first_offset(half)
         copy = placement.half_again(half, checks, first)
@@ -396,7 +397,7 @@ class Transactions:
     # --- what outlives the broker ------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Find out what is open, from the saved offsets on. The queues are complete."""
+        """Find out which halves are open, from the saved offsets on. The queues are complete."""
         self._half_offset = self._saved_offset(TRANS_HALF_TOPIC)
         self._op_offset = self._saved_offset(TRANS_OP_HALF_TOPIC)
         self._ops.clear()
@@ -462,13 +463,13 @@ class Transactions:
                 self._offsets.commit(TRANSACTION_GROUP, topic, _QUEUE_ID, queue_offset, now_ms)
 
     def _first_offset(self, half: MessageExt) -> int:
-        """The queue offset of the first copy of a half, which names all of them."""
+        """The queue offset of the first copy of a half, which identifies the chain."""
         text = half.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
         return int(text) if names.number(text) >= 0 else self._java_copies.get(half.queue_offset, half.queue_offset)
 
 
 def _within(count_max: int, steps: Generator[None, None, QueryResult]) -> QueryResult | None:
-    """What comes of so many steps; None when more are needed."""
+    """The result of at most `count_max` steps; None when more are needed."""
     for _ in range(count_max):
         try:
             next(steps)

@@ -1,8 +1,8 @@
-"""The users of ACL 2.0 and their policies, as a broker keeps them: one document, saved before a change is answered.
+"""Users of ACL 2.0 and their policies, as a broker keeps them: one document, saved before a change is answered.
 
-A change makes new rules, which hold from then on: an old secret, and what a policy allowed, end with it. With a user go
-its policies. The brokers' own user (`innerClientAuthenticationCredentials`) comes from the settings: it is Super,
-stands in no document, and nobody changes it.
+A change makes new rules, which apply from then on: an old secret, or what a policy allowed, is invalid at once.
+Policies are deleted with their user. The brokers' own user (`innerClientAuthenticationCredentials`) comes from the
+settings: it is Super, is in no document, and cannot be changed.
 
 Source: AuthenticationMetadataManagerImpl, AuthorizationMetadataManagerImpl.
 """
@@ -20,18 +20,19 @@ from regulus.errors import ConfigError, HeaderError
 from regulus.wire.bodies import StoredUsers
 from regulus.wire.encoded_table import LatePieces
 
-USERS_MAX = 1_000
+USERS_MAX = 1_000       # bounds the document, and the rules that each change makes
 ENTRIES_MAX = 4_000
-"""Entries of all policies."""
+"""Entries of all policies together."""
 NAME_LENGTH_MAX = 255
 SECRET_LENGTH_MAX = 1_024
 
-NOBODY = ("authenticationEnabled is true and there is no user: nobody is let in, not even to make the first one; set "
-          "initAuthenticationUser, which makes it at the start")
+NOBODY = ("authenticationEnabled is true and there is no user: all requests are refused, "
+          "even one that creates the first; set "
+          "initAuthenticationUser, which a start creates")
 
 
 class Users:
-    """Users by name. `changes` counts changes, for saving. `rules` are those that hold now."""
+    """Users by name. `changes` counts changes, for saving. `rules` are the current ones."""
 
     def __init__(self, config: BrokerConfig, settings: SettingsChanges) -> None:
         self.is_kept = config.authentication_enabled
@@ -47,14 +48,14 @@ class Users:
         self._make_rules()
 
     def in_order(self) -> list[User]:
-        """By name, in the order of its bytes."""
+        """Users by name, in the order of its bytes."""
         return sorted(self._table.values(), key=lambda user: user.name.encode())
 
     def get(self, name: str) -> User | None:
         return self._table.get(name)
 
     def is_super(self, name: str) -> bool:
-        """Also of the brokers' own user."""
+        """Whether the name is that of an enabled Super user, or of the brokers' own user."""
         if self._inner is not None and name == self._inner.access_key:
             return True
         user = self._table.get(name)
@@ -63,21 +64,21 @@ class Users:
     def create(self, user: User) -> None:
         """Raises ConfigError."""
         if user.name in self._table:
-            raise ConfigError(f"the user {user.name} is there already: change it with updateUser")
+            raise ConfigError(f"the user {user.name} exists already: change it with updateUser")
         if len(self._table) >= USERS_MAX:
             raise ConfigError(f"there are {USERS_MAX} users already, which are the most: delete one")
         self._check(user)
         self._put(user)
 
     def update(self, name: str, secret: str | None, kind: UserType | None, status: UserStatus | None) -> None:
-        """What is None stays. Raises ConfigError."""
+        """Change a user; what is None stays. Raises ConfigError."""
         user = self.expect(name)
         changed = replace(user, secret=secret or user.secret, type=kind or user.type, status=status or user.status)
         self._check(changed)
         self._put(changed)
 
     def delete(self, name: str) -> None:
-        """Without one of the name nothing happens."""
+        """Does nothing when there is no such user."""
         if self._table.pop(name, None) is not None:
             self._changed(name)
 
@@ -92,26 +93,26 @@ class Users:
         self._put(changed)
 
     def delete_policies(self, name: str, kind: PolicyType, resource: Resource | None) -> None:
-        """All of the user without a resource. Raises ConfigError."""
+        """Delete the policies about a resource, or without one all of the user. Raises ConfigError."""
         user = self.expect(name)
         if not user.policies:
             raise ConfigError(f"the user {name} has no policies")
         self._put(replace(user, policies=without(user.policies, kind, resource) if resource is not None else ()))
 
     def expect(self, name: str) -> User:
-        """Raises ConfigError."""
+        """The user. Raises ConfigError when there is none."""
         user = self._table.get(name)
         if user is None:
             raise ConfigError(f"there is no user {name[:NAME_LENGTH_MAX]}")
         return user
 
     def begin(self) -> None:
-        """Once the document is loaded: make the first user (`initAuthenticationUser`), if it is not there."""
+        """After the document is loaded: create the first user (`initAuthenticationUser`), if it does not exist."""
         if self.is_kept and self._first is not None and self._first.access_key not in self._table:
             self._put(User(name=self._first.access_key, secret=self._first.secret_key, type=UserType.SUPER))
 
     def warnings(self) -> list[str]:
-        """A sentence where nobody is let in."""
+        """A sentence if there are no users, so that all requests are refused."""
         return [NOBODY] if self.is_kept and not self._table else []
 
     # --- what is saved -----------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Users:
         self._make_rules()
 
     def follow(self, text: str) -> None:
-        """Have the master's users, and no others. Raises HeaderError."""
+        """Take over the master's users, and drop all others. Raises HeaderError."""
         table = parse_users(text)
         if table != self._table:
             self._table = table
@@ -158,7 +159,7 @@ class Users:
         self._make_rules()
 
     def _make_rules(self) -> None:
-        """Costs a copy of the table."""
+        """Make the current rules; costs a copy of the table."""
         users = dict(self._table)
         if self._inner is not None:
             users[self._inner.access_key] = _inner_user(self._inner)
@@ -174,7 +175,7 @@ def _entries_of(user: User) -> int:
 
 
 def _pieces(table: Mapping[str, User]) -> LatePieces:
-    """A user at a time: a worker encodes it."""
+    """The document, one user at a time, for a worker that encodes it."""
     yield (b'{"users":[',)
     for place, user in enumerate(table.values()):
         yield (b",\n" if place else b"\n", stored(user).encode())

@@ -1,1 +1,1 @@
-"""The front for RocketMQ 5 clients: gRPC before it, remoting behind it."""
+"""The proxy for RocketMQ 5 clients: it serves gRPC and asks brokers over the remoting protocol."""

@@ -1,9 +1,9 @@
-"""Who may call what: the signature in a call's headers, and what the call needs.
+"""Access control of gRPC calls: the signature in a call's headers, and the permissions that the call needs.
 
     MQv2-HMAC-SHA1 Credential=<access key>[/<region>/<service>], SignedHeaders=x-mq-date-time, Signature=<hex>
 
-The signature is HMAC-SHA1 of the header `x-mq-date-time` as it stands, and of nothing else; its time is no clock, as
-clients write local times. The accounts and their permissions are those of the brokers.
+The signature is the HMAC-SHA1 of the header `x-mq-date-time` exactly as sent, and of nothing else. The time in it is
+not checked, because clients write local times. Accounts and permissions are those of the brokers.
 
 Source: AuthenticationFactory, DefaultAuthenticationContextBuilder, DefaultAuthorizationContextBuilder.
 """
@@ -25,7 +25,10 @@ from regulus.wire.grpc.codes import ClientType, Code
 
 DENIED = "denied by access control"
 AUTHORIZATION_SIZE_MAX = 1_024
+"""Characters of the header `authorization`. A longer one counts as unsigned: parsing is not free, and a stranger sent
+it."""
 _EITHER = (Action.PUB, Action.SUB)
+"""What a route needs: one of the two, as producers and consumers both ask for it."""
 
 ClientRequest = (
     messages.AckMessageRequest | messages.ChangeInvisibleDurationRequest | messages.EndTransactionRequest
@@ -33,11 +36,11 @@ ClientRequest = (
     | messages.NotifyClientTerminationRequest | messages.QueryAssignmentRequest | messages.QueryRouteRequest
     | messages.RecallMessageRequest | messages.ReceiveMessageRequest | messages.SendMessageRequest
     | messages.SyncLiteSubscriptionRequest | messages.TelemetryCommand)
-"""What a client sends; each has a row in `_NEEDS`."""
+"""The requests of clients; each type has a row in `_NEEDS`."""
 
 
 class CallAccess:
-    """`rules` tells those that hold now; `happenings` has who was denied, and why."""
+    """Checks calls against the rules that `rules` returns. `happenings` collects denied calls, each with its reason."""
 
     def __init__(self, rules: Callable[[], Rules]) -> None:
         self._rules = rules
@@ -45,8 +48,8 @@ class CallAccess:
         self.happenings = Happenings()
 
     def has_changed(self) -> bool:
-        """Whether other rules hold than at the last call. As long as none are known, which whoever asks for them tells,
-        none have changed: nobody was let in."""
+        """Whether the rules changed since the last call. While no rules are known, every call is refused, so nothing
+        that was let in has to be checked again."""
         try:
             rules = self._rules()
         except CallRefused:
@@ -56,16 +59,16 @@ class CallAccess:
 
     @property
     def rules(self) -> Rules:
-        """Those that hold now: another object after each change."""
+        """The rules that hold now, a new object after each change. Raises CallRefused while none are known."""
         return self._rules()
 
     def check(self, method: str, request: ClientRequest, caller: Caller) -> str:
-        """The user who signed; empty for nobody, who may call from a white address. Raises CallRefused UNAUTHORIZED."""
+        """The name of the user who signed the call; empty for an unsigned call from a white address. Raises CallRefused
+        UNAUTHORIZED."""
         return self._permitted(method, caller, needs(request, caller.namespace))
 
     def check_signature(self, method: str, caller: Caller) -> None:
-        """Before the request is read: whether it is of somebody who may call anything. Raises CallRefused
-        UNAUTHORIZED."""
+        """Check, before the request is read, that its signer may call at all. Raises CallRefused UNAUTHORIZED."""
         self._permitted(method, caller, ())
 
     def _permitted(self, method: str, caller: Caller, needed: tuple[Need, ...]) -> str:
@@ -80,13 +83,13 @@ class CallAccess:
                                              "the secret key of an account" if user is None else verdict.remark)
 
     def may_end(self, user: str, host: str, topic: str) -> bool:
-        """Whether the user may end transactions of the topic by the rules of now: they may have changed since the last
+        """Whether the user may end transactions of the topic now. The rules may have changed since the user's last
         call."""
         return not isinstance(self._rules().permit(user, host, ending_needs(topic)), Denied)
 
 
 def signer(caller: Caller, rules: Rules) -> str | None:
-    """The user who signed the call; None when nobody did whom the rules know."""
+    """The name of the user who signed the call; None for a missing or wrong signature, or an unknown user."""
     if len(caller.authorization) > AUTHORIZATION_SIZE_MAX:
         return None
     _, blank, rest = caller.authorization.partition(" ")
@@ -101,7 +104,8 @@ def signer(caller: Caller, rules: Rules) -> str | None:
 
 
 def needs(request: ClientRequest, namespace: str = "") -> tuple[Need, ...]:
-    """What a call needs; nothing for what only concerns its client. Raises KeyError for a request without a row."""
+    """The permissions that a call needs; none if it concerns only its own client. Raises KeyError for a request without
+    a row."""
     return _NEEDS[type(request)](request, namespace)
 
 
@@ -149,7 +153,7 @@ def _needs_of_termination(request: messages.NotifyClientTerminationRequest, name
 
 
 def _needs_of_lite(request: messages.SyncLiteSubscriptionRequest, namespace: str) -> tuple[Need, ...]:
-    """Nothing: whoever asks is refused, as lite topics are not served."""
+    """None: lite topics are not served, and every such call is refused."""
     return ()
 
 
@@ -168,7 +172,8 @@ _Asked = TypeVar("_Asked", bound=ClientRequest)
 
 def _row(kind: type[_Asked], read: Callable[[_Asked, str], tuple[Need, ...]],
          ) -> tuple[type[ProtobufMessage], Callable[[Any, str], tuple[Need, ...]]]:
-    """The kind of request and its needs. The type checker compares both here, as a table cannot say so of its rows."""
+    """A request type and the function that reads its needs. The type checker compares the two here; in the rows of a
+    table it cannot."""
     return kind, read
 
 

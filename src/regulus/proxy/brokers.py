@@ -1,6 +1,7 @@
-"""The brokers and the name server behind the front: all that the front asks goes through this door.
+"""The brokers and the name server behind the proxy. The proxy sends all its requests through `Brokers`.
 
-Two of them: `local_broker`, in the broker's own process, and `cluster_brokers`, over connections.
+There are two implementations: `local_brokers` calls the broker in its own process, and `cluster_brokers` uses
+connections.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,31 +14,31 @@ from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 NAME_SERVER = ""
-"""In the place of a broker's name."""
+"""Passed instead of a broker's name, it sends the request to the name server."""
 
 OnRequest = Callable[[str, RemotingCommand], Awaitable[RemotingCommand | None]]
-"""A broker of this name asks its client; None: there is no answer to it."""
+"""Handles a request from the broker of this name. None means that the request gets no answer."""
 
 
 class Brokers(Protocol):
-    """Answers are returned whatever their code."""
+    """The way to brokers and name servers. `ask` returns the answer whatever its response code."""
 
     on_request: OnRequest | None
 
     async def ask(self, broker: str, command: RemotingCommand, timeout_ms: int,
                   origin: Origin | None = None) -> RemotingCommand:
-        """What is stored for it is born at the `origin`; a broker in another process takes the front for that, as no
-        request says more, but the property `__BORNHOST`.
+        """Send a request and return the answer. Messages that it stores get `origin` as their born host. A broker in
+        another process writes the proxy's address instead, and only the property `__BORNHOST` names the client.
 
-        Raises CallRefused: PROXY_TIMEOUT when nothing answers in time, or no name server knows such a master;
-        BAD_REQUEST for another broker than the one in this process."""
+        Raises CallRefused: PROXY_TIMEOUT if no answer comes in time or no name server knows a master of this name;
+        BAD_REQUEST if the proxy serves only the broker in its own process, and another one is named."""
 
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
-        """Nobody waits any more for the answer to this one, which is asked: a broker that holds it and can be told lets
-        it go, and its answer says that there is nothing. An answer that comes all the same is the asker's to take."""
+        """Stop waiting for the answer to a request that was sent. A broker that holds the request and can be notified
+        answers at once that it has found nothing. If another answer comes anyway, the caller of `ask` gets it."""
 
     def is_ready(self) -> bool:
-        """Whether there is one that can be asked, as far as is known."""
+        """Whether at least one broker can be asked, as far as is known."""
 
     async def start(self) -> None: ...
 
@@ -45,7 +46,7 @@ class Brokers(Protocol):
 
 
 async def masters_of(brokers: Brokers, timeout_ms: int) -> list[str]:
-    """Names of the brokers that have one, in their order. Raises CallRefused, HeaderError."""
+    """Names of the brokers that have a master, sorted. Raises CallRefused, HeaderError."""
     answer = await brokers.ask(NAME_SERVER, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_ms)
     table = ClusterInfo.decode(checked(answer).body).broker_addr_table
     return sorted(name for name, data in table.items() if 0 in data.broker_addrs)

@@ -1,4 +1,4 @@
-"""Who calls: what the headers of a call say. Source: GrpcConstants, HeaderInterceptor."""
+"""The caller of a gRPC call, read from the call's headers. Source: GrpcConstants, HeaderInterceptor."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,16 +8,21 @@ from regulus.model.peer import Origin
 from regulus.wire.grpc.codes import Code
 
 CLIENT_ID_SIZE_MAX = 255
+"""Characters of a client id; a call with a longer one is refused."""
 
 
 ClientKey = tuple[str, str]
-"""A user, and a client id that he gave: an id is in no signature, so that each user has ids of his own."""
+"""A user and a client id of theirs. No signature covers the id, so two users may give the same one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """`peer` is `host:port`, and `origin` tells the same to brokers; `authority` is what the client calls us; at
-    `deadline_ms` it gives up, or never. `user` is who signed; empty for nobody, where nobody has to."""
+    """What the headers and the connection of a call say about its client.
+
+    `peer` is `host:port`, and `origin` is the same in the form for brokers. `authority` is the address by which the
+    client called this server. At `deadline_ms` the client gives up; None means never. `user` is the user who signed the
+    call, empty if it is unsigned.
+    """
 
     client_id: str = ""
     language: str = ""
@@ -46,7 +51,7 @@ _FIELDS = {"x-mq-client-id": "client_id", "x-mq-language": "language", "x-mq-cli
 
 def caller_of(metadata: Iterable[tuple[str, str]], peer: str, authority: str = "", deadline_ms: int | None = None,
               origin: Origin | None = None) -> Caller:
-    """Of headers that a stranger wrote: the first of each name counts, others are passed over."""
+    """The caller that the headers name. If a header is repeated, the first one counts; unknown headers are ignored."""
     values: dict[str, str] = {}
     for name, value in metadata:
         field = _FIELDS.get(name)
@@ -56,9 +61,9 @@ def caller_of(metadata: Iterable[tuple[str, str]], peer: str, authority: str = "
 
 
 def check_client_id(caller: Caller) -> None:
-    """Raises CallRefused."""
+    """Raises CallRefused if the client id is missing, blank or too long."""
     if not caller.client_id.strip():
-        raise CallRefused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing: each client names itself")
+        raise CallRefused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing: it must name the client")
     if len(caller.client_id) > CLIENT_ID_SIZE_MAX:
         raise CallRefused(Code.REQUEST_HEADER_FIELDS_TOO_LARGE,
                           f"x-mq-client-id has {len(caller.client_id)} characters; {CLIENT_ID_SIZE_MAX} are the most")

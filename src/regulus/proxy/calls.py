@@ -1,6 +1,6 @@
-"""Calls that are answered with one message: routes, sends, acknowledgements and what else is not a stream.
+"""Calls that get one answer: routes, heartbeats, sends, acknowledgements and all others that are not streams.
 
-Each takes the request and its caller, and returns the response or raises CallRefused.
+Each method takes a request and its caller, and returns the response or raises CallRefused.
 """
 
 import asyncio
@@ -44,17 +44,20 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 SEND_TIMEOUT_MS = 3_000
+"""How long a broker may take to answer a request that stores something."""
 ENTRIES_MAX = 1_024
-"""Acknowledgements of one call."""
+"""Acknowledgements in one call; a call with more is refused."""
 AT_ONCE_MAX = 32
-"""Requests to brokers under way for one call."""
+"""Requests to brokers that one call may have under way; the others of the call wait."""
 _ENTRIES_PER_TURN = 512
-"""Entries of an answer that are made before others have a turn."""
+"""Entries of a response that are built before other calls get a turn of the event loop."""
 _STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
            ResponseCode.SLAVE_NOT_AVAILABLE)
+"""Answers to a send whose messages are stored, although perhaps not as safely as the broker is configured."""
 _GONE_PAUSES_MS = (50, 100, 200, 400, 800)
-"""Before each further try where a broker has no such queue and the name servers still tell of it."""
+"""Pauses before further attempts while a broker lacks a queue that the name servers still list."""
 _HANDLE_SIZE_MAX = 1_024
+"""Characters of a recall handle; a longer one is refused before it is decoded."""
 _ENDINGS: dict[int, int] = {TransactionResolution.COMMIT: sys_flag.TRANSACTION_COMMIT,
                             TransactionResolution.ROLLBACK: sys_flag.TRANSACTION_ROLLBACK}
 
@@ -62,7 +65,7 @@ _Entry = TypeVar("_Entry", messages.MessageQueue, messages.Assignment)
 
 
 class UnaryCalls:
-    """`now_ms` is the time of day. `own_port` is where the front listens."""
+    """Answers the calls. `now_ms` returns the time of day, and `own_port` is the port at which the proxy listens."""
 
     def __init__(self, brokers: Brokers, catalog: Catalog, clients: Clients, renewing: Renewing, config: ProxyConfig,
                  now_ms: Callable[[], int]) -> None:
@@ -75,17 +78,17 @@ class UnaryCalls:
         self._turns = itertools.count()
         self.own_port = config.grpc_server_port
 
-    # --- where things are --------------------------------------------------------------------------------------------
+    # --- routes ------------------------------------------------------------------------------------------------------
 
     async def query_route(self, request: messages.QueryRouteRequest, caller: Caller) -> messages.QueryRouteResponse:
         client = self._clients.get(caller.key)
         if client is not None and client.client_type in settings.LITE_CONSUMERS:
-            # Java asks three times before it gives up, and tells what it was told at the last.
+            # Java's client asks three times before it gives up, and then reports the text of the last refusal.
             raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
         topic = topic_name(full_name(request.topic, caller.namespace))
         endpoints = routing.endpoints_of(request.endpoints, caller.authority, self.own_port)
         route, taken = await self._catalog.route(topic), await self._catalog.types(topic)
-        await self._catalog.queues(topic)       # refuses a route of too many queues
+        await self._catalog.queues(topic)       # refuses a route with too many queues
         entries = routing.queue_entries(route, routing.echoed(request.topic), endpoints, taken)
         return messages.QueryRouteResponse(status=status(Code.OK), message_queues=await _in_turns(entries))
 
@@ -102,10 +105,11 @@ class UnaryCalls:
             raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be read")
         return messages.QueryAssignmentResponse(status=status(Code.OK), assignments=entries)
 
-    # --- who is there ------------------------------------------------------------------------------------------------
+    # --- clients that begin and end ----------------------------------------------------------------------------------
 
     async def heartbeat(self, request: messages.HeartbeatRequest, caller: Caller) -> messages.HeartbeatResponse:
-        """OK also for a client whose settings are unknown, as after a restart: it sends them again minutes later."""
+        """Record that a client lives. A client whose settings are unknown, as after a restart of the proxy, is accepted
+        as well: it sends them again some minutes later."""
         client = self._clients.get(caller.key)
         kind = request.client_type if client is None or not client.client_type else client.client_type
         if kind in settings.CONSUMERS:
@@ -122,8 +126,8 @@ class UnaryCalls:
 
     async def notify_client_termination(self, request: messages.NotifyClientTerminationRequest,
                                         caller: Caller) -> messages.NotifyClientTerminationResponse:
-        """What the client has in hand of the group that it names becomes visible to others soon. That group alone was
-        looked at by access control."""
+        """Make the messages that the client holds of the named group visible to others soon. Other groups are left
+        alone, because access control checked only the named one."""
         group = full_name(request.group, caller.namespace) if request.HasField("group") else ""
         client = self._clients.get(caller.key)
         if client is not None and client.group in ("", group):
@@ -156,8 +160,8 @@ class UnaryCalls:
 
     async def _send_all(self, sendables: Sequence[Sendable], queues: Sequence[MessageQueue],
                         origin: Origin | None) -> list[messages.SendResultEntry]:
-        """An entry for each. Behind one that fails none is tried, as messages of a group keep their order. Raises
-        CallRefused when nothing was stored."""
+        """One entry for each message. After a failure the rest is not sent, because messages of a group must keep their
+        order. Raises CallRefused if nothing was stored."""
         entries: list[messages.SendResultEntry] = []
         for batch in sending.batches(sendables, self._config.max_message_size):
             try:
@@ -177,7 +181,7 @@ class UnaryCalls:
 
     async def _send(self, batch: Sequence[Sendable], queues: Sequence[MessageQueue],
                     origin: Origin | None) -> list[messages.SendResultEntry]:
-        """An entry for each message of one request to a broker. Raises CallRefused when it stored none."""
+        """Send one request to a broker; one entry for each of its messages. Raises CallRefused if none was stored."""
         queue, answer = await self._stored(batch, queues, origin)
         for pause_ms in _GONE_PAUSES_MS:
             if not names_a_gone_queue(answer.code, answer.remark):
@@ -194,7 +198,7 @@ class UnaryCalls:
 
     async def _stored(self, batch: Sequence[Sendable], queues: Sequence[MessageQueue],
                       origin: Origin | None) -> tuple[MessageQueue, RemotingCommand]:
-        """A broker's answer, and the queue that was chosen."""
+        """The chosen queue and the broker's answer."""
         queue = self._queue_for(batch[0], queues)
         try:
             command = sending.send_command(batch, queue.broker_name, queue.queue_id)
@@ -231,7 +235,7 @@ class UnaryCalls:
         topic = topic_name(full_name(request.topic, caller.namespace))
         half = transaction_id.parse(request.transaction_id)
         done = _ENDINGS.get(request.resolution)
-        if done is not None:        # else the client does not know yet, and is asked again
+        if done is not None:        # otherwise the client does not know yet, and the broker asks it again later
             header = EndTransactionRequest(
                 producer_group=topic, tran_state_table_offset=half.half_offset, commit_log_offset=half.physical_offset,
                 commit_or_rollback=done, from_transaction_check=request.source == TransactionSource.SOURCE_SERVER_CHECK,
@@ -245,7 +249,7 @@ class UnaryCalls:
                                      caller: Caller) -> messages.SyncLiteSubscriptionResponse:
         raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
 
-    # --- what was received -------------------------------------------------------------------------------------------
+    # --- received messages -------------------------------------------------------------------------------------------
 
     async def ack_message(self, request: messages.AckMessageRequest, caller: Caller) -> messages.AckMessageResponse:
         topic = topic_name(full_name(request.topic, caller.namespace))
@@ -298,18 +302,19 @@ def _half_id(unique_key: str, broker: str, told: SendMessageResponse) -> str:
     try:
         _, physical_offset = parse_offset_message_id(told.msg_id)
     except ValueError as error:
-        raise HeaderError(f"broker {broker} does not say where the half message lies: {error}") from error
+        raise HeaderError(f"broker {broker} does not say where the half message is stored: {error}") from error
     return TransactionId(unique_key, broker, told.queue_offset, physical_offset).text()
 
 
 def _hurries_too_much(client: Client, invisible_ms: int) -> bool:
-    """Node.js takes seconds for ms, or passes the list over: a failed message would come back at once, for ever."""
+    """Whether a Node.js push consumer asks for a redelivery that comes too soon. It takes seconds for milliseconds or
+    ignores the list of delays, so a failed message would come back at once, forever."""
     return (invisible_ms < settings.retry_delay_ms(0) and client.client_type == ClientType.PUSH_CONSUMER
             and client.language == Language.NODE_JS)
 
 
 async def _in_turns(entries: Iterable[_Entry]) -> list[_Entry]:
-    """All entries; a topic may have tens of thousands of queues, and others wait meanwhile."""
+    """All entries as a list, with pauses for other calls: a topic may have tens of thousands of queues."""
     made: list[_Entry] = []
     for entry in entries:
         made.append(entry)

@@ -1,4 +1,4 @@
-"""What the front knows of topics and groups: asked of brokers, and kept for some seconds."""
+"""Routes and settings of topics and groups, which the proxy fetches from brokers and keeps for some seconds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,18 +26,22 @@ from regulus.wire.remoting_command import RemotingCommand
 T = TypeVar("T")
 
 KEPT_MAX = 10_000
-"""Things of one kind that are kept; above it those that were asked for longest ago are forgotten."""
+"""Values of one kind that are kept. At one more, the value that was fetched longest ago is dropped."""
 FRESH_S = 5.0
+"""How long a value is used before it is fetched again: a change of a topic or group takes effect this much later."""
 REFRESH_S_MAX = 0.5
-"""How long whoever knows an older value waits for a newer one."""
+"""How long a call waits for a newer value before it uses the one that is kept."""
 AGAIN_S = 1.0
-"""Until a value is asked for again that nobody told."""
+"""Pause after a failed refresh, in which the kept value is used."""
 ASK_TIMEOUT_MS = 3_000
+"""How long a broker or name server may take to answer."""
 _PASSING = frozenset((Code.PROXY_TIMEOUT, Code.INTERNAL_SERVER_ERROR, Code.TOO_MANY_REQUESTS))
-"""Failures that say nothing of the thing itself."""
+"""Failures that say nothing about the topic or group itself, so that the kept value stays valid."""
 
 
 class _Value(Generic[T]):
+    """A value, and the time of the event loop until which it is used without asking again."""
+
     __slots__ = ("fresh_until_s", "value")
 
     def __init__(self, value: T, fresh_until_s: float) -> None:
@@ -46,8 +50,8 @@ class _Value(Generic[T]):
 
 
 class _Kept(Generic[T]):
-    """Values by name, each asked for once by all that want it at the same time. A failure is not kept: while a name
-    server or broker does not answer, what it said before holds."""
+    """Values by name. Calls that need a value at the same time share one request for it. Failures are not kept: while a
+    name server or broker does not answer, its last answer holds."""
 
     def __init__(self) -> None:
         self._values: dict[str, _Value[T]] = {}
@@ -69,7 +73,7 @@ class _Kept(Generic[T]):
         return kept.value if not task.done() or _may_pass(task.exception()) else task.result()
 
     def doubt(self, name: str) -> None:
-        """Have it asked for again by the next who wants it."""
+        """Have the next call fetch the value again."""
         kept = self._values.get(name)
         if kept is not None:
             kept.fresh_until_s = 0.0
@@ -99,7 +103,7 @@ def _may_pass(error: BaseException | None) -> bool:
 
 
 class Catalog:
-    """All methods raise CallRefused."""
+    """Looks up topics and groups. All methods raise CallRefused, TOPIC_NOT_FOUND among others."""
 
     def __init__(self, brokers: Brokers, config: ProxyConfig) -> None:
         self._brokers = brokers
@@ -116,15 +120,15 @@ class Catalog:
         return (await self._routes.get(topic, lambda: self._ask_route(topic)))[1]
 
     def doubt_route(self, topic: str) -> None:
-        """A broker does not have a queue that the route names."""
+        """Have the route fetched again, because a broker lacks a queue that it lists."""
         self._routes.doubt(topic)
 
     async def types(self, topic: str) -> tuple[MessageType, ...]:
-        """Which kinds of messages the topic takes."""
+        """The types of messages that the topic accepts."""
         return await self._types.get(topic, lambda: self._ask_types(topic))
 
     async def group(self, group: str, topic: str = "") -> SubscriptionGroupConfig:
-        """What a group is set to, at a broker of its topic; what a new one is set to where nobody knows it."""
+        """The settings of a group, from a broker of its topic. A group that no broker knows has the defaults."""
         return await self._groups.get(group, lambda: self._ask_group(group, topic))
 
     async def _ask_route(self, topic: str) -> tuple[TopicRouteData, Route]:
@@ -159,8 +163,10 @@ class Catalog:
 
     async def _first_answer(self, names: Sequence[str], code: RequestCode, ext: dict[str, str],
                             unknown: ResponseCode) -> RemotingCommand | None:
-        """Of the first broker that knows it; None where none does. One that is gone, or busy, does not speak for the
-        rest, and what it does not say is not taken for a default: a group would be consumed out of order."""
+        """The answer of the first broker that knows the topic or group; None if all answer that they do not.
+
+        A broker that is unreachable or busy does not count as one that does not know it. Otherwise defaults would take
+        effect, and an ordered group would be consumed out of order. Raises CallRefused in this case."""
         failure: CallRefused | None = None
         for name in names:
             try:
@@ -174,7 +180,7 @@ class Catalog:
         return None
 
     async def masters(self) -> list[str]:
-        """Names of the brokers that have one, in their order."""
+        """Names of the brokers that have a master, sorted."""
         return await self._all.get("", self._ask_masters)
 
     async def _ask_masters(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The clients that are there: what they are set to, when they were heard of, and the stream on which they hear us.
+"""The known clients: their settings, the time of their last call, and the stream on which commands reach them.
 
 Source: GrpcClientSettingsManager, GrpcChannelManager, ProducerManager.
 """
@@ -15,26 +15,30 @@ from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import ClientType, Code
 
 CLIENTS_MAX = 100_000
-"""At one more, a client of the user who has the most gives way to one of a user who has fewer."""
+"""Known clients. At one more, the user with the most clients loses one. If the user of the new client would then have
+as many as that one, the new client is refused instead."""
 TOPICS_OF_CLIENT_MAX = 1_024
-"""Topics of one client's settings."""
+"""Topics in the settings of one client, and topics that it may send to; more are refused."""
 COMMANDS_MAX = 256
-"""Commands that wait to leave on one stream; a client that reads none of them is cut off."""
+"""Commands that wait on one stream. At one more the stream is closed, because its client does not read."""
 COMMANDS_SIZE_MAX = 16 << 20
-"""Bytes of them."""
+"""Bytes of the commands that wait on one stream; handled like COMMANDS_MAX."""
 LOOKED_MAX = 1_000
-"""Clients that are looked at for one that can be asked; the next question goes on behind them."""
+"""Producers that are tried to find one that can be asked about a transaction; the next search continues after them."""
 SENDERS_MAX = 1_000_000
-"""Topics that clients send to, each counted for each client; at one more as with clients."""
-GAVE_WAY = "clients gave way to those of users who have fewer, for no more can be known here"
+"""Pairs of a client and a topic that it sends to. At one more, clients give way as at CLIENTS_MAX."""
+GAVE_WAY = "clients were dropped to make room for those of users who have fewer"
 
 
 class Stream:
-    """One telemetry stream, with what waits to leave on it. `repeated` is a command that will be told again; `begun`
-    are the topics of its settings in which the group of its client has its places."""
+    """One telemetry stream with the commands that wait on it.
+
+    `repeated` is a command that is sent once more later. `begun` has the topics of the client's settings in which its
+    group has got its first offsets.
+    """
 
     def __init__(self) -> None:
-        # One place more, for the None that says that it is finished.
+        # One more place, for the None that marks the end.
         self._commands: asyncio.Queue[messages.TelemetryCommand | None] = asyncio.Queue(COMMANDS_MAX + 1)
         self._size = 0
         self.ended = asyncio.Event()
@@ -51,12 +55,13 @@ class Stream:
         self.ended.set()
 
     def refuse(self, refusal: CallRefused) -> None:
-        """It ends with this, and nothing of what waits leaves before."""
+        """End the stream with this refusal. Commands that wait are not sent."""
         self.refusal = refusal
         self.end()
 
     def send(self, command: messages.TelemetryCommand) -> bool:
-        """False when the client reads too slowly, or is gone."""
+        """Queue a command for the client. False if the stream has ended, or ends now because the client reads too
+        slowly."""
         if not self.is_open:
             return False
         if self._commands.qsize() >= COMMANDS_MAX or self._size >= COMMANDS_SIZE_MAX:
@@ -67,7 +72,7 @@ class Stream:
         return True
 
     def finish(self) -> bool:
-        """What waits may still leave, and nothing after it; False when nothing leaves any more."""
+        """End the stream after the commands that wait; false if it has already ended."""
         if not self.is_open:
             return False
         self._commands.put_nowait(None)
@@ -75,7 +80,7 @@ class Stream:
         return True
 
     async def next(self) -> messages.TelemetryCommand | None:
-        """What leaves next; None when nothing will any more."""
+        """Wait for the next command to send; None when the stream is finished."""
         command = await self._commands.get()
         if command is not None:
             self._size -= command.ByteSize()
@@ -83,8 +88,8 @@ class Stream:
 
 
 class Client:
-    """One client of `user`. Another user who gives the same id is another client: nobody is kept out by a name that
-    somebody else gave before him."""
+    """One client of `user`. The same id given by another user is another client, so that no user can take an id away
+    from others."""
 
     __slots__ = ("client_type", "group", "heard_ms", "host", "language", "stream", "topics", "user")
 
@@ -93,15 +98,15 @@ class Client:
         self.host = ""
         self.client_type = 0
         self.group = ""
-        self.topics: dict[str, None] = {}      # that it sends to
-        self.language = 0       # one of Language
+        self.topics: dict[str, None] = {}      # topics that it sends to
+        self.language = 0       # a value of Language
         self.stream: Stream | None = None
         self.heard_ms = 0
 
 
 class _Share:
-    """What one user has of this place: his clients, and those of them that send, each heard of longest ago first; and
-    the topics that they send to."""
+    """One user's share of the limits: the clients, those of them that send, and the number of topics that they send to.
+    The client with the oldest last call is first."""
 
     __slots__ = ("clients", "producers", "senders")
 
@@ -112,16 +117,18 @@ class _Share:
 
 
 class Clients:
-    """`steady_ms` is no time of day: a clock that is set anew must not let all clients be gone at once. `happenings`
-    has who gave way."""
+    """All known clients. `happenings` collects the clients that were dropped for others.
+
+    `steady_ms` returns a monotonic time: if the clock of the machine is set, not all clients may expire at once.
+    """
 
     def __init__(self, config: ProxyConfig, steady_ms: Callable[[], int]) -> None:
         self._config = config
         self._steady_ms = steady_ms
         self.happenings = Happenings()
         self._clients: dict[ClientKey, Client] = {}
-        self._shares: dict[str, _Share] = {}        # by user who has clients
-        # Topic -> clients. Ordered ones: to take the first of a dict again and again passes by all that were.
+        self._shares: dict[str, _Share] = {}        # by user; only users with clients
+        # Topic -> clients. To take the first key of a plain dict again and again passes over all deleted ones.
         self._producers: dict[str, OrderedDict[ClientKey, None]] = {}
         self._senders = 0
 
@@ -129,12 +136,12 @@ class Clients:
         return len(self._clients)
 
     def heard(self, caller: Caller) -> Client:
-        """The client, known from now on if it was not. Raises CallRefused when no more can be known."""
+        """The client of a call, which is known from now on. Raises CallRefused if there is no room for one more."""
         client = self._clients.pop(caller.key, None)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX and not self._gives_way(
                     caller.user, lambda each: len(each.clients), lambda each: each.clients):
-                raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, and no more can be")
+                raise CallRefused(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are known here, which is the limit")
             client = Client(caller.user)
             self._shares.setdefault(caller.user, _Share()).clients[caller.key] = None
         else:
@@ -142,7 +149,7 @@ class Clients:
             share.clients.move_to_end(caller.key)
             if client.topics:
                 share.producers.move_to_end(caller.key)
-        self._clients[caller.key] = client       # in the order in which they were heard of
+        self._clients[caller.key] = client       # in the order of their last calls
         client.heard_ms, client.host = self._steady_ms(), caller.host
         return client
 
@@ -153,7 +160,8 @@ class Clients:
         return self._clients.get(key)
 
     def sends_to(self, caller: Caller, topic: str) -> None:
-        """The client may be asked for the outcome of transactions of this topic. Raises CallRefused."""
+        """Note that the client sends to the topic, so that it can be asked about the topic's transactions. Raises
+        CallRefused."""
         client = self.heard(caller)
         if topic in client.topics:
             return
@@ -161,8 +169,8 @@ class Clients:
             raise CallRefused(Code.BAD_REQUEST, f"the client sends to {TOPICS_OF_CLIENT_MAX} topics already")
         if self._senders >= SENDERS_MAX and not self._gives_way(
                 caller.user, lambda each: each.senders, lambda each: each.producers):
-            raise CallRefused(Code.TOO_MANY_REQUESTS, f"clients send to {SENDERS_MAX} topics in all, and to no more "
-                                                      "that can be known")
+            raise CallRefused(Code.TOO_MANY_REQUESTS, f"clients send to {SENDERS_MAX} topics in all, which is the "
+                                                      "limit")
         self._senders += 1
         share = self._shares[client.user]
         share.senders += 1
@@ -172,12 +180,13 @@ class Clients:
         self._producers.setdefault(topic, OrderedDict())[caller.key] = None
 
     def producer_topics(self) -> list[str]:
-        """Topics that somebody who can be asked sends to."""
+        """Topics to which at least one known client sends."""
         return list(self._producers)
 
     def producer_stream(self, topic: str, may: Callable[[Client], bool] = lambda client: True) -> Stream | None:
-        """Of any client that sends to the topic and `may`, another one each time. Whoever is passed over is behind all
-        others the next time."""
+        """The stream of a client that sends to the topic and for which `may` is true; None if there is none.
+
+        Clients take turns: one that was tried moves to the end. A search tries at most LOOKED_MAX of them."""
         senders = self._producers.get(topic, OrderedDict())
         for _ in range(min(len(senders), LOOKED_MAX)):
             key = next(iter(senders))
@@ -188,7 +197,7 @@ class Clients:
         return None
 
     def opened(self, caller: Caller, stream: Stream) -> None:
-        """The latest stream of a client is the one on which it hears us. Raises CallRefused."""
+        """Use this stream for commands to the client from now on, in place of an earlier one. Raises CallRefused."""
         self.heard(caller).stream = stream
 
     def closed(self, key: ClientKey, stream: Stream) -> None:
@@ -216,8 +225,10 @@ class Clients:
 
     def _gives_way(self, user: str, count: Callable[[_Share], int],
                    counted: Callable[[_Share], "OrderedDict[ClientKey, None]"]) -> bool:
-        """Whether there is room for one more of this user: from him who has the most, goes who was heard of longest
-        ago of those that count. Looks at all users, of whom there are as many as accounts."""
+        """Make room for one more client of this user; false if no user has clearly more than this one.
+
+        The user with the most loses the client with the oldest last call among those that `counted` returns. Costs one
+        step a user, and there are no more users than accounts."""
         most = max(self._shares, key=lambda each: count(self._shares[each]))
         own = self._shares.get(user)
         if (0 if own is None else count(own)) + 1 >= count(self._shares[most]):
@@ -225,14 +236,16 @@ class Clients:
         key = next(iter(counted(self._shares[most])))
         stream = self._clients[key].stream
         self.forget(key)
-        self.happenings.note(GAVE_WAY, f"{key[1]} of {most or 'nobody'}")
+        self.happenings.note(GAVE_WAY, f"{key[1]} of {most or 'no user'}")
         if stream is not None:
-            stream.refuse(CallRefused(Code.TOO_MANY_REQUESTS, "no more clients can be known here, and this user has "
-                                                              "the most of them"))
+            stream.refuse(CallRefused(Code.TOO_MANY_REQUESTS, "there is no room for more clients, and this user has "
+                                                              "the most"))
         return True
 
     def expired(self) -> list[ClientKey]:
-        """Clients that were not heard of for too long and have no stream; costs those that are told, and one more."""
+        """Clients without a stream whose last call is older than channelExpiredTimeout.
+
+        Costs one step for each client with such a call, with or without a stream."""
         limit = self._steady_ms() - self._config.channel_expired_timeout
         keys = []
         for key, client in self._clients.items():

@@ -1,4 +1,4 @@
-"""The brokers behind a front that stands alone: over connections, found through name servers."""
+"""The brokers behind `regulus proxy`, which finds them through name servers and asks them over connections."""
 
 import asyncio
 import logging
@@ -21,14 +21,15 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 _ASK_TIMEOUT_MS = 3_000
+"""How long a name server may take to list the brokers."""
 ADDRESSES_AGE_MAX_S = 10.0
-"""The brokers are looked up anew after so long, and when one cannot be reached."""
+"""Age at which the addresses of the brokers are looked up again. It also happens when a broker cannot be reached."""
 LOOK_S_MIN = 1.0
-"""Between two looks: whoever names brokers that are not there does not ask the name server each time."""
+"""Shortest pause between two lookups, so that calls that name unknown brokers do not each ask the name server."""
 
 
 class ClusterBrokers:
-    """Raises ConfigError for an address that is none."""
+    """Asks brokers over connections. Raises ConfigError for an invalid address of a name server."""
 
     def __init__(self, config: ProxyConfig) -> None:
         client = ClientConfig(tls=config.broker_tls, back_pressure_for_async_send_num=0)
@@ -37,13 +38,14 @@ class ClusterBrokers:
         self._name_servers = NameServers(parse_addresses(config.namesrv_addr), self._connections)
         self._addresses: dict[str, str] = {}
         self._looked_at = -ADDRESSES_AGE_MAX_S
-        self._is_doubted = False        # perhaps another one is master now
+        self._is_doubted = False        # a broker could not be reached, so perhaps it has another master now
         self._looking: asyncio.Task[None] | None = None
         self._tasks = TaskGroup()
         self.on_request: OnRequest | None = None
 
     async def start(self) -> None:
-        """Waits for nobody. That no name server answers is in the log before a client asks."""
+        """Begin to look up the brokers, without waiting. If no name server answers, the log says so before a client
+        calls."""
         self._begin_look()
 
     async def stop(self) -> None:
@@ -65,28 +67,30 @@ class ClusterBrokers:
             raise CallRefused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def withdraw(self, broker: str, command: RemotingCommand) -> None:
-        """RocketMQ's protocol has no word for it: the answer comes."""
+        """Nothing: the remoting protocol has no request for it, and the answer comes when the poll ends."""
 
     def is_ready(self) -> bool:
-        """By what the name servers told last; they are asked anew when that is old."""
+        """Whether the name servers listed a master in their last answer. If that is old, they are asked again."""
         if self._should_look(next(iter(self._addresses), NAME_SERVER)):
             self._begin_look()
         return bool(self._addresses)
 
     async def _address(self, broker: str) -> str:
-        """Of its master. One that is known is used while the brokers are looked up anew: a name server that is slow or
-        gone holds up nobody whose broker is there."""
+        """The address of the broker's master. Raises CallRefused if it is unknown.
+
+        A known address is used while the brokers are looked up again, so that a slow or unreachable name server delays
+        no call to a broker that works."""
         if self._should_look(broker):
             self._begin_look()
         if broker not in self._addresses and self._looking is not None:
             await asyncio.shield(self._looking)
         address = self._addresses.get(broker)
         if address is None:
-            raise CallRefused(Code.PROXY_TIMEOUT, f"no broker {broker[:80]!r} has a master here")
+            raise CallRefused(Code.PROXY_TIMEOUT, f"no master of broker {broker[:80]!r} is known here")
         return address
 
     def _should_look(self, broker: str) -> bool:
-        """Once for all that ask at the same time."""
+        """Whether to look up the brokers now. Calls at the same time share one lookup."""
         age_s = asyncio.get_running_loop().time() - self._looked_at
         if age_s < LOOK_S_MIN or (self._looking is not None and not self._looking.done()):
             return False
@@ -113,7 +117,7 @@ class ClusterBrokers:
     async def _answer(self, connection: Connection, command: RemotingCommand) -> None:
         broker = self._broker_at(connection)
         if self.on_request is None or broker is None:
-            _log.info("request %d of %s, which is no master any more, is passed over", command.code,
+            _log.info("request %d of %s is ignored: it is not a master any more", command.code,
                       connection.peer.remote_text)
             return
         answer = await self.on_request(broker, command)
@@ -121,12 +125,13 @@ class ClusterBrokers:
             connection.send_soon(answer)
 
     def _broker_at(self, connection: Connection) -> str | None:
-        """By its connection, as brokers may be known by names of hosts."""
+        """The broker at the other end. Connections are compared, because the address of a broker may have a host
+        name."""
         return next((name for name, address in self._addresses.items()
                      if self._connections.current(address) is connection), None)
 
 
 def _hear(looking: "asyncio.Task[None]") -> None:
-    """Who waits for it hears, too; others go on with what is known."""
+    """Log a failed lookup. A call that waits for it gets the error, too; others use the addresses that are known."""
     if not looking.cancelled() and (error := looking.exception()) is not None:
-        _log.warning("the brokers are not looked up, until a call needs them: %s", error)
+        _log.warning("the brokers cannot be looked up now: %s", error)

@@ -1,11 +1,13 @@
-"""The users of the brokers behind a front that stands alone: it asks a master for them, now and then.
+"""The users of the brokers behind `regulus proxy`, which asks a master for them every few seconds.
 
-It asks as an operator does who lists users and policies, of our brokers and RocketMQ's, and signs as a Super user, to
-whom alone passwords are shown. All brokers of a cluster are told the same users by `mqadmin`; the first one by name
-that answers is believed. What it said last holds while none answers. Before anybody said anything, nobody is let in.
+It sends the requests by which operators list users and policies, to brokers of Regulus and RocketMQ alike. It signs
+them as a Super user, because brokers show passwords to no other. `mqadmin` gives all brokers of a cluster the same
+users, so the first broker by name that answers is believed. Its last answer holds while none answers; before the first
+answer every call is refused.
 
-Who cannot be read is not let in, and whose policies cannot be read may nothing: of others what was told last would hold
-else, though they are deleted. What brokers answer has secrets: only names, and words that cannot be read, are logged.
+A user that cannot be read is refused, and a user whose policies cannot be read may do nothing. To keep the last
+readable answer instead would keep deleted users alive. Answers contain secrets: only names and unreadable words are
+logged.
 """
 
 import asyncio
@@ -29,46 +31,51 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK_S = 5.0
-"""Between two questions: a change holds here so much later, and the time of an answer."""
+"""Pause between two requests for the users. A change of users takes effect at most this much later, plus the time of
+the answer."""
 FIRST_LOOK_S = 0.5
-"""The same as long as no users are known."""
+"""Pause between two requests while no users are known, and every call is refused."""
 _TIMEOUT_MS = 3_000
+"""How long one broker may take to answer before the next one is asked."""
 _FAULTS_TOLD_MAX = 10
+"""Unreadable users or policies that one log line names."""
 _NO_CLUSTER = ""
-"""No call of a client needs anything of a cluster."""
+"""The name of no cluster: calls of clients need no permission for a cluster."""
 
 
 class ClusterUsers:
+    """Keeps the users of the brokers up to date. `authorizes`: whether policies limit what users may do."""
+
     def __init__(self, brokers: Brokers, *, authorizes: bool) -> None:
         self._brokers = brokers
         self._switches = Switches(cluster=_NO_CLUSTER, authorizes=authorizes)
-        self._masters: list[str] = []       # that a name server knew last
+        self._masters: list[str] = []       # in the last answer of a name server
         self._rules: UserRules | None = None
-        self._texts: tuple[bytes, bytes] | None = None      # what the rules were made of
+        self._texts: tuple[bytes, bytes] | None = None      # from which the rules were made
         self._why = "no broker was asked yet"
         self._told = ""
 
     def rules(self) -> UserRules:
-        """Raises CallRefused as long as no broker has told its users."""
+        """The rules of the users that are known. Raises CallRefused until the first broker has sent its users."""
         if self._rules is None:
             raise CallRefused(Code.PROXY_TIMEOUT, f"the users are not known here yet: {self._why}")
         return self._rules
 
     async def keep(self) -> None:
-        """Until cancelled."""
+        """Ask for the users again and again, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S if self._rules is not None else FIRST_LOOK_S)
 
     async def look(self) -> None:
-        """Ask for what has changed; a fault is told once, and so is its end."""
+        """Ask for the users once. A failure is logged as a warning only when it is new, and so is its end."""
         try:
             await self._ask_one_of(await self._find_masters())
         except (CallRefused, HeaderError) as error:
             self._why = str(error)
             _log.log(logging.DEBUG if self._why == self._told else logging.WARNING,
-                     "the users of the brokers are not asked for: %s; %s", error,
-                     "those that were told last hold" if self._rules is not None else "nobody is let in")
+                     "the users of the brokers cannot be fetched: %s; %s", error,
+                     "the last known ones hold" if self._rules is not None else "every call is refused")
             self._told = self._why
             return
         if self._told:
@@ -76,8 +83,10 @@ class ClusterUsers:
         self._told = ""
 
     async def _find_masters(self) -> list[str]:
-        """Also while no name server answers: calls go on by routes that are known, so users are asked for, too. Raises
-        CallRefused, HeaderError."""
+        """Names of the masters; the last known ones while no name server answers.
+
+        Calls continue with known routes then, so the users must be kept up to date as well. Raises CallRefused and
+        HeaderError if no masters are known."""
         try:
             self._masters = await masters_of(self._brokers, _TIMEOUT_MS)
         except (CallRefused, HeaderError):
@@ -86,7 +95,8 @@ class ClusterUsers:
         return self._masters
 
     async def _ask_one_of(self, names: list[str]) -> None:
-        """Raises CallRefused, HeaderError: what the first of them said."""
+        """Ask one broker after the other until one answers. Raises CallRefused or HeaderError, the first failure, if
+        none does."""
         faults: list[CallRefused | HeaderError] = []
         for name in names:
             try:
@@ -94,7 +104,7 @@ class ClusterUsers:
                 return
             except (CallRefused, HeaderError) as error:
                 faults.append(error)
-        raise faults[0] if faults else CallRefused(Code.PROXY_TIMEOUT, "no broker has a master here")
+        raise faults[0] if faults else CallRefused(Code.PROXY_TIMEOUT, "no master of any broker is known here")
 
     async def _ask(self, name: str) -> None:
         users = await self._listed(name, RequestCode.AUTH_LIST_USER)
@@ -102,7 +112,7 @@ class ClusterUsers:
         if (users, policies) == self._texts:
             return
         try:
-            # 5,000 users with their policies take 0.4 s, in which all calls would wait.
+            # In a thread: 5,000 users with their policies take 0.4 s, in which all calls would wait.
             table, faults = await asyncio.to_thread(_users, users, policies)
         except HeaderError as error:
             raise HeaderError(f"broker {name}: {error}") from None
@@ -120,11 +130,12 @@ class ClusterUsers:
 
 
 def _users(users: bytes, policies: bytes) -> tuple[dict[str, User], list[str]]:
-    """By name, and what cannot be read. Raises CallRefused, HeaderError."""
+    """The users by name, and one text for each that cannot be read. Raises CallRefused if the broker shows no
+    passwords, and HeaderError for an unreadable list."""
     table: dict[str, User] = {}
     faults: list[str] = []
     infos = list(_infos(UserInfo, users, faults))
-    if faults and not infos:        # such a broker does not tell users as we know them
+    if faults and not infos:        # the broker has another format of users
         raise HeaderError("its list of UserInfo cannot be read")
     for info in infos:
         if not info.password:
@@ -146,8 +157,8 @@ def _users(users: bytes, policies: bytes) -> tuple[dict[str, User], list[str]]:
 
 
 def _infos(kind: type[T], text: bytes, faults: list[str]) -> Iterator[T]:
-    """Without those that cannot be read, which `faults` gets. An empty text is an empty list. Raises HeaderError, which
-    shows nothing of it."""
+    """The entries of a JSON list that can be read; `faults` gets a text for each other. An empty text is an empty list.
+    Raises HeaderError if it is not a list; its message quotes nothing, as the text has secrets."""
     try:
         values = fastjson.loads(text) if text else []
     except HeaderError:
@@ -158,6 +169,6 @@ def _infos(kind: type[T], text: bytes, faults: list[str]) -> Iterator[T]:
         try:
             info = json_fields.from_value(kind, value)
         except HeaderError:
-            faults.append(f"{kind.__name__} {number} of the list is none")
+            faults.append(f"{kind.__name__} {number} of the list cannot be read")
             continue
         yield info

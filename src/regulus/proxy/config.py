@@ -1,4 +1,4 @@
-"""Settings of the gRPC proxy, under RocketMQ's names.
+"""Settings of the proxy for RocketMQ 5 clients, with RocketMQ's names.
 
 Source: ProxyConfig.
 """
@@ -16,11 +16,13 @@ _AT_LEAST_ONE = ("max_message_size", "max_user_property_size", "user_property_ma
                  "grpc_client_producer_max_attempts", "renew_schedule_period_millis", "grpc_max_inbound_message_size",
                  "calls_max", "calls_size_max", "answers_size_max",
                  "telemetry_streams_max", "receive_streams_max", "renewals_max", "metadata_size_max")
+"""Settings whose lowest value is 1. With 0, all calls or messages of a kind would be refused, or a loop would run
+without a pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyConfig:
-    """Raises ConfigError for a value that makes no sense."""
+    """Settings of `regulus proxy`, and of the gRPC port of `regulus up`. Raises ConfigError for an impossible value."""
 
     # Addresses
     namesrv_addr: str = ""
@@ -30,7 +32,7 @@ class ProxyConfig:
     bind_address: str = "0.0.0.0"
     """Address to listen at. `0.0.0.0`: all IPv4 addresses of the machine; `regulus up` has 127.0.0.1 instead."""
     connections_max: int = 10_000
-    """[connections] Most at once; the next one is closed at once."""
+    """[connections] Most that may be open; the next one is closed as soon as it is accepted."""
 
     # Access
     broker_tls: TlsConfig = PLAIN
@@ -55,11 +57,11 @@ class ProxyConfig:
     enable_message_body_empty_check: bool = True
     """Whether a message with an empty body is refused."""
     max_user_property_size: int = 16 << 10
-    """[bytes] Largest total of names and values of a message's properties."""
+    """[bytes] Largest total of names and values of a message's properties, with its tag and keys. More is refused."""
     user_property_max_num: int = 128
-    """[properties] Most that a client may set on a message."""
+    """[properties] Most properties that a client may set on a message; more are refused."""
     max_message_group_size: int = 64
-    """[bytes] A message group must be shorter."""
+    """[bytes] Length from which a message group is refused; the longest one has one byte less."""
     enable_topic_message_type_check: bool = True
     """Whether a message must be of a type that its topic's `message.type` allows."""
     untyped_topics_take_all: bool = True
@@ -67,7 +69,7 @@ class ProxyConfig:
     max_delay_time_mills: int = 86_400_000
     """[ms] Longest time until delivery that a message may ask for. The broker's `timerMaxDelaySec` counts as well."""
     max_transaction_recovery_second: int = 3_600
-    """[s] Longest time that a message may ask to pass until its open transaction is checked."""
+    """[s] Longest delay that a message may ask for before its open transaction is checked. More is refused."""
 
     # Receiving
     default_invisible_time_mills: int = 60_000
@@ -78,49 +80,51 @@ class ProxyConfig:
     max_invisible_time_mills: int = 43_200_000
     """[ms] Longest invisible time that a client may ask for; more is refused."""
     invisible_time_millis_when_clear: int = 1_000
-    """[ms] Time after which others get the messages of a push consumer that ended."""
+    """[ms] Time after which other consumers get the messages that a push consumer held when it ended."""
     grpc_client_consumer_min_long_polling_timeout_millis: int = 5_000
     """[ms] Shortest wait of a receive that finds nothing. More saves calls from clients that ask for very short
     waits."""
     grpc_client_consumer_max_long_polling_timeout_millis: int = 20_000
-    """[ms] Longest wait of a receive that finds nothing."""
+    """[ms] Longest wait of a receive that finds nothing. More saves calls from idle consumers."""
     grpc_client_consumer_long_polling_batch_size: int = 32
-    """[messages] How many push consumers ask for in one receive."""
+    """[messages] How many messages push consumers ask for in one receive. More saves calls, and lets one consumer hold
+    messages that others could work on."""
     long_polling_reserve_time_in_millis: int = 1_000
-    """[ms] Time that is left of a client's deadline when a receive that found nothing is answered. Less lets answers
-    come too late, so that their messages have to be given back."""
+    """[ms] How long before a client's deadline a receive stops waiting. Less lets answers come too late, so that their
+    messages have to be given back."""
 
     # Renewal of invisible time
     enable_proxy_auto_renew: bool = True
     """Whether messages that a push consumer works on are kept invisible for as long as it works. Off: a slow listener's
     message goes to another consumer as well."""
     renew_schedule_period_millis: int = 5_000
-    """[ms] Pause after a failed renewal, and time by which renewals begin earlier than `renew_ahead_time_millis`
-    says."""
+    """[ms] Pause after a failed renewal. Renewals also begin this much earlier than `renew_ahead_time_millis` says."""
     renew_ahead_time_millis: int = 10_000
     """[ms] How long before a message becomes visible it is renewed, in addition to `renew_schedule_period_millis`. More
     survives longer outages of a broker."""
     renew_max_time_millis: int = 10_800_000
-    """[ms] Longest that renewals keep a message invisible, from its receipt on. After it another consumer gets the
-    message."""
+    """[ms] Longest time that renewals keep a message invisible, counted from its receipt. After it another consumer
+    gets the message."""
     max_renew_retry_times: int = 3
-    """[attempts] Failed renewals in a row after which a message becomes visible in its time."""
+    """[attempts] Failed renewals in a row after which the proxy gives up. The message becomes visible when its current
+    time ends."""
     renewals_max: int = 200_000
-    """[messages] Most that are kept invisible at once. Those beyond it become visible in their time."""
+    """[messages] Most that are kept invisible at once. Further ones become visible when their first time ends."""
 
     # Retries of producers
     grpc_client_producer_max_attempts: int = 3
-    """[attempts] How many a client makes of one send."""
+    """[attempts] How often a client tries one send before it fails."""
     grpc_client_producer_backoff_initial_millis: int = 10
     """[ms] Pause before a client's second attempt."""
     grpc_client_producer_backoff_max_millis: int = 1_000
     """[ms] Longest pause between a client's attempts."""
     grpc_client_producer_backoff_multiplier: int = 2
-    """[times] How much longer each such pause is than the one before it."""
+    """[times] How many times as long as the one before it each such pause is."""
 
     # Limits
     channel_expired_timeout: int = 120_000
-    """[ms] A client without a stream that was silent for so long is forgotten, and others get its messages."""
+    """[ms] Silence after which a client without a telemetry stream counts as gone, and others get its messages. Less
+    frees messages of a killed client sooner, and redelivers those of one whose network fails for a moment."""
     calls_max: int = 4_096
     """[calls] Most in progress, receives and streams not counted; the next one is answered `TOO_MANY_REQUESTS`."""
     calls_size_max: int = 512 << 20
@@ -133,13 +137,13 @@ class ProxyConfig:
     telemetry_streams_max: int = 20_000
     """[streams] Most telemetry streams, one or more for each client; the next one is answered `TOO_MANY_REQUESTS`."""
     grpc_max_inbound_message_size: int = 130 << 20
-    """[bytes] Largest gRPC message of a request, whatever it contains."""
+    """[bytes] Largest gRPC message that a client may send, whatever it contains."""
     metadata_size_max: int = 16 << 10
-    """[bytes] Largest headers of a call; above it the call ends with `RESOURCE_EXHAUSTED`."""
+    """[bytes] Largest total of a call's headers; above it the call ends with `RESOURCE_EXHAUSTED`."""
 
     @property
     def guard(self) -> str:
-        """The key that has clients sign; empty for none."""
+        """The key of the setting that requires signed calls; empty if none does."""
         return "aclEnable" if self.acl_enable else "authenticationEnabled" if self.authentication_enabled else ""
 
     def __post_init__(self) -> None:

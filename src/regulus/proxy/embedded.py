@@ -1,4 +1,4 @@
-"""Broker, name server and the front for RocketMQ 5 clients in one process."""
+"""Broker, name server and the proxy for RocketMQ 5 clients in one process."""
 
 from regulus.errors import RegulusError
 from regulus.proxy.access import CallAccess
@@ -10,9 +10,9 @@ from regulus.transport.config import TransportConfig
 
 
 class RegulusWithFront:
-    """The front begins last and ends first: what it is asked, it asks the broker.
+    """Starts the proxy last and stops it first, because it needs the broker for its calls.
 
-    With `may_lack_front` a port that another takes is no reason not to start; `missing` says so then.
+    With `may_lack_front` the rest also starts if another program has the proxy's port; `missing` has the reason then.
     """
 
     def __init__(self, regulus: Regulus, config: ProxyConfig, transport: TransportConfig, *,
@@ -25,7 +25,7 @@ class RegulusWithFront:
         self.front = ProxyServer(config, LocalBrokers(regulus), transport, access)
 
     async def start(self) -> None:
-        """Raises as Regulus does, and OSError when the port of the front is taken."""
+        """Raises the errors of Regulus.start(), and OSError if another program has the proxy's port."""
         await self.regulus.start()
         try:
             await self.front.start()

@@ -1,7 +1,7 @@
-"""grpc.health.v1: whether the front serves, for whoever asks, signed or not.
+"""The service grpc.health.v1: whether the proxy serves. Unsigned calls are answered as well.
 
-A front serves while a broker can be asked behind it, and does not any more from the moment it stops. Its clients' calls
-are one service beside the front as a whole, which is called by no name; both are as the other is.
+The proxy serves while it can ask at least one broker, until it begins to stop. Two names are known: the empty one for
+the whole proxy, and the service of RocketMQ's clients. Both always have the same status.
 
 Source: GRPC Health Checking Protocol.
 """
@@ -18,34 +18,34 @@ from regulus.wire.grpc.health_messages import HealthCheckRequest, HealthCheckRes
 from regulus.wire.http2.grpc_messages import GrpcStatus, Message
 
 WATCHES_MAX = 1_000
-"""Under way; each is a stream that lasts as long as its client likes."""
+"""Watches that may be open, each a stream that lasts as long as its client likes. The next one is refused."""
 _NAMES = ("", definitions.SERVICE)
 _SERVING, _NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 _SERVICE_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health:
-    """`is_ready`: whether there is a broker that can be asked. `methods` by their paths."""
+    """Serves health checks. `is_ready` returns whether a broker can be asked; `methods` has the methods by path."""
 
     def __init__(self, is_ready: Callable[[], bool]) -> None:
         self._is_ready = is_ready
         self._has_stopped = False
         self._watches = 0
-        self._change: asyncio.Future[None] | None = None    # while somebody watches
+        self._change: asyncio.Future[None] | None = None    # set while a client watches
         self._known = _NOT_SERVING
         self.methods: dict[str, Method] = {
             HealthService.Check.path: OneAnswer(self._check), HealthService.List.path: OneAnswer(self._list_all),
             HealthService.Watch.path: ManyAnswers(self._watch)}
 
     def look(self) -> None:
-        """Tell those who watch what has changed: now and then."""
+        """Notify the watching clients if the status has changed. To be called again and again."""
         status = self._status()
         if status != self._known:
             self._known = status
             self._wake()
 
     def stop(self) -> None:
-        """The server stops: all watches hear so and end."""
+        """Send NOT_SERVING to all watching clients and end their streams, because the server stops."""
         self._has_stopped = True
         self._known = _NOT_SERVING
         self._wake()
@@ -56,7 +56,7 @@ class Health:
     async def _check(self, message: Message, call: GrpcCall) -> bytes:
         request = await small_requests.read(HealthCheckRequest, message, call)
         if request.service not in _NAMES:
-            raise GrpcRefused(GrpcStatus.NOT_FOUND, "no such service is here")
+            raise GrpcRefused(GrpcStatus.NOT_FOUND, "this server has no such service")
         return _told(self._status())
 
     async def _list_all(self, message: Message, call: GrpcCall) -> bytes:
@@ -65,7 +65,8 @@ class Health:
         return HealthListResponse(statuses=statuses).SerializeToString()
 
     async def _watch(self, message: Message, call: GrpcCall) -> None:
-        """Of a name that is none it says so, and lasts: it may be one some day, as far as its client knows."""
+        """Send the status and each change of it. For an unknown name it sends SERVICE_UNKNOWN and stays open, as the
+        protocol asks: the service may exist later."""
         request = await small_requests.read(HealthCheckRequest, message, call)
         if self._watches >= WATCHES_MAX:
             raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, f"{WATCHES_MAX} watches are under way")
@@ -91,7 +92,7 @@ class Health:
     async def _changed(self) -> None:
         if self._change is None:
             self._change = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._change)      # one who goes away does not take it from the others
+        await asyncio.shield(self._change)      # shielded, as others wait for the same future
 
     def _wake(self) -> None:
         change, self._change = self._change, None

@@ -1,5 +1,4 @@
-"""Work at brokers that nobody waits for: one lane for each broker, so that one that is slow or gone holds up only what
-is its own."""
+"""Requests to brokers that no call waits for. Each broker has a lane of its own, so that a slow one delays no other."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -8,18 +7,20 @@ from functools import partial
 from regulus.client.tasks import TaskGroup
 
 AT_ONCE_MAX = 64
-"""Jobs under way in one lane."""
+"""Jobs under way in one lane; further ones of the broker wait."""
 WAITING_MAX = 250_000
-"""Jobs that wait in all lanes: more than messages can be renewed unless renewalsMax is raised."""
+"""Jobs that wait in all lanes. At one more, `put` refuses it. The number is above the default of renewalsMax, so that
+all messages can be renewed at the same time."""
 
 FINISH_MS = 1_000
-"""How long what waits may take at the end."""
+"""How long jobs may still take when the server stops."""
 
 Job = Callable[[], Awaitable[None]]
 
 
 class Lanes:
-    """A job ends by itself within some seconds, whatever its broker does."""
+    """Runs jobs, at most AT_ONCE_MAX a broker at a time. Each job must end by itself within some seconds, even if its
+    broker does not answer."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Job]] = {}
@@ -28,11 +29,11 @@ class Lanes:
         self._tasks = TaskGroup()
 
     def __len__(self) -> int:
-        """Jobs that wait."""
+        """Number of jobs that wait in all lanes."""
         return self._count
 
     def put(self, broker: str, job: Job) -> bool:
-        """Do it as soon as its lane has room; False when too much waits already."""
+        """Run the job as soon as its lane has room. False if too many jobs wait already; it is dropped then."""
         if self._count >= WAITING_MAX:
             return False
         self._waiting.setdefault(broker, deque()).append(job)
@@ -43,7 +44,7 @@ class Lanes:
         return True
 
     async def finish(self) -> None:
-        """Wait until nothing waits and nothing is under way; what takes longer than FINISH_MS is not done."""
+        """Wait until all jobs are done. Jobs that take longer than FINISH_MS are cancelled."""
         await self._tasks.finish(FINISH_MS)
 
     async def _work(self, broker: str) -> None:

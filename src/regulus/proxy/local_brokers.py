@@ -1,4 +1,4 @@
-"""The one broker behind a front in its own process: a call, and no socket between."""
+"""The broker in the proxy's own process, which is called directly, without a socket."""
 
 from regulus.access.credentials import parse_credentials, sign_as
 from regulus.errors import CallRefused, ConnectionLost, RequestTimeout
@@ -11,7 +11,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 class LocalBrokers:
-    """`regulus` is started before, and stopped after."""
+    """Asks the broker and the name server of `regulus`, which must be started before it and stopped after it."""
 
     def __init__(self, regulus: Regulus) -> None:
         self._regulus = regulus
@@ -37,7 +37,7 @@ class LocalBrokers:
                 raise CallRefused(Code.INTERNAL_SERVER_ERROR, "the name server does not answer this request")
             return answer
         if broker != self._name or self._connection is None:
-            raise CallRefused(Code.BAD_REQUEST, f"no broker {broker[:80]!r} is here")
+            raise CallRefused(Code.BAD_REQUEST, f"broker {broker[:80]!r} is not in this process")
         try:
             return await self._connection.ask(command, timeout_ms, origin)
         except RequestTimeout as error:

@@ -1,4 +1,4 @@
-"""Which topics and groups a client may name. Source: TopicValidator, Validators, GrpcValidator."""
+"""Checks the names of topics and groups that a client gives. Source: TopicValidator, Validators, GrpcValidator."""
 
 import re
 
@@ -31,7 +31,7 @@ _SYSTEM_TOPICS = frozenset({
 
 
 def topic_name(name: str) -> str:
-    """The name itself. Raises CallRefused ILLEGAL_TOPIC."""
+    """Check the full name of a topic and return it. Raises CallRefused ILLEGAL_TOPIC."""
     size_max = RETRY_TOPIC_SIZE_MAX if is_retry_topic(name) or is_dlq_topic(name) else TOPIC_SIZE_MAX
     fault = _fault(name, "topic", size_max)
     if fault is None and (name in _SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)):
@@ -42,7 +42,7 @@ def topic_name(name: str) -> str:
 
 
 def group_name(name: str) -> str:
-    """The name itself. Raises CallRefused ILLEGAL_CONSUMER_GROUP."""
+    """Check the full name of a group and return it. Raises CallRefused ILLEGAL_CONSUMER_GROUP."""
     fault = _fault(name, "group", GROUP_SIZE_MAX)
     if fault is None and name.startswith(_SYSTEM_GROUP_PREFIX):
         fault = f"group {name} belongs to the system; use one of your own"
@@ -62,8 +62,9 @@ def _fault(name: str, noun: str, size_max: int) -> str | None:
 
 
 def full_name(resource: messages.Resource, namespace: str = "") -> str:
-    """How a resource is called in the broker: `namespace%name`, or the name alone. Clients may leave the namespace out
-    of a resource and name it in the headers of the call."""
+    """The name of a resource at brokers: `namespace%name`, or the name alone if there is no namespace.
+
+    `namespace` is the one of the call's headers, which counts if the resource has none."""
     name = resource.name
     space = resource.resource_namespace or namespace
     return f"{space}%{name}" if space and name and not name.startswith(f"{space}%") else name

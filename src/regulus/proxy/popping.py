@@ -1,4 +1,4 @@
-"""Deeds on messages that were popped: take, acknowledge, keep invisible for longer, put among the dead letters."""
+"""The requests to brokers about popped messages: pop, acknowledge, change the invisible time, send to dead letters."""
 
 from typing import NamedTuple
 
@@ -26,22 +26,27 @@ from regulus.wire.popped_offsets import PoppedOffsets
 from regulus.wire.remoting_command import RemotingCommand
 
 TIMEOUT_MS = 3_000
+"""How long a broker may take to answer any request here except a pop."""
 POP_MARGIN_MS = 2_000
-"""How much longer than its poll a broker may take to answer."""
+"""How much longer than the poll time a broker may take to answer a pop."""
 LATE_MS_MAX = 30_000
-"""And how long after that an answer is still taken, whose messages are given back then."""
+"""How long after that an answer is still accepted, to give its messages back."""
 _WORTH_NOTHING = (ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL)
-"""To a receipt. Clients give one up that is invalid, and tell others again each second for ever."""
+"""Answers that mean that the receipt is invalid. Clients give up an invalid receipt, and repeat a call that failed for
+another reason each second, forever."""
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.NO_MESSAGE)
+"""Answers to a pop that found no message."""
 
 
 class PoppedMessage(NamedTuple):
+    """A message and the receipt handle that was made for it."""
+
     message: MessageExt
     handle: PlacedReceipt
 
 
 class Poll:
-    """One pop, which the broker may hold."""
+    """One pop request, which the broker may hold until a message comes."""
 
     def __init__(self, brokers: Brokers, broker: str, request: PopMessageRequest, origin: Origin | None) -> None:
         self.broker = broker
@@ -51,7 +56,9 @@ class Poll:
         self._command = RemotingCommand.request(RequestCode.POP_MESSAGE, request.ext())
 
     async def popped(self) -> list[PoppedMessage]:
-        """Also when it comes late. Raises CallRefused; with TOO_MANY_REQUESTS when the broker holds too many polls."""
+        """Send the request and return the popped messages, even if they come up to LATE_MS_MAX late.
+
+        Raises CallRefused, with TOO_MANY_REQUESTS if the broker holds too many polls."""
         answer = await self._brokers.ask(self.broker, self._command,
                                          self.request.poll_time + POP_MARGIN_MS + LATE_MS_MAX, self._origin)
         if answer.code in _NOTHING:
@@ -61,7 +68,7 @@ class Poll:
         return _popped(checked(answer), self.broker, self.request)
 
     def withdraw(self) -> None:
-        """Nobody waits for it any more: end it where that can be; what comes all the same is to be given back."""
+        """Ask the broker to end the poll, if it can. Messages that `popped` returns afterwards must be given back."""
         self._brokers.withdraw(self.broker, self._command)
 
 
@@ -71,9 +78,10 @@ def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) ->
         offsets = PoppedOffsets(PopMessageResponse.decode(answer), broker)
         handles = offsets.handles(messages, [message.properties.get(names.POP_CK) for message in messages])
     except (RecordError, HeaderError) as error:
-        raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"what broker {broker} popped cannot be read: {error}") from error
+        raise CallRefused(Code.INTERNAL_SERVER_ERROR,
+                          f"the answer of broker {broker} to a pop cannot be read: {error}") from error
     if any(message.sys_flag & sys_flag.NEED_UNWRAP for message in messages):
-        # RocketMQ's own proxy hands them on so. There is one receipt for all of the messages in such a record.
+        # RocketMQ's own proxy hands such a record on as one message, as it has one receipt for all in it.
         raise CallRefused(Code.NOT_IMPLEMENTED, f"broker {broker} popped whole batches: {request.topic} has "
                                                 "queue.type=BatchCQ, and is consumed by remoting clients, which pull")
     if request.order:
@@ -84,7 +92,8 @@ def _popped(answer: RemotingCommand, broker: str, request: PopMessageRequest) ->
 
 
 async def ack(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt) -> None:
-    """Raises CallRefused. What was acknowledged before may be so again."""
+    """Acknowledge a message; it may have been acknowledged before. Raises CallRefused, with INVALID_RECEIPT_HANDLE if
+    its queue has no such message."""
     receipt = handle.receipt
     header = AckMessageRequest(consumer_group=group, topic=handle.real_topic(topic, group), queue_id=receipt.queue_id,
                                extra_info=receipt_handle.encode(receipt), offset=receipt.queue_offset,
@@ -98,8 +107,10 @@ async def ack(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt) -
 
 async def change_invisible(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt, invisible_ms: int, *,
                            suspend: bool = False) -> PlacedReceipt:
-    """The new handle. `suspend`: the delivery is not to be counted, where the broker knows how. Raises CallRefused,
-    with INVALID_RECEIPT_HANDLE where there is nothing to change."""
+    """Change when the message becomes visible again, and return its new handle.
+
+    `suspend`: the broker does not count the delivery, if it knows this field. Raises CallRefused, with
+    INVALID_RECEIPT_HANDLE if there is nothing to change."""
     answer = await _ask_to_change(brokers, group, topic, handle, invisible_ms, suspend=suspend or None)
     if answer.code in _WORTH_NOTHING:
         raise CallRefused(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message is in its queue")
@@ -114,8 +125,8 @@ async def change_invisible(brokers: Brokers, group: str, topic: str, handle: Pla
 
 
 async def give_back(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt) -> None:
-    """A message reached nobody: others get it at once, and a broker that knows how counts no delivery. Raises
-    CallRefused."""
+    """Make a message that reached no client visible at once, without counting a delivery if the broker can do that.
+    Raises CallRefused."""
     checked(await _ask_to_change(brokers, group, topic, handle, 0, suspend=True))
 
 
@@ -132,7 +143,7 @@ async def _ask_to_change(brokers: Brokers, group: str, topic: str, handle: Place
 
 async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt, message_id: str,
                           origin: Origin | None) -> None:
-    """Copied to the group's dead letters, then acknowledged: in this order, as only so it is never nowhere. Raises
+    """Copy a message to the group's dead letters, then acknowledge it. The other order could lose it. Raises
     CallRefused."""
     if handle.physical_offset < 0:
         raise CallRefused(Code.INVALID_RECEIPT_HANDLE, NO_PLACE)
@@ -147,8 +158,9 @@ async def to_dead_letters(brokers: Brokers, group: str, topic: str, handle: Plac
 
 
 async def _check_place(brokers: Brokers, group: str, topic: str, handle: PlacedReceipt) -> None:
-    """A broker copies whatever lies at the offset that it is told. So it is asked first whether that is the message of
-    the handle, for a handle is what a client says."""
+    """Check with the broker that the physical offset of the handle is that of its message. Raises CallRefused.
+
+    A client may have made up the handle, and the broker copies whatever record is at the offset."""
     header = ViewMessageByIdRequest(offset=handle.physical_offset)
     answer = checked(await brokers.ask(
         handle.broker, RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header.ext()), TIMEOUT_MS))
@@ -158,4 +170,4 @@ async def _check_place(brokers: Brokers, group: str, topic: str, handle: PlacedR
         raise CallRefused(Code.INTERNAL_SERVER_ERROR, f"broker {handle.broker}: {error}") from error
     if (found.topic, found.queue_id, found.queue_offset) != (handle.real_topic(topic, group), handle.receipt.queue_id,
                                                              handle.receipt.queue_offset):
-        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names the place of another message")
+        raise CallRefused(Code.INVALID_RECEIPT_HANDLE, "the receipt handle points to another message")

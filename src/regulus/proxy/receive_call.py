@@ -33,19 +33,20 @@ from regulus.wire.headers.pop_message import ANY_QUEUE, INIT_MAX
 _log = logging.getLogger(__name__)
 
 REFUSAL_REST_S = 0.5
-"""How long a lasting refusal is held back: several clients ask again at once, whatever they are told."""
+"""Delay before a refusal whose cause lasts, as some clients ask again at once whatever the answer is."""
 _LASTING = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.FORBIDDEN, Code.PROXY_TIMEOUT,
                       Code.INTERNAL_SERVER_ERROR, Code.UNAUTHORIZED, Code.TOO_MANY_REQUESTS, Code.NOT_IMPLEMENTED))
+"""Refusals whose cause usually lasts for some time."""
 
 
 def _heard(task: "asyncio.Task[list[PoppedMessage]]") -> None:
-    """Whoever waits for it hears of its failure; after that nobody has to."""
+    """Mark the failure of a pop as seen: a call that waits for it gets it, and asyncio need not log it as well."""
     if not task.cancelled():
         task.exception()
 
 
 class ReceiveCall:
-    """`left_behind`: polls under way at brokers whose clients have gone away."""
+    """Serves receives. `left_behind` counts the polls at brokers whose clients have gone away meanwhile."""
 
     def __init__(self, brokers: Brokers, catalog: Catalog, clients: Clients, renewing: Renewing, config: ProxyConfig,
                  now_ms: Callable[[], int]) -> None:
@@ -64,10 +65,11 @@ class ReceiveCall:
 
     async def receive(self, request: messages.ReceiveMessageRequest,
                       caller: Caller) -> AsyncGenerator[messages.ReceiveMessageResponse, None]:
-        """The elements of the stream: status, messages, the time of delivery. What is popped becomes visible to others
-        soon unless all of it was taken: a client whose stream ends before its last word gives up what it has of it,
-        and nobody would acknowledge what is renewed for it. What was not sent was not delivered; what was, counts: it
-        may be what the client ends of."""
+        """Yield the elements of the stream: the status, the messages, and the time of delivery as the last one.
+
+        If the client does not take the last element, it drops the messages that it got. They would be renewed without
+        ever being acknowledged, so all popped messages become visible to others soon. Messages that were sent count as
+        deliveries, because one of them may be what makes the client fail. Those that were not sent do not count."""
         given: list[PlacedReceipt] = []
         waiting: deque[PoppedMessage] = deque()
         group = topic = ""
@@ -93,14 +95,14 @@ class ReceiveCall:
             self._renewing.give_back(group, topic, [each.handle for each in waiting])
 
     async def refusal(self, error: CallRefused) -> messages.ReceiveMessageResponse:
-        """The status of a receive that is refused."""
+        """The only element of a refused receive, after a delay of REFUSAL_REST_S if the cause lasts."""
         if error.code in _LASTING:
             await asyncio.sleep(REFUSAL_REST_S)
         return messages.ReceiveMessageResponse(status=status(error.code, str(error)))
 
     async def _received(self, request: messages.ReceiveMessageRequest, caller: Caller, topic: str,
                         group: str) -> list[PoppedMessage]:
-        """What the client is to get. Raises CallRefused."""
+        """Pop messages and return those that the client must get. Raises CallRefused."""
         now_ms = self._now_ms()
         wanted = receiving.subscription(topic, request.filter_expression, self._config)
         invisible_ms = receiving.invisible_ms(request, self._config)
@@ -110,7 +112,7 @@ class ReceiveCall:
         client.client_type = client.client_type or (ClientType.PUSH_CONSUMER if request.auto_renew
                                                     else ClientType.SIMPLE_CONSUMER)
         client.group = client.group or group
-        # It is born at the broker's time: by a clock that goes before it the poll would outlive this call there.
+        # born_time=0 has the broker use its own clock. If the clock here were ahead, the poll would outlive the call.
         pop = PopMessageRequest(
             consumer_group=group, topic=topic, queue_id=ANY_QUEUE, max_msg_nums=receiving.batch_size(request),
             invisible_time=invisible_ms, poll_time=receiving.poll_ms(request, caller, self._config, now_ms),
@@ -121,11 +123,11 @@ class ReceiveCall:
         due = await self._that_are_due(popped, wanted, config, topic, caller.origin)
         if self._clients.knows(caller.key):
             return due
-        self._renewing.give_back(group, topic, [each.handle for each in due])   # it said meanwhile that it ends
+        self._renewing.give_back(group, topic, [each.handle for each in due])   # the client ended meanwhile
         return []
 
     async def _broker(self, request: messages.ReceiveMessageRequest, topic: str) -> str:
-        """The broker that is asked for; any that has queues to read where that one has none."""
+        """The broker that the client names, or else the next one with queues to read. Raises CallRefused."""
         names = routing.readable_brokers(await self._catalog.route(topic))
         if not names:
             raise CallRefused(Code.FORBIDDEN, f"topic {topic} has no queue that can be read")
@@ -135,8 +137,10 @@ class ReceiveCall:
         return names[self._turn % len(names)]
 
     async def _pop(self, broker: str, pop: PopMessageRequest, origin: Origin | None) -> list[PoppedMessage]:
-        """The poll of a client that goes away while it waits ends, too; what comes of it all the same is given back,
-        and so is what comes too late. Raises CallRefused."""
+        """Poll one broker. Raises CallRefused.
+
+        If the client goes away or the time is over, the poll is withdrawn. Messages that it brings later are given
+        back."""
         poll = popping.Poll(self._brokers, broker, pop, origin)
         task = self._tasks.spawn_with(poll.popped(), f"pop of {pop.consumer_group}", _heard)
         try:
@@ -165,8 +169,10 @@ class ReceiveCall:
 
     async def _that_are_due(self, popped: list[PoppedMessage], wanted: SubscriptionData,
                             config: SubscriptionGroupConfig, topic: str, origin: Origin | None) -> list[PoppedMessage]:
-        """Without what the client did not ask for, which is acknowledged, and what failed too often, which becomes a
-        dead letter. When this is cut short the others are given back."""
+        """The popped messages that the client must get.
+
+        A message with an unwanted tag is acknowledged instead, and one that failed too often becomes a dead letter. If
+        the call is cancelled, the others are given back."""
         kept: list[PoppedMessage] = []
         left = deque(popped)
         is_cut_short = True
@@ -192,7 +198,7 @@ class ReceiveCall:
             else:
                 return True
         except CallRefused as error:
-            _log.warning("message %s of group %s is delivered though it should not: %s", message_id(each.message),
+            _log.warning("message %s of group %s is delivered although it should not be: %s", message_id(each.message),
                          config.group_name, error)
             return True
         return False

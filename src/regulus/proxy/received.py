@@ -1,4 +1,4 @@
-"""From a stored message to what a RocketMQ 5 client reads. Source: GrpcConverter.buildMessage."""
+"""Converts a stored message to the message that a RocketMQ 5 client reads. Source: GrpcConverter.buildMessage."""
 
 import hashlib
 
@@ -15,6 +15,8 @@ from regulus.wire.grpc.codes import DigestType, Encoding, MessageType
 from regulus.wire.grpc.times import set_ms
 
 _ATTEMPT_MAX = 0x7FFFFFFF
+"""Largest number of the field `delivery_attempt`, an int32."""
+
 
 def message_id(message: MessageExt) -> str:
     return message.message_id or offset_message_id(message.store_host, message.physical_offset)
@@ -22,13 +24,15 @@ def message_id(message: MessageExt) -> str:
 
 def to_message(message: MessageExt, topic: str, body_size_max: int, receipt_handle: str | None = None,
                kind: MessageType | None = None) -> messages.Message:
-    """`topic` is the one that was asked for, whatever retry topic the message lay in. A packed body that would be
-    larger than `body_size_max`, as no sender's was before it was packed, is handed on as it is stored."""
+    """Convert a message. `topic` is the one that the client consumes, even if the message was in a retry topic.
+
+    A compressed body that would become larger than `body_size_max` bytes stays compressed: no sender could have sent
+    it. `kind`: the type of the message; None reads it from its properties."""
     namespace, name = split_name(topic)
     body, encoding = _body(message, body_size_max)
     made = messages.Message(body=body)
     made.topic.resource_namespace, made.topic.name = namespace, name
-    is_of_sink = names.SINK in message.properties      # else its SEQ is an application's
+    is_of_sink = names.SINK in message.properties      # otherwise SEQ is a property of the application
     for key, value in message.properties.items():
         if key not in RESERVED and not (is_of_sink and key == names.SEQUENCE):
             made.user_properties[_valid(key)] = _valid(value)
@@ -46,7 +50,7 @@ def to_message(message: MessageExt, topic: str, body_size_max: int, receipt_hand
 
 
 def split_name(topic: str) -> tuple[str, str]:
-    """Namespace and name of `namespace%name`; retry topics and the like have none."""
+    """The namespace and the name of `namespace%name`. Names that begin with `%`, such as retry topics, have none."""
     if topic.startswith("%"):
         return "", topic
     namespace, percent, name = topic.partition("%")
@@ -54,12 +58,13 @@ def split_name(topic: str) -> tuple[str, str]:
 
 
 def _body(message: MessageExt, size_max: int) -> tuple[bytes, Encoding]:
-    """Unpacked, because what clients can unpack differs; what we cannot is passed on as it is."""
+    """The body and its encoding. Bodies are decompressed here, because clients differ in what they can decompress. One
+    that cannot be decompressed is passed on as it is."""
     if not message.sys_flag & sys_flag.COMPRESSED:
         return message.body, Encoding.IDENTITY
     try:
         flags = message.sys_flag
-        if message.body[:2] == b"\x1f\x8b":     # a client of RocketMQ 5 packed it
+        if message.body[:2] == b"\x1f\x8b":     # gzip: compressed by a client of RocketMQ 5
             return message.body, Encoding.GZIP
         if not flags & sys_flag.COMPRESSION_MASK:
             flags |= sys_flag.COMPRESSION_ZLIB
@@ -94,9 +99,9 @@ def _set_place(system: messages.SystemProperties, message: MessageExt) -> None:
     system.store_host = host_text(message.store_host)
     system.queue_id = message.queue_id
     system.queue_offset = message.queue_offset
-    system.delivery_attempt = min(max(0, message.reconsume_times) + 1, _ATTEMPT_MAX)   # a sender may name any number
+    system.delivery_attempt = min(max(0, message.reconsume_times) + 1, _ATTEMPT_MAX)   # a sender can write any number
 
 
 def _valid(text: str) -> str:
-    """Protobuf takes no lone surrogates, and a stored property may have one."""
+    """The text without lone surrogates, which protobuf refuses and a stored property may contain."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What a receive asks for: the checks and the times. Source: ReceiveMessageActivity."""
+"""Checks the fields of receives and sets their times. Source: ReceiveMessageActivity."""
 
 
 from regulus.errors import CallRefused, HeaderError
@@ -11,14 +11,16 @@ from regulus.wire.grpc import messages
 from regulus.wire.grpc.codes import Code, FilterType
 
 BATCH_MAX = 32
+"""Messages of one receive; a broker pops no more at a time."""
 EXPRESSION_SIZE_MAX = 4_096
-"""Characters of a filter; as many as those of the longest tag that can be sent (maxUserPropertySize) if these are
-more."""
+"""Characters of a filter. If maxUserPropertySize is larger, that is the limit, so that each tag that can be sent can be
+named."""
 ATTEMPT_ID_SIZE_MAX = 128
+"""Characters of an attempt id."""
 
 
 def invisible_ms(request: messages.ReceiveMessageRequest, config: ProxyConfig) -> int:
-    """For how long nobody else gets what is received. Raises CallRefused."""
+    """How long the received messages stay invisible to other consumers, in ms. Raises CallRefused."""
     if request.auto_renew and config.enable_proxy_auto_renew:
         return config.default_invisible_time_mills
     asked = ms_of(request.invisible_duration)
@@ -27,14 +29,14 @@ def invisible_ms(request: messages.ReceiveMessageRequest, config: ProxyConfig) -
 
 
 def changed_invisible_ms(request: messages.ChangeInvisibleDurationRequest, config: ProxyConfig) -> int:
-    """Raises CallRefused."""
+    """The new invisible time of a message in ms; 0 makes it visible at once. Raises CallRefused."""
     asked = ms_of(request.invisible_duration)
     _check_invisible(asked, 0, config)
     return asked
 
 
 def _check_invisible(asked_ms: int, low_ms: int, config: ProxyConfig) -> None:
-    """In RocketMQ's words, by which clients tell one refusal from the other. Raises CallRefused."""
+    """Raises CallRefused with the texts of RocketMQ, as clients compare them."""
     if asked_ms < low_ms:
         raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too small. min is {low_ms}")
     if asked_ms > config.max_invisible_time_mills:
@@ -43,8 +45,9 @@ def _check_invisible(asked_ms: int, low_ms: int, config: ProxyConfig) -> None:
 
 
 def poll_ms(request: messages.ReceiveMessageRequest, caller: Caller, config: ProxyConfig, now_ms: int) -> int:
-    """How long to wait for a message: as long as the client asks and the server allows, and always so that the answer
-    is there before the client gives up."""
+    """How long to wait for a message, in ms: the time that the client asks for, within the limits of the settings.
+
+    The wait always ends before the deadline of the client."""
     low = config.grpc_client_consumer_min_long_polling_timeout_millis
     high = config.grpc_client_consumer_max_long_polling_timeout_millis
     left = high + config.long_polling_reserve_time_in_millis
@@ -59,7 +62,8 @@ def batch_size(request: messages.ReceiveMessageRequest) -> int:
 
 
 def subscription(topic: str, expression: messages.FilterExpression, config: ProxyConfig) -> SubscriptionData:
-    """Raises CallRefused ILLEGAL_FILTER_EXPRESSION."""
+    """The compiled filter of a receive; an empty one of tags wants all messages. Raises CallRefused
+    ILLEGAL_FILTER_EXPRESSION."""
     kind = SQL92 if expression.type == FilterType.SQL else TAG
     text = expression.expression.strip()
     size_max = max(EXPRESSION_SIZE_MAX, config.max_user_property_size)
@@ -75,7 +79,8 @@ def subscription(topic: str, expression: messages.FilterExpression, config: Prox
 
 
 def has_wanted_tag(tag: str, wanted: SubscriptionData) -> bool:
-    """A broker compares hashes, and a message of the retry topic may have been popped for another filter."""
+    """Whether the client wants a message with this tag. The broker compares only hashes of tags, and a message of the
+    retry topic may have been popped with another filter before."""
     return not wanted.tags_set or tag in wanted.tags_set
 
 

@@ -1,7 +1,7 @@
-"""grpc.reflection: what services and messages are here, for tools that learn it from the server, signed or not.
+"""The service grpc.reflection: tools ask it which services and messages the server has. Calls need no signature.
 
-RocketMQ's proxy has it as `v1alpha`, newer tools ask for `v1`; both have the same messages, so that those of `v1` serve
-either. The definitions are public (`wire.grpc.proto`).
+RocketMQ's proxy serves it as `v1alpha`, and newer tools ask for `v1`. The messages of both are equal, so those of `v1`
+are used for both. The answers are public: they are the definitions in `wire/grpc/proto`.
 
 Source: GRPC Server Reflection Protocol, ProtoReflectionService.
 """
@@ -17,13 +17,13 @@ from regulus.wire.grpc.reflection_messages import ServerReflectionRequest, Serve
 from regulus.wire.http2.grpc_messages import GrpcStatus
 
 STREAMS_MAX = 100
-"""Under way."""
+"""Open streams; the next one is refused."""
 SILENT_S_MAX = 60.0
-"""Of a stream that asks nothing, or does not read what it asked for; then it ends, so that others may come."""
+"""Time after which a stream ends that asks nothing or does not read its answer, to make room for others."""
 
 
 class Reflection:
-    """`methods` by their paths."""
+    """Serves reflection; `methods` has the methods by path."""
 
     def __init__(self) -> None:
         self._streams = 0
@@ -52,6 +52,7 @@ async def _answer_all(call: GrpcCall) -> None:
 
 
 def answer_to(request: ServerReflectionRequest) -> ServerReflectionResponse:
+    """The answer to one request; NOT_FOUND in it for an unknown name or kind of request."""
     answer = ServerReflectionResponse(valid_host=request.host, original_request=request)
     kind = request.WhichOneof("message_request")
     try:
@@ -66,10 +67,10 @@ def answer_to(request: ServerReflectionRequest) -> ServerReflectionResponse:
                 definitions.file_of(request.file_containing_symbol))
         elif kind == "all_extension_numbers_of_type" and definitions.is_message(request.all_extension_numbers_of_type):
             answer.all_extension_numbers_response.base_type_name = request.all_extension_numbers_of_type
-        else:       # extensions among them: none of the files has one
-            _set_error(answer, GrpcStatus.NOT_FOUND, "nothing of that name is here")
+        else:       # a request for an extension among others: the files define none
+            _set_error(answer, GrpcStatus.NOT_FOUND, "this server defines nothing of that name")
     except KeyError:
-        _set_error(answer, GrpcStatus.NOT_FOUND, "nothing of that name is here")
+        _set_error(answer, GrpcStatus.NOT_FOUND, "this server defines nothing of that name")
     return answer
 
 

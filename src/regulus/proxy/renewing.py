@@ -1,4 +1,4 @@
-"""Carries out what `renewals` says is due, and lets clients decide on what is renewed for them."""
+"""Carries out renewals and releases at brokers, and finds the valid handle when a client decides on a message."""
 
 import asyncio
 import logging
@@ -21,11 +21,12 @@ _log = logging.getLogger(__name__)
 _Told = TypeVar("_Told")
 
 CHANGE_S_MAX = 5.0
-"""How long one change of a message's time may take, with all that it takes to find its broker."""
+"""How long one change of an invisible time may take, including the search for its broker."""
 
 
 class Renewing:
-    """`is_known` says whether a client is there: what one has in hand that is gone is not renewed."""
+    """Renews messages that clients work on. `is_known` returns whether a client lives: messages of others are not
+    renewed."""
 
     def __init__(self, brokers: Brokers, config: ProxyConfig, now_ms: Callable[[], int],
                  is_known: Callable[[ClientKey], bool]) -> None:
@@ -41,21 +42,25 @@ class Renewing:
         return len(self._renewals)
 
     def add(self, renewed: Renewed) -> None:
+        """Renew a message from now on, unless its client is gone. At the limit it is not renewed, and a warning says
+        so."""
         if not self._is_known(renewed.client):
             return
         if not self._renewals.add(renewed):
-            _log.warning("%d messages are renewed already, and no more can be (renewalsMax): what is received now "
-                         "becomes visible to others in its time", len(self._renewals))
+            _log.warning("%d messages are renewed already, which is the limit (renewalsMax): a message that is "
+                         "received now becomes visible to others when its time ends", len(self._renewals))
 
     def drop(self, key: Key) -> None:
-        """The message never reached its client."""
+        """Stop renewing a message that never reached its client."""
         self._renewals.take(key)
 
     @asynccontextmanager
     async def decided(self, key: Key, *, live: bool = True) -> AsyncIterator[PlacedReceipt]:
-        """The handle that counts for one that a client gives, whose message is not renewed any more, unless what is
-        done with it fails or is cut short, and may be tried again. Without a renewal it is the handle itself, which
-        must be `live`. Raises CallRefused."""
+        """Give the valid handle for the one that the client sent, and stop renewing its message.
+
+        The client may try again if the body of the `async with` fails, except with INVALID_RECEIPT_HANDLE, or is
+        cancelled. The message is then renewed as before, or released if its client is gone. If the message was not
+        renewed, the valid handle is the client's own, which must not have expired if `live`. Raises CallRefused."""
         under_way = self._under_way.get(key)
         if under_way is not None:
             await asyncio.wait([under_way])
@@ -81,7 +86,7 @@ class Renewing:
             self.release(renewed.group, renewed.topic, [renewed.handle])
 
     def begin_due(self) -> bool:
-        """One step of renewals, and of releases for clients that left; whether more may be due now."""
+        """Begin at most DUE_MAX renewals and DUE_MAX releases for clients that left. True if more may be due now."""
         due = self._renewals.due(self._now_ms())
         for renewed in due:
             if not self._lanes.put(renewed.handle.broker, partial(self._renew, renewed)):
@@ -96,28 +101,33 @@ class Renewing:
         return bool(left)
 
     def release_client(self, client: ClientKey, group: str | None = None) -> None:
-        """What a client that is gone has in hand, or what of one group, becomes visible to others soon, in steps
-        that `begin_due` goes on with. What the client decides on until then, should it come back, is as it decides."""
+        """Make the messages that a client holds, or those of one group, visible to others soon.
+
+        It begins with DUE_MAX messages, and `begin_due` continues. If the client comes back and decides on a message
+        before that, its decision counts."""
         self._renewals.leave(client, group)
         self._begin_left()
 
     def release(self, group: str, topic: str, handles: Iterable[PlacedReceipt]) -> None:
-        """Let messages become visible soon, which nobody will acknowledge. What fails becomes visible in its time."""
+        """Make messages visible soon that no client will acknowledge. If that fails, they become visible when their
+        time ends."""
         for handle in handles:
             self._lanes.put(handle.broker, partial(self._release, group, topic, handle))
 
     def give_back(self, group: str, topic: str, handles: Iterable[PlacedReceipt]) -> None:
-        """Messages that reached nobody: they are there for others at once, and were not delivered."""
+        """Make messages that reached no client visible at once, without counting a delivery."""
         for handle in handles:
             self._lanes.put(handle.broker, partial(self._give_back, group, topic, handle))
 
     def give_up(self) -> None:
-        """The server stops. What was renewed becomes visible to others soon, as no other front knows the handle that
-        counts for it; the rest is acknowledged at another front by the handle that was given."""
+        """Release all messages that were renewed, because the server stops.
+
+        Only this proxy knows their valid handles. The other messages are left alone: their clients can acknowledge them
+        at another proxy."""
         self._renewals.leave_renewed()
 
     async def finish(self) -> None:
-        """Begin all releases, and wait for what is under way, for a second at most."""
+        """Begin all releases, and wait at most FINISH_MS for all requests to brokers."""
         while self._begin_left():
             await asyncio.sleep(0)
         await self._lanes.finish()
@@ -126,18 +136,19 @@ class Renewing:
         try:
             await self._change(group, topic, handle, self._config.invisible_time_millis_when_clear)
         except CallRefused as error:
-            _log.debug("a message of group %s becomes visible in its time: %s", group, error)
+            _log.debug("a message of group %s becomes visible when its time ends: %s", group, error)
 
     async def _give_back(self, group: str, topic: str, handle: PlacedReceipt) -> None:
         try:
             await _within(popping.give_back(self._brokers, group, topic, handle), handle.broker)
         except CallRefused as error:
-            _log.debug("a message of group %s that reached nobody becomes visible in its time: %s", group, error)
+            _log.debug("a message of group %s that reached no client becomes visible when its time ends: %s", group,
+                       error)
 
     async def _renew(self, renewed: Renewed) -> None:
         if not self._renewals.begin(renewed):
             return
-        if not self._is_known(renewed.client):       # it has left another group, by which it was known
+        if not self._is_known(renewed.client):       # it was known only by another group, which it has left
             self._renewals.take(renewed.key)
             self.release(renewed.group, renewed.topic, [renewed.handle])
             return
@@ -164,16 +175,16 @@ class Renewing:
             _log.info("message %s of group %s was not renewed: %s", renewed.message_id, renewed.group, error)
             return
         if not is_over and not self._renewals.renewed(renewed, handle):
-            # Its client has gone meanwhile: nobody will acknowledge it by the handle that was just made.
+            # Its client decided or left meanwhile: no client will acknowledge the handle that was just made.
             self.release(renewed.group, renewed.topic, [handle])
 
     async def _change(self, group: str, topic: str, handle: PlacedReceipt, invisible_ms: int) -> PlacedReceipt:
-        """Raises CallRefused."""
+        """Change the invisible time of a message, within CHANGE_S_MAX. Raises CallRefused."""
         return await _within(popping.change_invisible(self._brokers, group, topic, handle, invisible_ms), handle.broker)
 
 
 async def _within(asking: Awaitable[_Told], broker: str) -> _Told:
-    """Raises CallRefused, also where it takes too long."""
+    """Await a request to a broker. Raises CallRefused, PROXY_TIMEOUT after CHANGE_S_MAX."""
     try:
         async with asyncio.timeout(CHANGE_S_MAX):
             return await asking

@@ -1,7 +1,7 @@
-"""How large a request may be, looked at before it is unpacked.
+"""Limits of the size of requests, checked before a request is parsed.
 
-Two bytes of a request can be an entry of its own, for which a hundred are allocated: what gRPC lets in would fill the
-memory in one call, of somebody whose signature nobody has read yet. So bytes are for bodies, and the rest is little.
+Two bytes of a request can be an entry for which protobuf allocates a hundred. A request as large as gRPC accepts could
+fill the memory before its signature is checked. So only bodies of messages may be large.
 """
 
 from regulus.errors import CallRefused
@@ -10,20 +10,20 @@ from regulus.wire.grpc.codes import Code
 from regulus.wire.grpc.fields import fields
 
 REQUEST_SIZE_MAX = 1 << 20
-"""Bytes of a request; of a send, bodies not counted. 1,024 acknowledgements are 200 KiB."""
+"""Bytes of a request; in a send, bodies of messages do not count. 1,024 acknowledgements take 200 KiB."""
 FIELDS_MAX = 34_000
-"""Of all messages of a large send: 256 of them have 131 each, where a property is a field."""
+"""Fields of all messages of a send that is larger than that: 256 messages may have 131 each. A property is a field."""
 _MESSAGES, _BODY = 1, 4     # numbers in SendMessageRequest and Message
 
 
 def unpacked_size_max(method: str, message_size_max: int) -> int:
-    """Bytes that a request may have which its client compressed: that it has more is known only when it is inflated,
-    and a send has one body then, not 256."""
+    """Bytes that a compressed request may have when it is decompressed. A compressed send has room for one body of the
+    largest size, not for 256, because its size is known only after it is decompressed."""
     return REQUEST_SIZE_MAX + (message_size_max if method == "SendMessage" else 0)
 
 
 def check_size(method: str, data: bytes) -> None:
-    """Raises CallRefused, DecodeError."""
+    """Raises CallRefused for a request that is too large, DecodeError for a malformed one."""
     size = len(data)
     if size > REQUEST_SIZE_MAX and method == "SendMessage":
         size -= _bodies_size(data)
@@ -34,7 +34,8 @@ def check_size(method: str, data: bytes) -> None:
 
 
 def _bodies_size(data: bytes) -> int:
-    """Raises CallRefused, DecodeError; costs what a send may have, whatever this one has."""
+    """Bytes of all bodies of a send. Raises CallRefused for too many messages or fields, so that its cost is bounded;
+    DecodeError for a malformed request."""
     bodies = seen = 0
     for count, message in enumerate(fields(data), 1):
         if count > MESSAGES_MAX:

@@ -1,4 +1,4 @@
-"""Routes as RocketMQ 5 clients read them, and which queue a message goes to.
+"""Converts routes for RocketMQ 5 clients, and chooses the queue of a message group.
 
 Source: RouteActivity.genMessageQueueFromQueueData, MessageQueueSelector.selectOneByKey, Hashing.consistentHash.
 """
@@ -17,9 +17,9 @@ from regulus.wire.grpc.codes import AddressScheme, Code, MessageType, Permission
 
 MASTER_ID = 0
 ADDRESSES_MAX = 64
-"""Addresses of one access point that are echoed."""
+"""Addresses of the access point that a client names; a call with more is refused."""
 ENDPOINTS_SIZE_MAX = 2_048
-"""Bytes of an access point, with fields that we do not know: it stands in each of a topic's queues."""
+"""Bytes of the access point, including unknown fields: the answer repeats it in each queue of a topic."""
 _MULTIPLIER, _MASK = 2862933555777941757, (1 << 64) - 1
 
 
@@ -30,8 +30,10 @@ def permission_of(perm: int) -> Permission:
 
 
 def endpoints_of(asked: messages.Endpoints, authority: str, own_port: int) -> messages.Endpoints:
-    """Where the client reaches us: what it says itself, as it has just reached us there; else what its call names;
-    else this port of this machine."""
+    """The addresses at which the client reaches this server.
+
+    They are those that the client names, because it has just used one of them. Without them it is the address in
+    `authority`, and without that `own_port` of this machine. Raises CallRefused for too many or too large ones."""
     if len(asked.addresses) > ADDRESSES_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"{len(asked.addresses)} addresses of an access point; "
                                             f"{ADDRESSES_MAX} are the most")
@@ -50,7 +52,7 @@ def endpoints_of(asked: messages.Endpoints, authority: str, own_port: int) -> me
 
 
 def echoed(topic: messages.Resource) -> messages.Resource:
-    """The topic as the client calls it, and no fields that we do not know: it stands in each of its queues."""
+    """The topic as the client names it, without unknown fields: the answer repeats it in each queue."""
     return messages.Resource(resource_namespace=topic.resource_namespace, name=topic.name)
 
 
@@ -70,7 +72,7 @@ def _scheme(host: str) -> AddressScheme:
 
 def queue_entries(route: TopicRouteData, topic: messages.Resource, endpoints: messages.Endpoints,
                   taken: Sequence[MessageType]) -> Iterator[messages.MessageQueue]:
-    """All queues of all replicas, in a stable order: a client compares the answers."""
+    """All queues of all replicas. Their order is stable, because clients compare the answers."""
     replicas = {data.broker_name: sorted(data.broker_addrs) for data in route.broker_datas}
     for row in sorted(route.queue_datas, key=lambda each: each.broker_name):
         for broker_id in replicas.get(row.broker_name, ()):
@@ -95,7 +97,7 @@ def _permissions(row: QueueData) -> Iterator[Permission]:
 
 def assignments(route: TopicRouteData, topic: messages.Resource, endpoints: messages.Endpoints,
                 fifo: bool) -> Iterator[messages.Assignment]:
-    """What a consumer receives from: each broker as a whole, or each queue of a group that consumes in order."""
+    """The queues from which a consumer receives: -1 for each broker as a whole, or each queue of an ordered group."""
     masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
     for row in sorted(route.queue_datas, key=lambda each: each.broker_name):
         if not permission.is_readable(row.perm) or row.read_queue_nums < 1 or row.broker_name not in masters:
@@ -115,13 +117,15 @@ def readable_brokers(route: TopicRouteData) -> list[str]:
 
 
 def queue_of_group(queues: Sequence[MessageQueue], message_group: str) -> MessageQueue:
-    """The one queue of all messages of a group, whoever sends them: RocketMQ's own choice, so that its proxy may stand
-    beside ours. Few groups move when queues are added."""
+    """The queue of all messages of a message group, whichever producer sends them.
+
+    RocketMQ chooses the same one, so its proxy may serve the cluster as well. When queues are added, few groups
+    move."""
     return queues[_consistent_hash(java_hash(message_group), len(queues))]
 
 
 def _consistent_hash(seed: int, buckets: int) -> int:
-    """Jump consistent hash of Lamping and Veach. The seed is a Java long, which an int is widened to with its sign."""
+    """Jump consistent hash of Lamping and Veach. Java widens the int seed to a long with its sign."""
     state, candidate = seed & _MASK, 0
     while True:
         state = state * _MULTIPLIER + 1 & _MASK

@@ -1,4 +1,4 @@
-"""From a client's message to a broker's: the checks in RocketMQ's order, then the properties that are stored.
+"""Converts a client's message to that of a broker: checks it in RocketMQ's order, then makes its stored properties.
 
 Source: SendMessageActivity, GrpcValidator, MessageConst.STRING_HASH_SET.
 """
@@ -24,8 +24,9 @@ from regulus.wire.headers import SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 MESSAGES_MAX = 256
-"""Of one send."""
+"""Messages of one send; a send with more is refused."""
 KEYS_MAX = 128
+"""Keys of one message; a message with more is refused."""
 BORN_HOST, BORN_TIMESTAMP = "__BORNHOST", "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
 RESERVED = frozenset(re.findall(r"\S+",
@@ -37,8 +38,8 @@ RESERVED = frozenset(re.findall(r"\S+",
     "TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC "
     "DLQ_ORIGIN_MESSAGE_ID __CRC32# _SYS_MSG_PRIORITY_")) | {
         names.SINK, names.SINK_DIGEST, names.SET_BACKS, names.GIVEN_BACK}
-"""Names of properties that no application may write, and that a consumer does not see among those of applications. It
-does see others of the system, `__SHARDINGKEY` and `__transactionId__` among them."""
+"""Properties that no application may set, and that consumers do not see among those of applications. They do see other
+properties of the system, such as `__SHARDINGKEY` and `__transactionId__`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +55,8 @@ class Sendable:
 
 def sendables(request: messages.SendMessageRequest, topic: str, topics: Sequence[str], config: ProxyConfig,
               peer: str, now_ms: int) -> list[Sendable]:
-    """All messages of a send, whose `topics` are named in full. Raises CallRefused: one bad message refuses them
-    all."""
+    """All messages of a send; `topics` are the full names of their topics. Raises CallRefused if one message is bad:
+    then none is sent."""
     if len(request.messages) > MESSAGES_MAX:
         raise CallRefused(Code.BAD_REQUEST,
                           f"{len(request.messages)} messages in one send; {MESSAGES_MAX} are the most")
@@ -138,7 +139,7 @@ def _check_tag(tag: str) -> None:
 
 
 def _check_plain(text: str, code: Code, what: str) -> None:
-    """Control characters separate properties where they are stored."""
+    """Raises CallRefused for a control character: in stored messages they separate the properties."""
     if not text.isprintable() and any(unicodedata.category(letter) == "Cc" for letter in text):
         raise CallRefused(code, f"{what} has a control character")
 
@@ -168,7 +169,7 @@ def _set_times(stored: dict[str, str], system: messages.SystemProperties, config
         if system.HasField("orphaned_transaction_recovery_duration"):
             seconds = ms_of(system.orphaned_transaction_recovery_duration) // 1000
             if not 0 <= seconds <= config.max_transaction_recovery_second:
-                raise CallRefused(Code.BAD_REQUEST, f"a transaction is to be asked for after {seconds} s; 0 to "
+                raise CallRefused(Code.BAD_REQUEST, f"the transaction is to be checked after {seconds} s; 0 to "
                                                     f"{config.max_transaction_recovery_second} s are possible")
             stored[names.CHECK_IMMUNITY_TIME] = str(seconds)
     if system.HasField("delivery_timestamp"):
@@ -216,7 +217,8 @@ def _set_origin(stored: dict[str, str], system: messages.SystemProperties, peer:
 
 
 def send_command(batch: Sequence[Sendable], broker: str, queue_id: int) -> RemotingCommand:
-    """One request for messages that go to the same queue. Raises MessageIllegal."""
+    """The request that sends messages to one queue. Raises CallRefused if the properties are too large to be stored,
+    and MessageIllegal for a message that cannot be encoded."""
     first = batch[0]
     topic = first.message.topic
     properties = first.message.properties
@@ -238,8 +240,8 @@ def _stored_size(sendable: Sendable) -> int:
 
 
 def batches(sendables: Sequence[Sendable], size_max: int) -> list[list[Sendable]]:
-    """What goes to a broker in one request each: as much as it takes for one body where all may share a batch, and else
-    every message by itself."""
+    """The messages of each request to a broker: batches of at most `size_max` bytes if all messages may share one, and
+    otherwise one message a request."""
     if not may_share_a_batch(sendables):
         return [[each] for each in sendables]
     found: list[list[Sendable]] = []
@@ -255,7 +257,7 @@ def batches(sendables: Sequence[Sendable], size_max: int) -> list[list[Sendable]
 
 
 def may_share_a_batch(batch: Sequence[Sendable]) -> bool:
-    """A batch is stored as one: nothing of it may be delayed, ordered, half or packed."""
+    """Whether the messages may be sent as one batch: none may be delayed, ordered, transactional or compressed."""
     return all(each.kind is MessageType.NORMAL and not each.sys_flag for each in batch)
 
 
@@ -266,5 +268,5 @@ def broker_of_recall(handle: str) -> str:
     except ValueError as error:
         raise CallRefused(Code.BAD_REQUEST, f"the recall handle cannot be read: {error}") from error
     if len(fields) != 5 or fields[0] != "v1":
-        raise CallRefused(Code.BAD_REQUEST, "the recall handle is of no kind that this server makes")
+        raise CallRefused(Code.BAD_REQUEST, "the recall handle has a format that this server does not know")
     return fields[2]

@@ -1,4 +1,4 @@
-"""The front put together: gRPC's server, its port, the clock and the loops. Started once and stopped once."""
+"""Assembles the proxy: the gRPC server with its port, the clocks and the loops."""
 
 import asyncio
 import logging
@@ -32,14 +32,18 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+"""Pause between two looks at renewals, expired clients and changed accounts. Each is noticed at most this much
+later."""
 HEARTBEAT_S = 20.0
+"""Pause between two heartbeats to a broker, which forgets producers after two minutes of silence."""
 TELL_AGAIN_S = 5.0
-"""Until a broker that took no heartbeat gets another one."""
+"""Pause before the next heartbeat to a broker at which the last one failed."""
 GROUPS_OF_HEARTBEAT_MAX = 200
-"""Producer groups that one heartbeat names."""
+"""Producer groups in one heartbeat; further ones go into another."""
 STOP_S = 2.0
-"""How long calls under way have to end."""
+"""How long calls under way may still take when the server stops; then their connections are closed."""
 _TIMEOUT_MS = 3_000
+"""How long a broker may take to answer a heartbeat."""
 
 
 def now_ms() -> int:
@@ -51,8 +55,11 @@ def steady_ms() -> int:
 
 
 class ProxyServer:
-    """`brokers` is what stands behind; `transport` has how TLS is done; `keep_accounts` runs as long as the server, and
-    looks whether the accounts have changed. Raises ConfigError when the certificate cannot be used."""
+    """The proxy; it is started once and stopped once.
+
+    `transport` has the settings of TLS, among others. `keep_accounts` runs as long as the server, and keeps the
+    accounts of `access` up to date. Raises ConfigError if the certificate cannot be used.
+    """
 
     def __init__(self, config: ProxyConfig, brokers: Brokers, transport: TransportConfig,
                  access: CallAccess | None = None,
@@ -84,7 +91,7 @@ class ProxyServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Raises OSError when the port is taken."""
+        """Start to serve. Raises OSError if another program has the port."""
         bound = self._server.bind(self._config.bind_address, self._config.grpc_server_port)
         try:
             self._brokers.on_request = self._telemetry.hear
@@ -94,21 +101,21 @@ class ProxyServer:
         except (OSError, RegulusError):
             bound.close()
             raise
-        self._tasks.supervise(self._server.watch, "looks at the connections of the gRPC front")
-        self._tasks.supervise(self._tick, "tick of the gRPC front")
-        self._tasks.supervise(self._tell, "heartbeats of the gRPC front")
+        self._tasks.supervise(self._server.watch, "watch of the gRPC connections")
+        self._tasks.supervise(self._tick, "tick of the gRPC proxy")
+        self._tasks.supervise(self._tell, "heartbeats of the gRPC proxy")
         if self._keep_accounts is not None:
-            self._tasks.supervise(self._keep_accounts, "accounts of the gRPC front")
+            self._tasks.supervise(self._keep_accounts, "accounts of the gRPC proxy")
 
     async def stop(self) -> None:
-        """What was not answered by then is asked again by its client, elsewhere."""
+        """Stop within some seconds. Clients repeat unanswered calls at another server."""
         await self._tasks.cancel()
         self._health.stop()
         self._service.end_streams()
         await self._server.stop(STOP_S)
         self._renewing.give_up()
         await self._renewing.finish()
-        # Polls are held there until then, and what they bring meanwhile is released.
+        # Until here brokers may hold polls; messages that come with them meanwhile are given back.
         await self._brokers.stop()
         await self._receive.stop()
 
@@ -131,19 +138,20 @@ class ProxyServer:
             _log.warning("%s: %s", kind, names)
 
     def _let_go(self, key: ClientKey) -> None:
-        """The client is gone: others get what it has in hand."""
+        """Forget a client that is gone, and release the messages that it holds."""
         self._clients.forget(key)
         self._renewing.release_client(key)
 
     async def _tell(self) -> None:
-        """Beside the tick, which waits for no broker."""
+        """Send heartbeats to brokers. A task of its own, because the tick must not wait for brokers."""
         while True:
             await self._tell_brokers()
             await asyncio.sleep(TICK_S)
 
     async def _tell_brokers(self) -> None:
-        """Brokers ask producers for the outcome of transactions, and learn from heartbeats whom they may ask: us, for
-        each topic to which a client sends."""
+        """Register this proxy at all brokers as a producer of each topic to which a client sends.
+
+        Brokers then ask it for the outcome of transactions, and it asks a client."""
         topics = self._clients.producer_topics()
         if not topics:
             return
@@ -153,14 +161,14 @@ class ProxyServer:
         try:
             names = await self._catalog.masters()
         except CallRefused as error:
-            _log.info("the brokers do not hear who may be asked for transactions: %s", error)
+            _log.info("no heartbeats are sent, so brokers cannot ask about transactions: %s", error)
             return
         now_s = time.monotonic()
         self._tell_at_s = {name: self._tell_at_s.get(name, 0.0) for name in names}
         await asyncio.gather(*[self._tell_broker(name, topics) for name in names if self._tell_at_s[name] <= now_s])
 
     async def _tell_broker(self, name: str, topics: list[str]) -> None:
-        """Again soon where it fails, and at this broker alone."""
+        """Send the heartbeats of one broker. If one fails, only this broker gets another one soon."""
         self._tell_at_s[name] = time.monotonic() + HEARTBEAT_S
         for start in range(0, len(topics), GROUPS_OF_HEARTBEAT_MAX):
             groups = topics[start:start + GROUPS_OF_HEARTBEAT_MAX]
@@ -171,5 +179,5 @@ class ProxyServer:
                                         _TIMEOUT_MS)
             except CallRefused as error:
                 self._tell_at_s[name] = time.monotonic() + TELL_AGAIN_S
-                _log.info("broker %s has no heartbeat of ours: %s", name, error)
+                _log.info("broker %s did not accept a heartbeat: %s", name, error)
                 return

@@ -1,7 +1,7 @@
-"""The methods as gRPC calls them: bytes in, bytes out, limits kept, every refusal a status of the response.
+"""Serves the methods of MessagingService over gRPC: parses requests, keeps limits, and answers every refusal.
 
-All that is said in a business sense is said in a response; gRPC's own status is for what is no call of ours, and for
-the end of a telemetry stream.
+A refusal is a status inside the response, and gRPC's own status is OK. Another gRPC status is only for telemetry
+streams, and for calls whose request cannot be read at all.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Answer(Protocol):
-    """A response that can be a refusal."""
+    """Any response: each has a status, and can be a refusal."""
 
     def __init__(self, *, status: messages.Status) -> None: ...
 
@@ -48,32 +48,33 @@ _Request = TypeVar("_Request", bound=ClientRequest)
 _Response = TypeVar("_Response", bound=_Answer)
 
 CHECKED_A_STEP = 128
-"""Receives that wait and are decided anew in one step; each costs a signature."""
+"""Waiting receives whose access is checked again in one step. Each costs the check of a signature."""
 
 
 class _Receiving:
-    """A receive under way, which ends with `refusal` where there is one."""
+    """A receive under way. If `refusal` is set, it ends with that."""
 
     def __init__(self, request: messages.ReceiveMessageRequest, caller: Caller, task: "asyncio.Task[Any] | None",
                  rules: Rules | None = None) -> None:
         self.request = request
         self.caller = caller
-        self.rules = rules      # that let it in
+        self.rules = rules      # the rules that let it in
         self.refusal: CallRefused | None = None
         self._task = task
 
     def refuse(self, refusal: CallRefused) -> None:
+        """End the receive with this refusal, by cancelling its task."""
         if self.refusal is None and self._task is not None:
             self.refusal = refusal
             self._task.cancel()
 
     def is_refused(self) -> bool:
-        """Of a cancellation that came: whether it was that of `refuse`, and nobody else's besides."""
+        """Whether `refuse` alone cancelled the task; false if something else cancelled it as well."""
         return self._task is None or self._task.uncancel() <= 0
 
 
 class Service:
-    """`methods` has them by their paths; `let_go` forgets a client, and what it has in hand."""
+    """The service; `methods` has its methods by path. `let_go` forgets a client and releases the messages it holds."""
 
     def __init__(self, calls: UnaryCalls, receive: ReceiveCall, telemetry: Telemetry, clients: Clients,
                  access: CallAccess | None, config: ProxyConfig, now_ms: Callable[[], int],
@@ -90,12 +91,12 @@ class Service:
         self.methods = self._make_methods()
 
     def end_streams(self) -> None:
-        """Let all telemetry streams end: the server stops."""
+        """End all telemetry streams, because the server stops."""
         self._streams.end()
 
     def _make_methods(self) -> dict[str, Method]:
-        """By their paths. PullMessage and those of offsets stay UNIMPLEMENTED in gRPC's sense, as in RocketMQ's proxy:
-        no client calls them."""
+        """All methods by path. PullMessage and the methods of offsets have gRPC's status UNIMPLEMENTED, as in
+        RocketMQ's proxy: no client calls them."""
         calls, rpcs = self._calls, messages.MessagingService
         return dict((
             self._unary(rpcs.QueryRoute, calls.query_route),
@@ -117,7 +118,8 @@ class Service:
 
     def _unary(self, rpc: Rpc[_Request, _Response], call: Callable[[_Request, Caller], Awaitable[_Response]],
                complete: Callable[[_Request, _Response], None] | None = None) -> tuple[str, Method]:
-        """Its path, and how it is served. `complete` sets what even a refusal has."""
+        """The path of a method with one answer, and the function that serves it. `complete` sets fields that a refusal
+        needs as well."""
         method, parse, response_type = rpc.name, _parser(rpc.request), rpc.response
 
         async def answer(packed: Message, grpc_call: GrpcCall) -> bytes:
@@ -133,7 +135,7 @@ class Service:
                 response = response_type(status=_status_of(error))
             except GrpcRefused:
                 raise
-            except Exception:       # one broken call must not end others
+            except Exception:       # a fault in one call must not end others
                 _log.exception("%s failed", method)
                 response = response_type(status=status(Code.INTERNAL_SERVER_ERROR, "the server failed; see its log"))
             finally:
@@ -144,8 +146,8 @@ class Service:
         return rpc.path, OneAnswer(answer)
 
     async def _unpacked(self, method: str, packed: Message, caller: Caller, grpc_call: GrpcCall) -> bytes:
-        """The request as it may be parsed. What is compressed is looked at for nobody who has not signed. Raises
-        CallRefused, DecodeError, GrpcRefused."""
+        """The request as it can be parsed, decompressed if need be. Where calls must be signed, a compressed request is
+        decompressed only if its signature is valid. Raises CallRefused, DecodeError, GrpcRefused."""
         if isinstance(packed, Packed) and self._access is not None:
             self._access.check_signature(method, caller)
         data = await grpc_call.unpacked(packed, unpacked_size_max(method, self._config.max_message_size))
@@ -153,7 +155,7 @@ class Service:
         return data
 
     def _check_room(self) -> None:
-        """Raises CallRefused when as much is under way as may be."""
+        """Raises CallRefused if too many calls are under way (callsMax)."""
         if self._under_way > self._config.calls_max:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.calls_max} calls are under way (callsMax)")
 
@@ -163,7 +165,7 @@ class Service:
         return caller_of(grpc_call.metadata, grpc_call.peer, grpc_call.authority, deadline, grpc_call.origin)
 
     def _checked(self, method: str, request: ClientRequest, caller: Caller) -> Caller:
-        """The caller, with the user who signed. Raises CallRefused."""
+        """Check that the caller may make this call, and return it with the user who signed. Raises CallRefused."""
         if self._access is not None:
             caller = replace(caller, user=self._access.check(method, request, caller))
         check_client_id(caller)
@@ -198,7 +200,7 @@ class Service:
         try:
             async with aclosing(self._receive.receive(request, caller)) as elements:
                 async for element in elements:
-                    self._check_anew(receiving)     # the next look at all may be a second away
+                    self._check_anew(receiving)     # the next check of all receives may be a second away
                     await grpc_call.send(element.SerializeToString())
         except asyncio.CancelledError:
             if receiving.refusal is None or not receiving.is_refused():
@@ -208,11 +210,11 @@ class Service:
             del self._receiving[receiving]
 
     async def decide_anew(self) -> None:
-        """Accounts, users or policies have changed: who may no longer receive waits for nothing more, and
-        the telemetry streams of who may no longer have one end."""
+        """Check waiting receives and telemetry streams again after accounts, users or policies have changed. Those that
+        are no longer allowed end with a refusal."""
         for number, receiving in enumerate(list(self._receiving), 1):
             try:
-                if receiving in self._receiving:    # it may have ended while others had a turn
+                if receiving in self._receiving:    # it may have ended in a pause of this loop
                     self._check_anew(receiving)
             except CallRefused as error:
                 receiving.refuse(error)
@@ -221,31 +223,33 @@ class Service:
         await self._streams.decide_anew()
 
     def _check_anew(self, receiving: _Receiving) -> None:
-        """By the rules of now, where they are others than those that let it in. Raises CallRefused."""
+        """Check a receive again if the rules are not those that let it in. Raises CallRefused."""
         if self._access is not None and self._access.rules is not receiving.rules:
             self._access.check("ReceiveMessage", receiving.request, receiving.caller)
             receiving.rules = self._access.rules
 
     def _check_room_to_receive(self) -> None:
-        """A poll stays at its broker though its client has gone away, and would open another one each time. Raises
-        CallRefused."""
+        """Raises CallRefused if too many receives are under way (receiveStreamsMax).
+
+        Polls of clients that went away count as well: they stay at their brokers for some time, and a client could
+        open more and more of them."""
         if len(self._receiving) + self._receive.left_behind >= self._config.receive_streams_max:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.receive_streams_max} receives are under way "
                                                       "(receiveStreamsMax)")
 
     async def _telemetry_stream(self, grpc_call: GrpcCall) -> None:
-        grpc_call.begin_answer()        # some clients wait for it before they say anything
+        grpc_call.begin_answer()        # some clients wait for the headers before they send a command
         await self._streams.serve(grpc_call, self._caller(grpc_call))
 
 
 def _parser(kind: type[_Parsed]) -> Callable[[bytes], _Parsed]:
-    """Of one kind of request: without it mypy takes what is parsed for a request of any kind."""
+    """The function that parses one type of request. Used without this, FromString loses the type in mypy."""
     return kind.FromString
 
 
 def _keep_receipt(request: messages.ChangeInvisibleDurationRequest,
                   response: messages.ChangeInvisibleDurationResponse) -> None:
-    """Clients take the receipt handle over even from a refusal."""
+    """Repeat the handle of the request in a response without one: clients use the handle even of a refusal."""
     if not response.receipt_handle:
         response.receipt_handle = request.receipt_handle
 
@@ -254,5 +258,5 @@ def _status_of(error: Exception) -> messages.Status:
     if isinstance(error, CallRefused):
         return status(error.code, str(error))
     if isinstance(error, DecodeError):
-        return status(Code.BAD_REQUEST, "the request is no message of its kind")
+        return status(Code.BAD_REQUEST, "the request is not a valid protobuf message of its type")
     return status(Code.INTERNAL_SERVER_ERROR, str(error))

@@ -1,4 +1,4 @@
-"""What a client is told of how to behave: its own settings, and over them what the server decides.
+"""The settings that a client gets: its own ones, with those on top that the server decides.
 
 Source: GrpcClientSettingsManager.
 """
@@ -11,25 +11,28 @@ from regulus.wire.grpc.codes import ClientType, Language
 from regulus.wire.grpc.times import set_ms
 
 CUSTOMIZED_BACKOFF_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-"""Until the next delivery, by the number of deliveries that failed."""
+"""Delay until the next delivery after the first failed one, the second, and so on; the last delay is repeated."""
 _INITIAL_MS, _MAX_MS, _MULTIPLIER = 5_000, 7_200_000, 2
+"""First delay, longest delay and factor for Node.js clients, which ignore a list of delays."""
 CONSUMERS = frozenset((ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER))
-
+"""The consumers that are served."""
 LITE_CONSUMERS = frozenset((ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER))
+"""Consumers of lite topics, which are refused."""
 
 
 def max_attempts(group: SubscriptionGroupConfig) -> int:
-    """Deliveries of a message before it is a dead letter."""
+    """The number of deliveries after which a message becomes a dead letter."""
     return max(0, group.retry_max_times) + 1
 
 
 def retry_delay_ms(failures: int) -> int:
+    """Delay until the next delivery, in ms. `failures`: deliveries that failed before this one."""
     return CUSTOMIZED_BACKOFF_S[min(max(0, failures), len(CUSTOMIZED_BACKOFF_S) - 1)] * 1000
 
 
 def merged(settings: messages.Settings, config: ProxyConfig,
            group: SubscriptionGroupConfig | None) -> messages.Settings:
-    """`group` is what a consumer's group is set to; None for a producer."""
+    """The settings for a client. `group` has those of a consumer's group; None for a producer."""
     made = messages.Settings()
     made.CopyFrom(settings)
     made.metric.Clear()
@@ -58,7 +61,7 @@ def _be_consumer(made: messages.Settings, config: ProxyConfig, group: Subscripti
     set_ms(made.subscription.long_polling_timeout, config.grpc_client_consumer_max_long_polling_timeout_millis)
     made.backoff_policy.max_attempts = max_attempts(group)
     if made.user_agent.language == Language.NODE_JS:
-        # It passes a list over, and would try again at once.
+        # It ignores a list of delays, and would have failed messages delivered again at once.
         backoff = made.backoff_policy.exponential_backoff
         set_ms(backoff.initial, _INITIAL_MS)
         set_ms(backoff.max, _MAX_MS)

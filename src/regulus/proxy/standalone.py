@@ -1,4 +1,4 @@
-"""The front by itself, before the brokers that its name servers know."""
+"""The proxy as a process of its own, for the brokers that its name servers list."""
 
 import asyncio
 
@@ -14,12 +14,12 @@ from regulus.transport.config import TransportConfig
 
 
 def standalone(config: ProxyConfig, transport: TransportConfig) -> ProxyServer:
-    """Raises ConfigError."""
+    """Assemble the proxy of `regulus proxy`. Raises ConfigError for settings that do not fit together."""
     brokers = ClusterBrokers(config)
     if config.authentication_enabled:
         if not config.access_key:
-            raise ConfigError("authenticationEnabled=true, and accessKey is empty: brokers tell their users to a Super "
-                              "user alone, set accessKey and secretKey of one")
+            raise ConfigError("authenticationEnabled=true, and accessKey is empty: brokers show their users only to a "
+                              "Super user, so set accessKey and secretKey of one")
         users = ClusterUsers(brokers, authorizes=config.authorization_enabled)
         return ProxyServer(config, brokers, transport, CallAccess(users.rules), users.keep)
     if not config.acl_enable:

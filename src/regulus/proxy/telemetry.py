@@ -1,4 +1,7 @@
-"""The telemetry stream of a client, and what brokers ask of clients. Source: ClientActivity, GrpcClientChannel."""
+"""Handles the settings that clients send, and passes brokers' questions about transactions to producers.
+
+Source: ClientActivity, GrpcClientChannel.
+"""
 
 import asyncio
 import logging
@@ -28,13 +31,14 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 ROUTES_S_MAX = 1.0
-"""How long the answer to settings may wait for the routes of their topics: clients give up after two or three."""
+"""How long the answer to settings may wait for the routes of their topics: clients give up after two or three
+seconds."""
 NODE_JS_REPEATS_S = (1.0, 3.0)
-"""When a Node.js client is told its settings once more: it may not have listened the first time."""
+"""Delays after which a Node.js client gets its settings again: it may not have listened for the first answer."""
 
 
 class Telemetry:
-    """`access` is None where everybody may do everything."""
+    """Serves telemetry commands. `access` is None if there is no access control."""
 
     def __init__(self, catalog: Catalog, places: GroupPlaces, clients: Clients, config: ProxyConfig,
                  access: CallAccess | None = None) -> None:
@@ -45,8 +49,8 @@ class Telemetry:
         self._config = config
 
     async def take(self, command: messages.TelemetryCommand, caller: Caller, stream: Stream) -> None:
-        """One command of a client; what answers a question is passed over, as none is asked that has an answer here.
-        Raises CallRefused for one that ends the stream."""
+        """Handle one command of a client; all except settings are ignored, because this server asks nothing that is
+        answered on the stream. Raises CallRefused for a command that ends the stream."""
         if command.WhichOneof("command") == "settings":
             await self._take_settings(command.settings, caller, stream)
 
@@ -55,14 +59,14 @@ class Telemetry:
         group = ""
         consumed: list[str] = []
         if told.client_type in settings.LITE_CONSUMERS:
-            self._clients.heard(caller).client_type = told.client_type      # for routes: it asks for one again
+            self._clients.heard(caller).client_type = told.client_type      # its next QueryRoute is refused as well
             raise CallRefused(Code.NOT_IMPLEMENTED, topic_types.NO_LITE_CONSUMERS)
         if kind == "publishing":
             topics = _topics(told.publishing.topics, caller)
             merged = settings.merged(told, self._config, None)
         elif kind == "subscription":
             group = group_name(full_name(told.subscription.group, caller.namespace))
-            topics = []     # it sends to none
+            topics = []     # topics that it sends to
             consumed = _topics([entry.topic for entry in told.subscription.subscriptions], caller)
             merged = settings.merged(told, self._config, await self._group(group))
             self._clients.heard(caller).group = group
@@ -80,19 +84,21 @@ class Telemetry:
             self._repeat_soon(answer, stream)
 
     async def _sends_to(self, topics: list[str], caller: Caller) -> None:
-        """Those of the topics that are there, as brokers are told of each. One that is made later, or whose route
-        nobody tells in time, counts from the first transaction that is sent to it."""
+        """Note that the client sends to those of the topics that exist. Heartbeats name these topics to brokers.
+
+        A topic that is made later, or whose route does not come in time, is noted at the client's first transaction."""
         try:
             async with asyncio.timeout(ROUTES_S_MAX):
                 for topic in topics:
                     if await self._is_there(topic):
                         self._clients.sends_to(caller, topic)
         except TimeoutError:
-            _log.warning("client %s may not be asked for transactions of all its topics yet: their routes are not told "
-                         "within %s s", caller.client_id, ROUTES_S_MAX)
+            _log.warning("client %s cannot be asked yet about transactions of all its topics: their routes did not "
+                         "come within %s s", caller.client_id, ROUTES_S_MAX)
 
     async def _begin(self, group: str, topics: Collection[str], stream: Stream) -> None:
-        """In those where it did not yet: clients tell their settings again and again."""
+        """Have brokers set the group's first offsets in new topics. Clients send their settings again and again, so
+        topics that are done are remembered."""
         known = {(group, topic) for topic in topics} & stream.begun
         asked = [topic for topic in dict.fromkeys(topics) if (group, topic) not in known]
         begun = await self._places.begin(group, asked) if asked else ()
@@ -106,7 +112,8 @@ class Telemetry:
         return True
 
     async def _group(self, group: str) -> SubscriptionGroupConfig:
-        """What the group is set to; the defaults where no broker can say so: a client must start without one."""
+        """The settings of the group; the defaults if no broker answers, as a client must be able to start without
+        one."""
         try:
             return await self._catalog.group(group)
         except CallRefused as error:
@@ -114,7 +121,7 @@ class Telemetry:
             return SubscriptionGroupConfig(group_name=group)
 
     def _repeat_soon(self, answer: messages.TelemetryCommand, stream: Stream) -> None:
-        """The newest settings of the stream; they are kept until then only."""
+        """Send the newest settings of the stream again after NODE_JS_REPEATS_S. Only the first call sets timers."""
         if not stream.has_repeats:
             stream.has_repeats, stream.repeated = True, answer
             loop = asyncio.get_running_loop()
@@ -123,28 +130,29 @@ class Telemetry:
         elif stream.repeated is not None:
             stream.repeated = answer
 
-    # --- what brokers ask --------------------------------------------------------------------------------------------
+    # --- requests of brokers -----------------------------------------------------------------------------------------
 
     async def hear(self, broker: str, command: RemotingCommand) -> RemotingCommand | None:
-        """A broker's request to a client."""
+        """Handle a request of a broker to a client. Returns None, because none gets an answer."""
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             self._check_transaction(broker, command)
         return None
 
     def _check_transaction(self, broker: str, command: RemotingCommand) -> None:
-        """Ask a producer of the topic what became of a transaction; with none there, the broker asks again later."""
+        """Ask a producer of the topic for the outcome of a transaction. If none is connected, the broker asks again
+        later."""
         try:
             header = CheckTransactionStateRequest.decode(command)
             half = message_record.decode(command.body)
         except (HeaderError, RecordError) as error:
-            _log.warning("broker %s asks for a transaction that cannot be read: %s", broker, error)
+            _log.warning("broker %s asks about a transaction that cannot be read: %s", broker, error)
             return
         topic = half.properties.get(names.REAL_TOPIC) or header.topic or half.topic
         access = self._access
         stream = self._clients.producer_stream(
             topic, lambda client: access is None or access.may_end(client.user, client.host, topic))
         if stream is None:
-            _log.info("no producer of topic %s is there to say what became of a transaction", topic)
+            _log.info("no producer of topic %s can be asked about a transaction", topic)
             return
         unique_key = half.message_id or header.transaction_id or ""
         text = TransactionId(unique_key, broker, header.tran_state_table_offset, header.commit_log_offset).text()
@@ -157,7 +165,7 @@ class Telemetry:
 
 
 def _topics(resources: Collection[messages.Resource], caller: Caller) -> list[str]:
-    """Raises CallRefused."""
+    """The full names of topics. Raises CallRefused for too many, or for a bad name."""
     if len(resources) > TOPICS_OF_CLIENT_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"{len(resources)} topics; {TOPICS_OF_CLIENT_MAX} are the most")
     return [topic_name(full_name(each, caller.namespace)) for each in resources]

@@ -1,7 +1,8 @@
-"""The telemetry streams that are open: how many, how long one may be silent, and who writes on it.
+"""The open telemetry streams: their number, access, time limits, and the reading and writing of each.
 
-A stream is open for as long as its client lives, days perhaps. So what one costs is bounded: its client is checked
-before it is let in and at each of its commands, it says what it is within some minutes, and a client has a few.
+A stream stays open as long as its client lives, perhaps for days, so its cost is bounded. Access is checked at its
+beginning and at each command, the client must send its settings within some minutes, and it can have only a few
+streams.
 """
 
 import asyncio
@@ -27,27 +28,30 @@ from regulus.wire.http2.grpc_messages import GrpcStatus
 _log = logging.getLogger(__name__)
 
 SILENT_S_MAX = 600.0
-"""Until a stream has brought settings: Python's client sends them five minutes after it has opened a stream anew."""
+"""Time after which a stream without settings ends. Python's client sends them only five minutes after it has reopened
+a stream."""
 STREAMS_OF_CLIENT_MAX = 8
+"""Open streams of one client; the next one is refused."""
 CHECKED_A_STEP = 128
-"""Streams that are decided anew in one step; each costs a signature."""
+"""Streams whose access is checked again in one step. Each costs the check of a signature."""
 COMMAND_SIZE_MAX = 256 << 10
 """Bytes of one command of a client: 1,024 topics of the longest names are 140 KiB."""
 LAST_WORDS_S_MAX = 5.0
-"""How long a client has to read what waits for it when its stream ends."""
+"""How long a client has to read the commands that wait for it when its stream ends."""
 FIRST_WORDS_S_MAX = 1.0
-"""How long a client has to write to a stream that is refused."""
+"""How long a refused stream waits for a command of its client before it ends."""
 HOLDERS_TOLD = 5
-"""Hosts that are named when there are no more streams."""
+"""Hosts with the most streams that the log names when the limit is reached."""
 _ENDS_STREAM = frozenset((Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED, Code.TOO_MANY_REQUESTS,
                           Code.REQUEST_HEADER_FIELDS_TOO_LARGE))
+"""Refusals that the client gets as a last command. After others the stream ends with gRPC's INVALID_ARGUMENT."""
 
 Check = Callable[[str, messages.TelemetryCommand, Caller], Caller]
 
 
 class TelemetryStreams:
-    """`check` lets a call in, as its caller with its user, or raises CallRefused; `let_go` forgets a client, and what
-    it has in hand."""
+    """Serves telemetry streams. `check` returns the caller of an allowed call with its user, or raises CallRefused;
+    `let_go` forgets a client and releases the messages it holds."""
 
     def __init__(self, telemetry: Telemetry, clients: Clients, config: ProxyConfig, check: Check,
                  let_go: Callable[[ClientKey], None]) -> None:
@@ -57,22 +61,25 @@ class TelemetryStreams:
         self._check = check
         self._let_go = let_go
         self._open: dict[Stream, Caller] = {}
-        # Commands that name the group of a consumer, and no more.
+        # For each stream a command that has only the group of the client's settings.
         self._joined: dict[Stream, messages.TelemetryCommand] = {}
         self._of_client: Counter[ClientKey] = Counter()
         self._is_full = False
 
     def end(self) -> None:
-        """Let all streams end: the server stops."""
+        """End all streams, because the server stops."""
         for stream in self._open:
             stream.end()
 
     async def decide_anew(self) -> None:
-        """Accounts, users or policies have changed: a stream ends whose client may no longer be what it said it is.
-        With its newest stream a client is gone: nobody would acknowledge what is renewed for it."""
+        """Check all streams again after accounts, users or policies have changed. A stream that is no longer allowed
+        ends.
+
+        A client that loses its newest stream is forgotten, and its messages are released: otherwise they would be
+        renewed without ever being acknowledged."""
         for number, (stream, caller) in enumerate(list(self._open.items()), 1):
             try:
-                if stream in self._open:    # it may have ended while others had a turn
+                if stream in self._open:    # it may have ended in a pause of this loop
                     self._check("Telemetry", self._joined.get(stream, messages.TelemetryCommand()), caller)
             except CallRefused as error:
                 stream.refuse(error)
@@ -83,7 +90,7 @@ class TelemetryStreams:
                 await asyncio.sleep(0)
 
     async def serve(self, grpc_call: GrpcCall, caller: Caller) -> None:
-        """Until the client ends its side, says what it may not, is silent, or reads too slowly."""
+        """Serve a stream until its client ends it, sends a forbidden command, is silent or reads too slowly."""
         try:
             caller = self._check("Telemetry", messages.TelemetryCommand(), caller)
             self._check_room(caller)
@@ -107,7 +114,7 @@ class TelemetryStreams:
         await _end(fault, grpc_call)
 
     def _check_room(self, caller: Caller) -> None:
-        """Raises CallRefused."""
+        """Raises CallRefused if the client or the server has too many streams (telemetryStreamsMax)."""
         if self._of_client[caller.key] >= STREAMS_OF_CLIENT_MAX:
             raise CallRefused(Code.TOO_MANY_REQUESTS, f"the client has {STREAMS_OF_CLIENT_MAX} telemetry streams")
         if len(self._open) < self._config.telemetry_streams_max:
@@ -116,13 +123,13 @@ class TelemetryStreams:
         if not self._is_full:
             self._is_full = True
             hosts = Counter(each.host for each in self._open.values()).most_common(HOLDERS_TOLD)
-            _log.warning("%d telemetry streams are open, and no more can be (telemetryStreamsMax); most are of %s",
+            _log.warning("%d telemetry streams are open, which is the limit (telemetryStreamsMax); most are of %s",
                          len(self._open), ", ".join(f"{host}: {count}" for host, count in hosts))
         raise CallRefused(Code.TOO_MANY_REQUESTS, f"{self._config.telemetry_streams_max} streams are open "
                                                   "(telemetryStreamsMax)")
 
     async def _carry(self, grpc_call: GrpcCall, caller: Caller, stream: Stream) -> BaseException | None:
-        """What the stream ended with; nobody reads or writes it any more. None when nothing is to be said of it."""
+        """Read and write until the stream ends. Returns the error that it must end with, or None."""
         reading = asyncio.ensure_future(self._read(grpc_call, caller, stream))
         writing = asyncio.ensure_future(_write(stream, grpc_call))
         tasks: list[asyncio.Future[Any]] = [reading, writing, asyncio.ensure_future(stream.ended.wait())]
@@ -139,31 +146,31 @@ class TelemetryStreams:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, grpc_call: GrpcCall, caller: Caller, stream: Stream) -> None:
-        """Until the client ends its side. Raises what ends the stream."""
+        """Handle commands until the client ends its side. Raises CallRefused or DecodeError to end the stream."""
         try:
             async with asyncio.timeout(SILENT_S_MAX) as silence:
                 async for data in grpc_call.messages(COMMAND_SIZE_MAX):
                     command = _parsed(data)
                     caller = self._check("Telemetry", command, caller)
                     if command.WhichOneof("command") == "settings":
-                        self._joined[stream] = _group_alone(command)    # before others have a turn
+                        self._joined[stream] = _group_alone(command)    # before the next await
                     await self._telemetry.take(command, caller, stream)
                     if command.WhichOneof("command") == "settings":
                         silence.reschedule(None)
         except TimeoutError as error:
-            raise CallRefused(Code.BAD_REQUEST, f"the stream has brought no settings for {SILENT_S_MAX} s"
+            raise CallRefused(Code.BAD_REQUEST, f"no settings came on the stream for {SILENT_S_MAX} s"
                               ) from error
 
 
 def _parsed(data: bytes) -> messages.TelemetryCommand:
-    """Raises CallRefused, DecodeError."""
+    """Parse a command. Raises CallRefused if it is too large, DecodeError if it is malformed."""
     if len(data) > COMMAND_SIZE_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"the command has {len(data)} bytes; {COMMAND_SIZE_MAX} are the most")
     return messages.TelemetryCommand.FromString(data)
 
 
 def _group_alone(command: messages.TelemetryCommand) -> messages.TelemetryCommand:
-    """Of settings, whose topics are many: what a consumer needs in all that it does."""
+    """A copy of settings with only the consumer group. It is kept as long as the stream, and topics may be many."""
     joined = messages.TelemetryCommand()
     if command.settings.WhichOneof("pub_sub") == "subscription":
         joined.settings.subscription.group.CopyFrom(command.settings.subscription.group)
@@ -171,21 +178,23 @@ def _group_alone(command: messages.TelemetryCommand) -> messages.TelemetryComman
 
 
 async def _write(stream: Stream, grpc_call: GrpcCall) -> None:
-    """The only one that writes on the stream."""
+    """Send the commands of a stream. Nothing else writes to it, so commands do not mix."""
     while (command := await stream.next()) is not None:
         await grpc_call.send(command.SerializeToString())
 
 
 async def _hear_first(grpc_call: GrpcCall) -> None:
-    """Clients write before they read, and one whose stream is over by then does not see why. Nobody looks at what they
-    write, nor inflates it."""
+    """Wait until the client of a refused stream has written, or for FIRST_WORDS_S_MAX.
+
+    Clients write before they read, and would not see the reason on a stream that has already ended. The command is
+    neither decompressed nor parsed."""
     with suppress(TimeoutError):
         async with asyncio.timeout(FIRST_WORDS_S_MAX):
             await grpc_call.has_message()
 
 
 async def _end(fault: BaseException | None, grpc_call: GrpcCall) -> None:
-    """The stream's last word."""
+    """End the stream: send the refusal as a last command, or raise the error. None ends it without an error."""
     if isinstance(fault, CallRefused) and fault.code in _ENDS_STREAM:
         word = messages.TelemetryCommand(status=status(fault.code, str(fault)))
         await asyncio.wait_for(grpc_call.send(word.SerializeToString()), LAST_WORDS_S_MAX)

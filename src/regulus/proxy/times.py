@@ -1,4 +1,4 @@
-"""Times that a client names, in ms."""
+"""Reads times that a client sends, in ms."""
 
 
 from regulus.errors import CallRefused
@@ -7,11 +7,11 @@ from regulus.wire.grpc.codes import Code
 from regulus.wire.grpc.times import get_ms
 
 _SECONDS_MAX = 315_576_000_000
-"""About 10,000 years: what a protobuf duration may have."""
+"""Largest number of seconds in a protobuf duration, about 10,000 years."""
 
 
 def ms_of(value: messages.Duration | messages.Timestamp) -> int:
-    """Of a duration or a timestamp. Raises CallRefused for what is none."""
+    """The ms of a duration or a timestamp. Raises CallRefused if its fields are out of range."""
     if not -_SECONDS_MAX <= value.seconds <= _SECONDS_MAX or not -999_999_999 <= value.nanos <= 999_999_999:
-        raise CallRefused(Code.BAD_REQUEST, f"{value.seconds} s and {value.nanos} ns are no time")
+        raise CallRefused(Code.BAD_REQUEST, f"{value.seconds} s and {value.nanos} ns are not a valid time")
     return get_ms(value)

@@ -1,4 +1,4 @@
-"""Which kinds of messages a topic takes: its attribute `message.type`. Source: TopicMessageType."""
+"""The types of messages that a topic accepts, set by its attribute `message.type`. Source: TopicMessageType."""
 
 from collections.abc import Mapping
 
@@ -19,8 +19,10 @@ _DELAYS = (names.DELAY_TIME_LEVEL, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC
 
 
 def accepted(attributes: Mapping[str, str], untyped_take_all: bool) -> tuple[MessageType, ...]:
-    """What a topic with these attributes takes. One whose type nobody wrote was made by a client of RocketMQ 4, which
-    sends everything to it."""
+    """The types that a topic with these attributes accepts.
+
+    Topics without a type come from clients of RocketMQ 4, which send messages of all types. They accept all of them if
+    `untyped_take_all`, and otherwise only NORMAL."""
     name = attributes.get(ATTRIBUTE)
     if name is None:
         return _MIXED if untyped_take_all else (MessageType.NORMAL,)
@@ -28,7 +30,7 @@ def accepted(attributes: Mapping[str, str], untyped_take_all: bool) -> tuple[Mes
 
 
 def type_of(properties: Mapping[str, str]) -> MessageType:
-    """The kind of a message by its properties, whatever its sender calls it."""
+    """The type of a message. Its properties decide, not the type that its sender names."""
     if properties.get(names.TRANSACTION_PREPARED) == "true":
         return MessageType.TRANSACTION
     if any(name in properties for name in _DELAYS):
@@ -39,12 +41,13 @@ def type_of(properties: Mapping[str, str]) -> MessageType:
 
 
 def check(topic: str, taken: tuple[MessageType, ...], kind: MessageType) -> None:
-    """Raises CallRefused MESSAGE_PROPERTY_CONFLICT_WITH_TYPE. Retry and dead-letter topics take everything."""
-    is_mixed = taken == _MIXED      # takes more than clients are told, as RocketMQ's proxy does
+    """Check that a topic accepts a type of messages; retry and dead-letter topics accept all. Raises CallRefused
+    MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
+    is_mixed = taken == _MIXED      # it accepts PRIORITY as well, which routes do not show, as in RocketMQ's proxy
     if kind in taken or (is_mixed and kind is MessageType.PRIORITY) or is_retry_topic(topic) or is_dlq_topic(topic):
         return
     known = ", ".join(each.name for each in taken) or "none"
-    # What a MIXED topic takes with a priority it does not hand out by it.
+    # A MIXED topic accepts messages with a priority, but does not deliver them in its order, so do not suggest it.
     or_mixed = "" if kind is MessageType.PRIORITY else f", or {MIXED}"
     raise CallRefused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                       f"topic {topic} takes messages of type {known}, and this one is {kind.name}: use a topic with "

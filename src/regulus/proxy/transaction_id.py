@@ -1,9 +1,9 @@
-"""Transaction ids: where the half message lies, so that nobody has to remember it, whichever front is asked.
+"""Transaction ids, which say where the half message is stored, so that any proxy can end the transaction.
 
     <unique key>@<broker>@<offset in the half queue>@<physical offset>
 
-To clients an id is opaque. The broker compares what it finds there with what it is told of it; the unique key where
-there is access control.
+Clients do not read them. The broker compares the message at that place with the request, and with access control its
+unique key as well.
 """
 
 import re
@@ -17,6 +17,8 @@ _FORM = re.compile(rf"({_UNIQUE_KEY})@([^@\x00-\x20]{{1,255}})@(\d{{1,19}})@(\d{
 
 
 class TransactionId(NamedTuple):
+    """Where a half message is stored: its broker, its offset in the half queue, and its offset in the commit log."""
+
     unique_key: str
     broker: str
     half_offset: int
@@ -27,14 +29,14 @@ class TransactionId(NamedTuple):
 
 
 def may_be_unique_key(text: str) -> bool:
-    """Whether a transaction id with it can be read again."""
+    """Whether `parse` can read a transaction id with this unique key."""
     return re.fullmatch(_UNIQUE_KEY, text) is not None
 
 
 def parse(text: str) -> TransactionId:
-    """Raises CallRefused INVALID_TRANSACTION_ID."""
+    """Read an id that a client sent. Raises CallRefused INVALID_TRANSACTION_ID."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise CallRefused(Code.INVALID_TRANSACTION_ID, f"{text[:80]!r} is no transaction id of this server")
+        raise CallRefused(Code.INVALID_TRANSACTION_ID, f"{text[:80]!r} is not a transaction id of this server")
     key, broker, half_offset, physical_offset = match.groups()
     return TransactionId(key, broker, int(half_offset), int(physical_offset))

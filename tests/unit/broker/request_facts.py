@@ -162,7 +162,7 @@ REFUSED = {
         211: "RESET_CONSUMER_OFFSET_IN_CONSUMER", 212: "RESET_CONSUMER_OFFSET_IN_BROKER",
         213: "ADJUST_CONSUMER_THREAD_POOL", 214: "WHO_CONSUME_THE_MESSAGE", 301: "REGISTER_FILTER_SERVER",
         302: "REGISTER_MESSAGE_FILTER_CLASS"},
-    ("its answer would have the secrets of all accounts, so that RocketMQ 4.9.8 has it no more", "UPDATE cluster"): {
+    ("its answer would have the secrets of all accounts, and RocketMQ 4.9.8 no longer has it", "UPDATE cluster"): {
         54: "GET_BROKER_CLUSTER_ACL_CONFIG"},
     ("pops are noted in the log, not in RocksDB", "UPDATE cluster"): {
         200056: "POP_ROLLBACK"},
@@ -174,7 +174,7 @@ REFUSED = {
         200077: "GET_LITE_CLIENT_INFO", 200078: "GET_LITE_GROUP_INFO"},
     ("static topics are not served", "CREATE any topic"): {
         513: "UPDATE_AND_CREATE_STATIC_TOPIC"},
-    ("queues stand in files, not in RocksDB", "GET cluster"): {
+    ("queues are in files, not in RocksDB", "GET cluster"): {
         354: "CHECK_ROCKSDB_CQ_WRITE_PROGRESS", 355: "EXPORT_ROCKSDB_CONFIG_TO_JSON"},
     ("no slave acts for its master", "UPDATE cluster"): {
         905: "NOTIFY_MIN_BROKER_ID_CHANGE", 906: "EXCHANGE_BROKER_HA_INFO", 908: "RESET_MASTER_FLUSH_OFFSET"},

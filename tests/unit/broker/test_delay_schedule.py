@@ -241,7 +241,7 @@ def test_two_runs_of_what_is_missing_are_noted_as_one(clockwork):
 
 @pytest.mark.parametrize("places", ["{}", "[1]", "[[1,2]]", '[[1,2,"3"]]'])
 def test_places_that_are_none_are_refused(clockwork, places):
-    with pytest.raises(HeaderError, match="regulusMissing is no list"):
+    with pytest.raises(HeaderError, match="regulusMissing is not a list"):
         clockwork.schedule.load(f'{{"offsetTable":{{}},"regulusMissing":{places}}}')
 
 

@@ -119,7 +119,7 @@ def test_what_cannot_be_started_says_why(start: Start, words: tuple[str, ...], s
 
 
 @pytest.mark.parametrize(("keys", "said"), [
-    ("authenticationEnabled=true", "brokers tell their users to a Super user alone, set accessKey and secretKey"),
+    ("authenticationEnabled=true", "brokers show their users only to a Super user, so set accessKey and secretKey"),
     ("authorizationEnabled=true", "authorizationEnabled=true without authenticationEnabled=true"),
     ("authenticationEnabled=true\naclEnable=true\nrocketmqHome=/tmp", "are both true")])
 def test_a_front_alone_that_cannot_know_users_does_not_start_and_let_everybody_in(start: Start, tmp_path: Path,

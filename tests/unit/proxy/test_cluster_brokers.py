@@ -83,7 +83,7 @@ async def test_that_no_name_server_answers_is_told_before_anybody_asks(caplog: p
             while not caplog.messages:
                 await asyncio.sleep(0.01)
         (told,) = caplog.messages
-        assert told.startswith("the brokers are not looked up, until a call needs them: no name server answers: "
+        assert told.startswith("the brokers cannot be looked up now: no name server answers: "
                                f"no connection to {address}: ")
     finally:
         await made.stop()

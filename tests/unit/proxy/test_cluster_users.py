@@ -98,12 +98,12 @@ async def test_before_a_broker_told_its_users_nobody_is_let_in(broker: Regulus,
     await front.start()
     caller = Caller(front.port)
     async with asyncio.timeout(60):
-        while "nobody is let in" not in caplog.text:
+        while "every call is refused" not in caplog.text:
             await asyncio.sleep(0.01)
     assert await send(caller, "root") == TIMEOUT
     assert "broker broker-a answered 16" in caplog.text
     assert "of them" not in caplog.text
-    assert "tick of the gRPC front" not in caplog.text      # it goes on, and does not end for that
+    assert "tick of the gRPC proxy" not in caplog.text      # it goes on, and does not end for that
     await caller.channel.close()
     await front.stop()
 
@@ -251,7 +251,7 @@ async def test_what_was_told_last_holds_while_nobody_answers(caplog: pytest.LogC
         await users.look()
     assert known(users) == ["ann"]
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        "the users of the brokers are not asked for: it is gone; those that were told last hold"]
+        "the users of the brokers cannot be fetched: it is gone; the last known ones hold"]
     brokers.told["a"] = told("ann")
     await users.look()
     assert "are known again" in caplog.text

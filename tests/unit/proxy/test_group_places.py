@@ -47,7 +47,7 @@ async def test_each_topic_is_begun_once_on_a_stream(brokers: ScriptedBrokers, ca
     assert begun(brokers) == [("h", "normal")]
     await tell(stream, receives("normal", "delay"))     # it left that group meanwhile
     assert begun(brokers) == [("g", "normal"), ("g", "delay")]
-    assert "where group" not in caplog.text     # one that is not there will have its first message
+    assert "has no offsets yet" not in caplog.text     # one that is not there will have its first message
     stream.cancel()
 
 
@@ -80,8 +80,8 @@ async def test_settings_are_answered_though_nobody_answers_where_a_group_begins(
     brokers.silent.add(code)
     stream = caller.telemetry()
     assert (await tell(stream, receives("normal"))).status.code == 20000
-    assert "where group g begins in 1 topics" in caplog.text
-    assert "passed over: normal" in caplog.text
+    assert "group g has no offsets yet in 1 topics" in caplog.text
+    assert "before its first receive: normal" in caplog.text
     brokers.silent.clear()
     brokers.asked.clear()
     monkeypatch.setattr(group_places, "PLACES_S_MAX", 20)
@@ -102,7 +102,7 @@ async def test_of_a_broker_that_lets_nobody_begin_is_told_unless_it_never_does(
     brokers.answers[RequestCode.NOTIFICATION] = refuse
     stream = caller.telemetry()
     assert (await tell(stream, receives("normal"))).status.code == 20000
-    assert ("where group g begins in 1 topics" in caplog.text) is is_told
+    assert ("group g has no offsets yet in 1 topics" in caplog.text) is is_told
     begun(brokers)
     await tell(stream, receives("normal"))
     assert begun(brokers) == [("g", "normal")] * is_told

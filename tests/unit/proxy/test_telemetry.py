@@ -107,7 +107,7 @@ async def test_who_may_not_send_to_a_topic_any_more_is_asked_for_no_transaction(
     caplog.set_level("INFO")
     assert brokers.on_request is not None
     await brokers.on_request("a", check_of("trans"))
-    assert "no producer of topic trans is there" in caplog.text
+    assert "no producer of topic trans can be asked" in caplog.text
     stream.cancel()
     await caller.channel.close()
 
@@ -149,7 +149,7 @@ async def test_a_stream_that_brings_no_settings_ends_and_one_that_has_lives(
     silent = caller.telemetry((("x-mq-client-id", "silent"),))
     await silent.write(messages.TelemetryCommand())
     assert await silent.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "no settings for 1.5 s" in await silent.details()
+    assert "no settings came on the stream for 1.5 s" in await silent.details()
     await telling.write(sends_to("trans"))
     assert (await telling.read()).status.code == 20000
     telling.cancel()
@@ -189,7 +189,7 @@ async def test_who_holds_the_streams_is_told_when_there_are_no_more(brokers: Scr
     for _ in range(2):
         assert (await caller.telemetry().read()).status.code == 42900
     assert [each.getMessage() for each in caplog.records if "telemetryStreamsMax" in each.getMessage()] == [
-        "2 telemetry streams are open, and no more can be (telemetryStreamsMax); most are of 127.0.0.1: 2"]
+        "2 telemetry streams are open, which is the limit (telemetryStreamsMax); most are of 127.0.0.1: 2"]
     for stream in streams:
         stream.cancel()
     await caller.channel.close()

@@ -681,4 +681,4 @@ async def test_a_timer_file_that_is_damaged_is_told_and_costs_no_message(
     connection.close()
     await server.stop()
     assert [message for message in caplog.messages if message.startswith(
-        "what waits for a time of its own is entered anew from the log") and "timerwheel is not there" in message]
+        "messages with a time of their own are entered again from the log") and "timerwheel is not there" in message]

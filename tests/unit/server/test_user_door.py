@@ -229,7 +229,7 @@ async def test_a_user_without_a_policy_of_the_cluster_learns_nothing_of_users(br
 
 
 @pytest.mark.parametrize(("code", "ext", "body", "fault"), [
-    (3001, {"username": "root"}, {"password": "x"}, "is there already"),
+    (3001, {"username": "root"}, {"password": "x"}, "exists already"),
     (3001, {"username": "bob"}, {"userType": "Normal"}, "the password of bob cannot be taken"),
     (3001, {"username": "b\nb"}, {"password": "x"}, "printable"),
     (3001, {"username": "bob"}, {"password": "x", "userType": "King"}, "'King' is not a UserType"),
@@ -316,7 +316,7 @@ async def test_a_broker_that_lets_nobody_in_says_so_at_its_start(tmp_path, caplo
                           transport_config=LOOPBACK)
     await server.start()
     await server.stop()
-    told = [record.getMessage() for record in caplog.records if "nobody is let in" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "all requests are refused" in record.getMessage()]
     assert len(told) == (not settings)
     assert all("set initAuthenticationUser" in text for text in told)
 

@@ -1,1 +1,1 @@
-"""Filters: which messages a subscription takes, by tag or SQL92 expression."""
+"""Filters: which messages a subscription accepts, by tag or SQL92 expression."""

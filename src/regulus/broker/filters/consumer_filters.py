@@ -1,8 +1,9 @@
-"""By which SQL92 conditions groups subscribe, and since when: what RocketMQ keeps in consumerFilter.json.
+"""Keeps the SQL92 conditions of groups and their times in consumerFilter.json, as RocketMQ does.
 
-It filters nothing: a pull's condition comes from the group's live subscription or with the pull. RocketMQ reads it at a
-start, to know from which time on the bit maps of its messages speak of a group, and operators see it. A filter whose
-group has no consumer any more, or subscribes to the topic no more, is dead; a day later it is forgotten.
+The document is not used for filtering: a pull's condition comes from the group's live subscription, or with the pull.
+RocketMQ reads it at a start to know from which time on the bit maps of its messages cover a group, and operators can
+see it. A filter is dead when its group has no consumer any more, or no longer subscribes to the topic; it is forgotten
+a day later.
 
 Source: ConsumerFilterManager, DefaultConsumerIdsChangeListener.
 """
@@ -28,21 +29,22 @@ from regulus.wire.bodies.subscription_data import SQL92
 from regulus.wire.encoded_table import EncodedTable, Pieces
 
 FILTERS_SIZE_MAX = 2_000_000
-"""Characters of all filters, with the names of their groups and topics. Others work, and are not kept."""
+"""Characters of all filters, with the names of their groups and topics. Filters beyond the limit work, and are not
+saved."""
 TOPIC_FILTERS_MAX = 1_000
 """Filters of one topic, which are encoded in one step."""
 FORGOTTEN_MAX = 100
 """Dead filters forgotten in one tick."""
 SILENCE_MS = 30_000
-"""All consumers are taken to have left so long before a start, as in RocketMQ."""
-NOT_KEPT = (f"SQL92 filters that consumerFilter.json has no room for; they work. It takes {FILTERS_SIZE_MAX} "
+"""Time in ms before a start at which all consumers count as having left, as in RocketMQ."""
+NOT_KEPT = (f"SQL92 filters that work but are not saved, because consumerFilter.json takes at most {FILTERS_SIZE_MAX} "
             f"characters and {TOPIC_FILTERS_MAX} groups of a topic")
 
 _KEY = "filterDataByTopic"
 
 
 class ConsumerFilters:
-    """`now_ms` is the time of the start; `faults` has what somebody should mend."""
+    """Filters by topic and group. `now_ms` is the time of the start; `faults` has what operators should correct."""
 
     def __init__(self, config: BrokerConfig, now_ms: int) -> None:
         self.config = config
@@ -60,7 +62,8 @@ class ConsumerFilters:
         return filters.group_filter_data.get(group) if filters is not None else None
 
     def hear(self, group: str, subscriptions: Sequence[SubscriptionData], now_ms: int) -> Generator[None, None, None]:
-        """A consumer told all subscriptions of its group. Yields after each condition that had to be read."""
+        """Take over all subscriptions of a group from a heartbeat. Yields after each condition that had to be
+        compiled."""
         for subscription in subscriptions:
             if subscription.expression_type == SQL92 and self._register(group, subscription, now_ms):
                 yield
@@ -69,11 +72,11 @@ class ConsumerFilters:
             self._let_die(group, [topic for topic in self._groups[group] if topic not in topics], now_ms)
 
     def group_left(self, group: str, now_ms: int) -> None:
-        """It has no consumer any more."""
+        """Note that the group has no consumer any more."""
         self._let_die(group, list(self._groups.get(group, ())), now_ms)
 
     def tick(self, now_ms: int) -> int | None:
-        """Forget what has been dead for long. Ms until the next call; None when nothing is dead."""
+        """Forget filters that were dead long enough. Returns ms until the next call; None when none is dead."""
         for _ in range(FORGOTTEN_MAX):
             if not self._dead:
                 return None
@@ -90,7 +93,7 @@ class ConsumerFilters:
         return encoded_table.document({_KEY: self.encoded})
 
     def load(self, text: str) -> None:
-        """Take over saved filters. Who was alive then has left since. Raises HeaderError."""
+        """Take over saved filters; all of them count as dead. Raises HeaderError."""
         loaded = ConsumerFilterWrapper.decode(text.encode()).filter_data_by_topic
         every = [replace(data, topic=topic, consumer_group=group, bloom_filter_data=self._bloom(topic, group),
                          dead_time=data.dead_time or max(data.born_time, self._start_ms - SILENCE_MS))
@@ -102,7 +105,7 @@ class ConsumerFilters:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _register(self, group: str, subscription: SubscriptionData, now_ms: int) -> bool:
-        """Whether the condition had to be read."""
+        """Whether the condition had to be compiled."""
         topic, expression, version = subscription.topic, subscription.sub_string, subscription.sub_version
         known = self.find(topic, group)
         if known is not None and version <= known.client_version:
@@ -124,7 +127,7 @@ class ConsumerFilters:
     def _has_room(self, topic: str, group: str, expression: str) -> bool:
         known = self.find(topic, group)
         if known is not None:
-            # Whatever becomes of it, what was known is no longer so.
+            # The known filter is outdated in any case.
             self._forget(topic, group)
         filters = self._topics.get(topic)
         if self._size + _size(topic, group, expression) <= FILTERS_SIZE_MAX and (

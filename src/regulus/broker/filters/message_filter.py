@@ -1,4 +1,4 @@
-"""Which messages a subscription wants: by the hash of their tag, as consume queues keep it, or by their properties.
+"""Selects the messages of a subscription: by the hash of the tag, which consume queues contain, or by properties.
 
 Source: SubscriptionData, FilterAPI, DefaultMessageFilter, ExpressionMessageFilter.
 """
@@ -14,15 +14,16 @@ from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.bodies.subscription_data import SQL92, TAG
 
-FILTERS_CACHED_MAX = 1024
+FILTERS_CACHED_MAX = 1024       # by tag expression, and by tag hashes
 CONDITIONS_CACHED_MAX = 128
-"""SQL92 conditions that are kept ready, and wrong ones with what is wrong; others are read anew with each pull."""
+"""SQL92 conditions that are kept compiled, or with their error if they are invalid; others are compiled for each
+pull."""
 
 NOT_SERVED = "The broker does not support consumer to filter message by "
 
 
 class ConditionFilter(Filter):
-    """Every tag, and what a condition over the properties takes."""
+    """Accepts the messages whose properties match a condition, with any tag."""
 
     def __init__(self, condition: Condition) -> None:
         super().__init__(names=condition.names, reads_properties=True, weight=condition.weight)
@@ -33,8 +34,11 @@ class ConditionFilter(Filter):
 
 
 class PoppedRetries(Filter):
-    """What another filter takes of a retry topic, without what a consumer that pulls sent back there: that may be of
-    another group, whose retry topic has the same name. What was popped says so; a client may send what says nothing."""
+    """Accepts popped messages of a retry topic that another filter accepts.
+
+    Messages that a pull consumer sent back are left out: they may be of another group, whose retry topic has the same
+    name. Popped ones have a property; a message without both properties comes from a client, and is accepted.
+    """
 
     def __init__(self, wanted: Filter) -> None:
         super().__init__(wanted.tags_codes, True, wanted.weight,
@@ -48,7 +52,7 @@ class PoppedRetries(Filter):
 
 
 def not_served(expression_type: str | None, config: BrokerConfig) -> str:
-    """Why the broker does not filter by expressions of this kind; nothing when it does."""
+    """Why the broker does not filter by expressions of this type; empty when it does."""
     if not expression_type or expression_type == TAG:
         return ""
     if expression_type != SQL92:
@@ -57,7 +61,7 @@ def not_served(expression_type: str | None, config: BrokerConfig) -> str:
 
 
 def subscription_filter(subscription: SubscriptionData) -> Filter:
-    """Raises HeaderError."""
+    """The filter of a subscription. Raises HeaderError."""
     if subscription.expression_type == SQL92:
         return expression_filter(subscription.sub_string, SQL92)
     if subscription.code_set:
@@ -66,9 +70,9 @@ def subscription_filter(subscription: SubscriptionData) -> Filter:
 
 
 def expression_filter(expression: str | None, expression_type: str | None = TAG) -> Filter:
-    """The filter of `A || B`, every message for `*` or nothing, or of a SQL92 condition.
+    """The filter for tags such as `A || B`, for all messages (`*` or empty), or for a SQL92 condition.
 
-    Raises HeaderError when it names no tag, or is no condition.
+    Raises HeaderError when it names no tag, or is an invalid condition.
     """
     if expression_type != SQL92:
         return _tag_filter(expression)
@@ -80,7 +84,7 @@ def expression_filter(expression: str | None, expression_type: str | None = TAG)
 
 @lru_cache(maxsize=CONDITIONS_CACHED_MAX)
 def _condition(text: str) -> ConditionFilter | str:
-    """What is wrong is kept as well: its sender asks again and again."""
+    """Compile a condition. Errors are cached too, because the client repeats its pull."""
     try:
         return ConditionFilter(compile_condition(text))
     except HeaderError as error:

@@ -1,8 +1,8 @@
-"""The SQL92 conditions of subscriptions: from text to parts that are asked about a message's properties.
+"""Parses the SQL92 conditions of subscriptions into parts that are evaluated on a message's properties.
 
-Logic has three values: a condition is True, False, or None where a property is missing. What takes a message is True
-alone. The grammar and each rule of typing are RocketMQ 5.3.3's, but for what follows the end of a condition: there
-RocketMQ takes `a > 5 b > 6` for `a > 5`, and here it is refused.
+Logic has three values: a condition is True, False, or None when a property is missing. Only True accepts a message.
+Grammar and typing rules are those of RocketMQ 5.3.3, except after the end of a condition: RocketMQ reads `a > 5 b > 6`
+as `a > 5`, and here it is refused.
 
     or:         and { OR and }
     and:        equality { AND equality }
@@ -40,9 +40,9 @@ from regulus.errors import HeaderError
 from regulus.model.java_numbers import INT_MAX, LONG_MAX
 
 EXPRESSION_LENGTH_MAX = 16_384
-"""Characters. Longer ones are refused: reading one holds up the broker's loop."""
+"""Characters. Longer conditions are refused, because parsing one blocks the broker's loop."""
 DEPTH_MAX = 50
-"""Conditions within one another, and comparisons in a row. Deeper ones are refused: each is a call within a call."""
+"""Nested conditions, and comparisons in a row. Deeper conditions are refused, because each level is a nested call."""
 
 _TOKENS = re.compile(r"""
     (?P<blank> [ \t\n\r\f]+ | --[^\n\r]*(?:[\n\r]|$) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/ )
@@ -56,11 +56,11 @@ _KEYWORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NU
                        "ENDSWITH"))
 
 _WEIGHTLESS = frozenset(("text", "whole", "float", ",", "(", ")", "end"))
-"""A long list behind IN is looked up at once."""
+"""Tokens without cost when a message is evaluated: a long list after IN is one look-up."""
 
 
 def compile_condition(text: str) -> Condition:
-    """Raises HeaderError with the place of what is wrong in `text`."""
+    """Parse a condition. Raises HeaderError with the position of the error in `text`."""
     if len(text) > EXPRESSION_LENGTH_MAX:
         raise HeaderError(f"the SQL92 expression has {len(text)} characters; at most {EXPRESSION_LENGTH_MAX} are read")
     parser = _Parser(text)
@@ -75,7 +75,7 @@ class _Token(NamedTuple):
 
 
 class _Term(NamedTuple):
-    """A part of a condition, and what its place in another must know of it."""
+    """A part of a condition, and what the part around it must know."""
 
     part: Part
     at: int
@@ -83,7 +83,7 @@ class _Term(NamedTuple):
     is_literal: bool = False
     value: Value = None
     property_name: str = ""
-    height: int = 1     # of conditions within one another
+    height: int = 1     # nested conditions
 
 
 class _Parser:
@@ -97,7 +97,7 @@ class _Parser:
     def parsed(self) -> Part:
         term = self._truth(self._or())
         if self._peek().kind != "end":
-            self._fail(self._peek(), "the condition has ended before it")
+            self._fail(self._peek(), "the condition ends before it")
         return term.part
 
     def names(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class _Parser:
             if match is None:
                 begun = self._text[at]
                 self._fail(_Token("", begun, at), "the text has no closing quote" if begun == "'" else
-                           "no word, number, text or sign begins so")
+                           "no word, number, text or sign begins with this")
             kind, text = str(match.lastgroup), match[0]
             upper = text.upper()
             if kind == "sign" or (kind == "word" and upper in _KEYWORDS):
@@ -134,7 +134,7 @@ class _Parser:
         return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
 
     def _take(self, *kinds: str) -> _Token | None:
-        """The next token when it is of one of these kinds."""
+        """The next token, taken, if it has one of these kinds."""
         token = self._peek()
         if token.kind not in kinds:
             return None
@@ -144,7 +144,7 @@ class _Parser:
     def _expect(self, kind: str, called: str = "") -> _Token:
         token = self._take(kind)
         if token is None:
-            self._fail(self._peek(), f"{called or kind} must stand there")
+            self._fail(self._peek(), f"{called or kind} is expected there")
         return token
 
     def _fail(self, token: _Token, why: str) -> NoReturn:
@@ -156,7 +156,7 @@ class _Parser:
     def _deeper(self, token: _Token) -> None:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            self._fail(token, f"more than {DEPTH_MAX} conditions are within one another")
+            self._fail(token, f"more than {DEPTH_MAX} conditions are nested")
 
     # --- grammar -----------------------------------------------------------------------------------------------------
 
@@ -176,10 +176,10 @@ class _Parser:
         return self._over(_Term(joined([each.part for each in parts]), first.at, is_truth=True), *parts)
 
     def _over(self, term: _Term, *parts: _Term) -> _Term:
-        """The term, made of these. Each is a call within its own when a message is asked about."""
+        """The term with its height above these parts. Each level is a nested call when a message is evaluated."""
         height = 1 + max(part.height for part in parts)
         if height > DEPTH_MAX + 1:
-            self._fail(self._token_of(term), f"more than {DEPTH_MAX} conditions are within one another")
+            self._fail(self._token_of(term), f"more than {DEPTH_MAX} conditions are nested")
         return term._replace(height=height)
 
     def _equality(self) -> _Term:
@@ -205,7 +205,7 @@ class _Parser:
         return left
 
     def _take_comparison(self) -> _Token | None:
-        """A NOT belongs to what stands behind it."""
+        """The operator of a comparison. A NOT is taken only in front of one that it can negate."""
         token = self._take(*ORDERS, "BETWEEN", "IN", *TEXT_TESTS)
         if token is None and self._peek().kind == "NOT" and self._peek(1).kind in ("BETWEEN", "IN", *TEXT_TESTS):
             token = self._peek()
@@ -213,7 +213,7 @@ class _Parser:
         return token
 
     def _compared(self, left: _Term, token: _Token) -> tuple[Part, list[_Term]]:
-        """The comparison, and what stands in it besides `left`."""
+        """The comparison, and its other operands besides `left`."""
         is_not = token.kind == "NOT"
         word = self._tokens[self._next].kind if is_not else token.kind
         self._next += is_not
@@ -244,7 +244,7 @@ class _Parser:
 
     def _in(self, left: _Term, is_not: bool) -> Part:
         if not left.property_name:
-            self._fail(self._token_of(left), "a property must stand before IN")
+            self._fail(self._token_of(left), "a property is expected before IN")
         self._expect("(")
         texts = [self._text_literal()]
         while self._take(","):
@@ -283,7 +283,7 @@ class _Parser:
         if token.kind in ("text", "whole", "float"):
             value = self._literal_value(token)
             return _Term(Literal(value), token.at, is_literal=True, value=value)
-        raise self._fault(token, "a property, a literal or ( must stand there")
+        raise self._fault(token, "a property, a literal or ( is expected there")
 
     def _literal_value(self, token: _Token) -> str | int | float:
         if token.kind == "text":
@@ -296,10 +296,10 @@ class _Parser:
             return number if number <= INT_MAX else Long(number)
         decimal = float(token.text)
         if not 0 < decimal < float("inf"):
-            self._fail(token, "RocketMQ takes no decimal that is 0 or beyond the range of a double: write 0 or another")
+            self._fail(token, "RocketMQ refuses decimals of 0 or beyond the range of a double: write 0 or another")
         return decimal
 
-    # --- what may stand where ----------------------------------------------------------------------------------------
+    # --- what may be used where --------------------------------------------------------------------------------------
 
     def _token_of(self, term: _Term) -> _Token:
         return next(token for token in self._tokens if token.at >= term.at)
@@ -308,7 +308,7 @@ class _Parser:
         if term.is_truth:
             return term
         if term.property_name:
-            # Properties are texts, and a text is never TRUE by itself.
+            # Properties are texts, and a text is never TRUE.
             return _Term(FalseIfThere(self._place(term.property_name)), term.at, is_truth=True)
         raise self._fault(self._token_of(term), "it is neither TRUE nor FALSE")
 
@@ -320,9 +320,9 @@ class _Parser:
     def _equal(self, left: _Term, right: _Term, token: _Token) -> Part:
         for side in (left, right):
             if side.is_literal and side.value is None:
-                self._fail(self._token_of(side), f"nothing is compared with NULL by {token.kind}: write IS NULL")
+                self._fail(self._token_of(side), f"NULL cannot be compared by {token.kind}: write IS NULL")
         if left.is_literal and right.is_literal and left.is_truth and not right.is_truth:
-            self._fail(self._token_of(right), "a truth value must stand there")
+            self._fail(self._token_of(right), "a truth value is expected there")
         return Equal(left.part, right.part)
 
     def _text_literal(self) -> str:

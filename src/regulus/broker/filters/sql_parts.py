@@ -1,8 +1,8 @@
-"""The parts of a SQL92 condition. Each is asked for each message, and asks those that it is made of.
+"""The parts of a SQL92 condition. Each is evaluated for each message, and evaluates its own parts.
 
-A part gives True, False or None for what is unknown, and raises ValueError for a text that is no number where one is
-needed. `values` has what a message has of the properties that the condition names, each at its place; None where it has
-none. Source: ComparisonExpression, LogicExpression, UnaryExpression.
+A part returns True, False, or None for unknown, and raises ValueError if a text is used as a number and is not one.
+`values` are the message's properties at the places that the condition assigned; None for a missing one. Source:
+ComparisonExpression, LogicExpression, UnaryExpression.
 """
 
 import re
@@ -14,14 +14,15 @@ from regulus.broker.filters.sql_values import Value
 Values = list[str | None]
 
 STEPS_AT_ONCE_MAX = 8_192
-"""Characters of a property times those of a text to look for, up to which Python's own search is taken. It is the
-fastest, and takes as many steps where the two are alike; above that one whose steps are as many as the characters."""
+"""Product of the lengths of a property and a searched text, up to which Python's own search is used. That is the
+fastest, but takes this many steps in the worst case; beyond the limit a regular expression takes steps proportional to
+the property's length."""
 
 ORDERS = ("<", "<=", ">", ">=")
 TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
     "CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}
 
-# Under private names these may be typed constants in the compiled form.
+# With private names they can be typed constants in the compiled form.
 _LESS, _AT_MOST, _GREATER, _AT_LEAST = range(4)
 
 
@@ -55,7 +56,7 @@ class FalseIfThere(Part):
 
 
 class Joined(Part):
-    """The first part that is `decides` decides; parts behind it are not asked."""
+    """AND or OR: the first part that equals `decides` is the result, and later parts are not evaluated."""
 
     def __init__(self, parts: list[Part], decides: bool) -> None:
         self._parts = parts
@@ -102,7 +103,7 @@ class IsNull(Part):
 
 
 class Equal(Part):
-    """A missing right side is unequal to what is there, as RocketMQ has it; a missing left one leaves it unknown."""
+    """Equality as in RocketMQ: with a missing right side it is False, with a missing left side it is unknown."""
 
     def __init__(self, left: Part, right: Part) -> None:
         self._left = left
@@ -152,13 +153,13 @@ class OneOf(Part):
 
 
 class TextTest(Part):
-    """False, also with NOT, where there is no text to look at or for."""
+    """False, even with NOT, when the tested value is not a text or the searched text is empty."""
 
     def __init__(self, term: Part, word: str, text: str, is_not: bool) -> None:
         self._term = term
         self._is_so = TEXT_TESTS[word]
         self._may_be_slow = word == "CONTAINS"
-        self._search: Callable[[str], object] | None = None     # made when it is needed
+        self._search: Callable[[str], object] | None = None     # compiled when it is needed
         self._text = text
         self._is_not = is_not
 
@@ -177,8 +178,8 @@ class TextTest(Part):
 
 
 class Condition:
-    """`names` are the properties that it names, in the order of the values that it is asked about. `weight`: of how
-    many words and signs it is, literals apart: each may look at a property from end to end."""
+    """A whole condition. `names` are its properties, in the order of `values`. `weight` counts its words and signs
+    without literals, each of which may read a property from end to end."""
 
     def __init__(self, part: Part, names: tuple[str, ...], weight: int) -> None:
         self._part = part
@@ -186,8 +187,8 @@ class Condition:
         self.weight = weight
 
     def takes(self, values: Values) -> bool:
-        """Whether a message with these values is wanted."""
+        """Whether a message with these values is accepted."""
         try:
             return self._part.evaluate(values) is True
         except ValueError:
-            return False    # a text that is no number, compared with one: no match, as in RocketMQ
+            return False    # a text that is not a number was compared with one: no match, as in RocketMQ

@@ -1,7 +1,7 @@
-"""How two values of a SQL92 condition compare: as Java's, to the last corner.
+"""Compares two values of a SQL92 condition exactly as Java does.
 
-Properties are `str`. Literals are `int` (Java's Integer), `Long`, `float` (Double), `bool` or `str`; a text that meets
-a number is read as that number's kind, so `'5.5' > 5` compares nothing.
+Properties are `str`. Literals are `int` (Java's Integer), `Long`, `float` (Double), `bool` or `str`. A text that is
+compared with a number is parsed as that number's type, so `'5.5' > 5` raises ValueError and does not match.
 
 Source: ComparisonExpression.__compare, Integer.valueOf, Double.valueOf, Double.compareTo.
 """
@@ -15,46 +15,46 @@ from typing import TypeAlias
 from regulus.model.java_numbers import INT_MAX, LONG_MAX
 
 _INTEGER = re.compile(r"[+-]?\d+")
-_LAST_OF_ONE_CHAR = "\uffff"     # what lies beyond are two of Java's characters, and no digits to it
+_LAST_OF_ONE_CHAR = "\uffff"     # characters beyond it are two for Java, which does not accept them as digits
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
-_DIGITS_MAX = 30        # of an integer, leading zeros apart; Python reads much longer ones, in quadratic time
-_SMALL_DIGITS_MAX = 9       # fewer than 32 bits hold
+_DIGITS_MAX = 30        # without leading zeros; Python would parse longer integers in quadratic time
+_SMALL_DIGITS_MAX = 9       # values below 2**31
 _SMALL_DECIMAL_MAX = 17
-_NUMBER_SIZE_MAX = 1_100    # characters; every double can be written out in fewer
+_NUMBER_SIZE_MAX = 1_100    # characters; every double can be written in fewer
 _TRUE_SIZE = 4
-_BLANKS = "".join(map(chr, range(33)))
+_BLANKS = "".join(map(chr, range(33)))      # what Java's String.trim removes
 
 
 class Long(int):
-    """A whole number that was too large for 32 bits where it was written."""
+    """A whole number that was written with a value of more than 32 bits."""
 
 
 Value: TypeAlias = "str | int | float | bool | None"
-"""None is what a message without the property has, and what is unknown."""
+"""None is a missing property, or an unknown result."""
 
 
 def order(left: Value, right: Value) -> int:
-    """Below, at or above 0. Texts have no order: both are read as numbers. Raises ValueError for what cannot be
-    compared."""
+    """Below, at or above 0, like the order of the values. Two texts are compared as numbers. Raises ValueError for
+    values that cannot be compared."""
     if isinstance(left, str) and isinstance(right, str):
         return _compare_doubles(_double(left), _double(right))
     return compare(left, right)
 
 
 def compare(left: Value, right: Value) -> int:
-    """0 for what is equal; -1, too, for a number and a truth value, in either order. Raises ValueError for a text that
-    is no number of the other's kind."""
+    """0 for equal values; -1 for a number and a truth value, in either order. Raises ValueError for a text that is not
+    a number of the other's type."""
     kind, other = type(left), type(right)
     if kind is str and other is int:
-        # Most of all, a short number of digits alone.
+        # The most frequent case is a short number of digits.
         number = small_number(left)     # type: ignore[arg-type]
         if number >= 0:
             return (number > right) - (number < right)      # type: ignore[operator]
     if kind is not other:
         if kind is bool:
             if other is str:
-                raise ValueError("a truth value does not stand before a text")
+                raise ValueError("a truth value cannot be compared with a text after it")
             return -1
         if kind is str:
             left = _READERS[other](left)        # type: ignore[arg-type]
@@ -79,7 +79,7 @@ def _compare_doubles(left: float, right: float) -> int:
 
 
 def small_number(text: str) -> int:
-    """The number that a few digits are; -1 for all other texts."""
+    """The value of a text of a few digits; -1 for all other texts."""
     size = len(text)
     if size == 0 or size > _SMALL_DIGITS_MAX:
         return -1
@@ -92,7 +92,7 @@ def small_number(text: str) -> int:
 
 
 def _is_plain_decimal(text: str) -> bool:
-    """Whether these are a few digits, with a dot among them or not."""
+    """Whether the text has a few digits, with at most one dot."""
     size = len(text)
     digits = 0
     for character in text:
@@ -111,7 +111,7 @@ def _long(text: str) -> int:
 def _whole(text: str, largest: int) -> int:
     if len(text) > _NUMBER_SIZE_MAX or not _INTEGER.fullmatch(text) or (
             not text.isascii() and max(text) > _LAST_OF_ONE_CHAR):
-        raise ValueError(f"{text!r:.50} is no whole number")
+        raise ValueError(f"{text!r:.50} is not a whole number")
     if len(text) > _DIGITS_MAX:
         sign = text[0] if text[0] in "+-" else ""
         digits = "".join(str(unicodedata.decimal(digit)) for digit in text[len(sign):]).lstrip("0")
@@ -133,7 +133,7 @@ def _double(text: str) -> float:
     if _HEX_DOUBLE.fullmatch(text):
         return _hex_double(text.rstrip("fFdD"))
     if not _DOUBLE.fullmatch(text):
-        raise ValueError(f"{text!r:.50} is no number")
+        raise ValueError(f"{text!r:.50} is not a number")
     return float(text.rstrip("fFdD"))
 
 

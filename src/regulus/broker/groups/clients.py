@@ -1,13 +1,13 @@
-"""The clients of a broker: which connections produce for which group, and which consume in which group.
+"""The clients of a broker: which connections produce for a group, and which consume in it.
 
-A client lives as long as its connection, and at most CLIENT_EXPIRY_MS after its last heartbeat. Several clients share
-no connection, but one connection may be in many groups: what each connection is in stands beside the groups, so that
-its end costs as much as it was in.
+A client lives as long as its connection, and at most CLIENT_EXPIRY_MS after its last heartbeat. Clients do not share a
+connection, but one connection may be in many groups. The groups of each connection are kept in a table of their own, so
+that closing it costs no more than its groups.
 
-A client id is in no signature, and it is told to others: anyone can write another's. It belongs to the user who brought
-it first, as long as one of his connections has it and for CLIENT_EXPIRY_MS longer, in which a client starts anew. What
-is sent to an id goes to its owner only. Another user with the same id is told of as a fault, and is a client as before:
-whoever comes first with an id locks nobody out.
+A client id is not part of a signature, and other clients see it, so anyone can use another's. An id belongs to the
+first user that brought it, as long as one of that user's connections has it, and CLIENT_EXPIRY_MS longer, so that a
+client can reconnect. Messages to an id go to its owner only. Another user with the same id is reported as a fault, and
+is a client otherwise: using an id first locks no other user out.
 
 Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
 """
@@ -20,30 +20,30 @@ from regulus.model.happenings import Happenings
 from regulus.model.topics import is_retry_topic
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
 
-CLIENT_EXPIRY_MS = 120_000
-EXPIRY_SCAN_MS = 10_000
+CLIENT_EXPIRY_MS = 120_000      # four heartbeats of RocketMQ's clients, which send one each 30 s
+EXPIRY_SCAN_MS = 10_000         # between two searches for silent clients
 PRODUCER_GROUPS_MAX = 256
-"""Of one connection, beside those that are named after topics to which it may send: a front for other clients has as
-many of these as there are topics."""
+"""Producer groups of one connection, besides those named after topics to which it may send: a proxy has one of these
+for each topic."""
 LEFT_AT_ONCE = 256
 """Groups that closed connections leave in one step."""
 IDS_KEPT_MAX = 256
-"""Client ids without a connection that are kept for one user; of more, the first ones are anybody's."""
+"""Client ids without a connection that are kept for one user; beyond the limit the oldest become free."""
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
-STRANGERS = ("a client id that belongs to another user, so that replies to it are not sent here; give each client "
+STRANGERS = ("a client id that belongs to another user, so replies to it are not sent here; give each client "
              "an id of its own")
-UNLIKE = ("members of a group that subscribe to other topics or expressions than its other members, so that messages "
+UNLIKE = ("members of a group that subscribe to other topics or expressions than its other members, so messages "
           "are missed; have all members of a group subscribe alike")
-NAMESAKES = ("two consumers with one client id, so that both get the same messages; give each an instance name of "
+NAMESAKES = ("two consumers with one client id, so both get the same messages; give each an instance name of "
              "its own, or none")
 
 
 class Client:
-    """One client process on one connection. `language` is RocketMQ's number of it; `remote_text` its `host:port`.
+    """One client process on one connection. `language` is RocketMQ's number for it; `remote_text` is `host:port`.
 
-    `heard_ms` is when it was heard, of the steady clock; `last_update_timestamp` the time of day, for show. `user` is
-    who said so, empty where nobody proves it.
+    `heard_ms` is the time of its last heartbeat by the steady clock; `last_update_timestamp` is the time of day, for
+    display. `user` is its authenticated user, empty without authentication.
     """
 
     __slots__ = ("channel", "client_id", "heard_ms", "language", "last_update_timestamp", "remote_text", "user",
@@ -74,9 +74,9 @@ class ConsumerGroup:
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.last_update_timestamp = 0
         self.heartbeat_fingerprint = 0
-        self._channels: dict[str, dict[int, int]] = {}      # by client id, and since when; the newest last
+        self._channels: dict[str, dict[int, int]] = {}      # by client id: channels since when, the newest last
         self._encoded_ids: bytes | None = None
-        self._wishes: dict[int, int] = {}                   # what each subscribes to, as a number; by channel
+        self._wishes: dict[int, int] = {}                   # by channel: hash of the subscriptions
         self._told_twice: set[str] = set()
 
     @property
@@ -84,11 +84,11 @@ class ConsumerGroup:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        """Each once, though a client that connects anew stands beside its old connection until that is closed."""
+        """Each id once, even if a client reconnected and its old connection is not closed yet."""
         return list(self._channels)
 
     def encoded_ids(self) -> bytes:
-        """The same as the body of an answer; made once, for each member asks when one comes or goes."""
+        """The ids as the body of an answer. Cached, because each member asks when one joins or leaves."""
         if self._encoded_ids is None:
             self._encoded_ids = GetConsumerListByGroupResponseBody(consumer_id_list=self.client_ids()).encode()
         return self._encoded_ids
@@ -99,7 +99,7 @@ class ConsumerGroup:
         return self.clients[next(reversed(channels))] if channels else None
 
     def add(self, client: Client) -> bool:
-        """Whether its connection is new to the group."""
+        """Add or update a client. True when its connection is new to the group."""
         before = self.clients.get(client.channel)
         self.clients[client.channel] = client
         if before is None or before.client_id != client.client_id:
@@ -110,8 +110,10 @@ class ConsumerGroup:
         return before is None
 
     def namesake(self, client: Client) -> Client | None:
-        """Another client with the id of this one, which was just heard; once for each id. A client that connected anew
-        is none: over its old connection it says nothing any more."""
+        """Another client with the same id as this one, which just sent a heartbeat; reported once for each id.
+
+        A client that reconnected does not count, because its old connection sends nothing any more.
+        """
         channels = self._channels[client.client_id]
         if len(channels) == 1 or client.client_id in self._told_twice:
             return None
@@ -123,8 +125,8 @@ class ConsumerGroup:
         return other
 
     def becomes_unlike(self, channel: int, subscriptions: Sequence[SubscriptionData]) -> bool:
-        """Whether the client says something new, and another one subscribes otherwise. Retry topics do not count: only
-        those who pull have them."""
+        """Whether the client changed its subscriptions, and another client has different ones. Retry topics do not
+        count, because only pull consumers have them."""
         wishes = hash(frozenset((each.topic, each.expression_type, each.sub_string) for each in subscriptions
                                 if not is_retry_topic(each.topic)))
         if self._wishes.get(channel) == wishes:
@@ -133,7 +135,7 @@ class ConsumerGroup:
         return any(each != wishes for each in self._wishes.values())
 
     def remove(self, channel: int) -> Client | None:
-        """The client of the connection; None when it was not in the group."""
+        """Remove the client of the connection; None when it was not in the group."""
         self._wishes.pop(channel, None)
         client = self.clients.pop(channel, None)
         if client is not None:
@@ -150,7 +152,7 @@ class ConsumerGroup:
 
 
 class LostMember(NamedTuple):
-    """A consumer whose connection was closed. It is not gone where it has connected anew already."""
+    """A consumer whose connection was closed. `is_gone` is false if the client has connected again."""
 
     group: str
     client_id: str
@@ -158,9 +160,11 @@ class LostMember(NamedTuple):
 
 
 class _Memberships:
-    """The groups of one connection, those of producers and those of consumers. `client` is what it said last. Of a
-    producer's group is known whether it has the name of a topic to which the client may send; `others` is how many have
-    not."""
+    """The groups of one connection. `client` is its last heartbeat.
+
+    In `producers`, True means that the group has the name of a topic to which the client may send; `others` counts the
+    groups without such a name.
+    """
 
     __slots__ = ("client", "consumers", "others", "producers")
 
@@ -172,15 +176,15 @@ class _Memberships:
 
 
 class _Ids:
-    """To whom client ids belong, and over which of his connections he has them."""
+    """The owners of client ids, and the owner's connections for each."""
 
     def __init__(self) -> None:
         self._users: dict[str, str] = {}                    # by client id
         self._channels: dict[str, dict[int, None]] = {}     # by client id, the newest last; empty: kept for its user
-        self._kept: dict[str, dict[str, int]] = {}          # by user, by client id: until when, the first to end first
+        self._kept: dict[str, dict[str, int]] = {}          # by user and client id: until when, the earliest first
 
     def channels(self, client_id: str) -> list[int]:
-        """Those of its owner, the newest first."""
+        """Channels of the id's owner, the newest first."""
         return list(reversed(self._channels.get(client_id, {})))
 
     def enter(self, client: Client) -> bool:
@@ -193,7 +197,7 @@ class _Ids:
         return True
 
     def leave(self, client: Client, kept_until_ms: int) -> None:
-        """The connection has the id no more; 0: nor is it kept."""
+        """Remove a connection from its id. `kept_until_ms` 0: the id is not kept for its user."""
         client_id, user = client.client_id, client.user
         channels = self._channels.get(client_id)
         if channels is None or client.channel not in channels:
@@ -210,7 +214,7 @@ class _Ids:
             self._let_go(user, next(iter(kept)))
 
     def tick(self, steady_ms: int) -> None:
-        """Looks at each user of whom something is kept, and at what ends."""
+        """Drop ids whose time is over. Looks at each user with kept ids."""
         for user, kept in list(self._kept.items()):
             for client_id in [each for each, until_ms in kept.items() if until_ms <= steady_ms]:
                 self._let_go(user, client_id)
@@ -229,7 +233,7 @@ class _Ids:
 
 
 class Clients:
-    """`happenings` has who joined and left which group, `faults` what somebody should mend."""
+    """All clients. `happenings` has joins and leaves by group, `faults` what operators should correct."""
 
     def __init__(self) -> None:
         self.happenings = Happenings()
@@ -237,7 +241,7 @@ class Clients:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, OrderedDict[int, Client]] = {}
         self._memberships: dict[int, _Memberships] = {}
-        self._leaving: deque[int] = deque()     # closed connections that are in groups yet
+        self._leaving: deque[int] = deque()     # closed connections that are still in groups
         self._ids = _Ids()
         self._steady_ms = 0
         self._refiltered: set[str] = set()
@@ -254,18 +258,19 @@ class Clients:
         return len(self._producers.get(group, ()))
 
     def next_producers(self, group: str, count_max: int) -> list[Client]:
-        """So many of the group, who are behind all others the next time."""
+        """Up to `count_max` producers of the group, which then move to the end of its order."""
         clients = self._producers.get(group, OrderedDict())
         taken = []
         for _ in range(min(len(clients), count_max)):
-            # Ordered: to take the first of a dict again and again passes by all that were.
+            # Ordered, because removing the first entry of a plain dict again and again visits all entries that were
+            # removed before.
             channel = next(iter(clients))
             clients.move_to_end(channel)
             taken.append(clients[channel])
         return taken
 
     def producer(self, group: str, channel: int) -> Client | None:
-        """Of that connection; it is behind all others of the group the next time."""
+        """The producer on that connection, which then moves to the end of the group's order."""
         clients = self._producers.get(group)
         if clients is None or channel not in clients:
             return None
@@ -280,7 +285,8 @@ class Clients:
         return [group.group for group in self._consumers.values() if topic in group.subscriptions]
 
     def find_client(self, client_id: str) -> Client | None:
-        """A connection of this id's owner: as a producer first, then as a consumer, the newest first."""
+        """A connection of the id's owner: one of a producer if there is one, otherwise of a consumer; the newest
+        first."""
         consumer = None
         for channel in self._ids.channels(client_id):
             memberships = self._memberships[channel]
@@ -291,12 +297,14 @@ class Clients:
         return consumer
 
     def register_producer(self, group: str, client: Client, *, is_own_topic: bool = False) -> bool:
-        """False when its connection is in PRODUCER_GROUPS_MAX others. `is_own_topic`: the group has the name of a topic
-        to which the client may send."""
+        """Add a producer. False when its connection is in PRODUCER_GROUPS_MAX other groups.
+
+        `is_own_topic`: the group has the name of a topic to which the client may send.
+        """
         memberships = self._of(client)
         was_own = memberships.producers.get(group)
         if not is_own_topic and was_own is not False and memberships.others >= PRODUCER_GROUPS_MAX:
-            return False        # what was an own topic of it is left when it was not heard of for long enough
+            return False        # after losing the permission for its topic, the group expires without heartbeats
         memberships.others += (not is_own_topic) - (was_own is False)
         clients = self._producers.setdefault(group, OrderedDict())
         if client.channel not in clients:
@@ -307,7 +315,8 @@ class Clients:
 
     def register_consumer(self, group: str, client: Client, consume_type: str, message_model: str,
                           consume_from_where: str, subscriptions: Sequence[SubscriptionData] | None) -> bool:
-        """Whether the others of the group must hear: a consumer joined, or the set of topics changed.
+        """Add or update a consumer. True when the group must be notified: a consumer joined, or the set of topics
+        changed.
 
         `subscriptions` replace those of the group; None keeps them.
         """
@@ -346,7 +355,7 @@ class Clients:
         return set(table) != before
 
     def take_refiltered(self) -> set[str]:
-        """Topics of which a group wants other messages than before, since the last call."""
+        """Topics for which a group changed its filter since the last call."""
         taken, self._refiltered = self._refiltered, set()
         return taken
 
@@ -363,7 +372,7 @@ class Clients:
         self._forget_if_idle(channel, memberships)
 
     def unregister_consumer(self, group: str, channel: int) -> bool:
-        """Whether the channel was in the group, so that the others must hear."""
+        """Whether the channel was in the group, so that the other members must be notified."""
         entry = self._consumers.get(group)
         client = None if entry is None else entry.remove(channel)
         if entry is None or client is None:
@@ -378,17 +387,18 @@ class Clients:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether closed connections are in groups yet."""
+        """Whether closed connections are still in groups."""
         return bool(self._leaving)
 
     def channel_closed(self, channel: int) -> list["LostMember"]:
-        """What consumer groups lost by it; what is left of many is done by `leave_some`."""
+        """Begin to remove a closed connection from its groups; returns lost members of consumer groups. `leave_some`
+        does the rest."""
         if channel in self._memberships:
             self._leaving.append(channel)
         return self.leave_some()
 
     def leave_some(self) -> list["LostMember"]:
-        """Let closed connections leave LEFT_AT_ONCE groups. What consumer groups lost."""
+        """Remove closed connections from LEFT_AT_ONCE groups; returns lost members of consumer groups."""
         lost: list[LostMember] = []
         for _ in range(LEFT_AT_ONCE):
             while self._leaving and self._leaving[0] not in self._memberships:
@@ -408,7 +418,7 @@ class Clients:
         return lost
 
     def tick(self, steady_ms: int) -> tuple[list[str], int]:
-        """Drop clients that went silent. The consumer groups that lost a member, and the ms until the next scan."""
+        """Drop silent clients. Returns the consumer groups that lost a member, and ms until the next scan."""
         self._steady_ms = steady_ms
         if steady_ms < self._next_scan_ms:
             return [], self._next_scan_ms - steady_ms
@@ -428,7 +438,7 @@ class Clients:
         return lost, EXPIRY_SCAN_MS
 
     def _of(self, client: Client) -> _Memberships:
-        """What the client's connection is in, under the id that it gives now."""
+        """The memberships of the client's connection, under the id that it has now."""
         memberships = self._memberships.get(client.channel)
         if memberships is None:
             memberships = self._memberships[client.channel] = _Memberships()
@@ -436,7 +446,7 @@ class Clients:
         if before is client:
             return memberships
         if before is not None and (before.client_id, before.user) != (client.client_id, client.user):
-            self._ids.leave(before, 0)      # else one connection could have any number of ids kept
+            self._ids.leave(before, 0)      # otherwise one connection could have any number of ids kept
         memberships.client = client
         if not self._ids.enter(client):
             self.faults.note(STRANGERS, f"{client.client_id} at {client.remote_text} of user {client.user or 'nobody'}")

@@ -1,4 +1,4 @@
-"""What each group has consumed of each queue: the queue offset of the next message to consume.
+"""Offsets of groups: the queue offset of the next message to consume, for each group and queue.
 
 Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved file.
 """
@@ -16,11 +16,12 @@ from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.json_fields import to_value
 
 COMMITS_PER_DATA_VERSION = 500
+"""Commits after which slaves see a new version of the offsets."""
 NOT_FOUND = -1
 
 
 class Ahead(NamedTuple):
-    """An offset that a slave has and its master has not; `set_backs` is the number that goes with it."""
+    """An offset that a slave has and its master lacks; `set_backs` is the number that belongs to it."""
 
     group: str
     topic: str
@@ -32,10 +33,10 @@ class Ahead(NamedTuple):
 class ConsumerOffsets:
     """Consumer offsets by `topic@group` and queue id.
 
-    `changes` counts changes, for saving; `last_removal` is the number of the last one that took offsets away: who is
-    told that a topic is deleted may make it anew, and must not find them again after a crash.
+    `changes` counts changes, for saving. `last_removal` is the number of the last change that removed offsets: after
+    the deletion of a topic is answered, it may be created again, and must not get old offsets after a crash.
 
-    Who committed what stands beside the table, so that one topic or group costs what it has and not what there is.
+    Indexes by topic and by group are kept as well, so that removing one costs no more than its own offsets.
     """
 
     def __init__(self, settings: SettingsChanges | None = None) -> None:
@@ -45,7 +46,7 @@ class ConsumerOffsets:
         self.last_removal = -1
         self._settings = settings or SettingsChanges()
         self._topics_of: dict[str, dict[str, None]] = {}
-        self._groups_of: dict[str, list[str]] = {}      # lists, for most topics have one group
+        self._groups_of: dict[str, list[str]] = {}      # lists, because most topics have one group
         self._resets: dict[str, dict[int, int]] = {}
         self.pulls = PullOffsets()
         self.set_backs = OffsetSetBacks()
@@ -54,7 +55,7 @@ class ConsumerOffsets:
         self._unencoded = self.encoded.changed
 
     def commit(self, group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
-        """A smaller offset than the one kept is taken: it is how consumers go back."""
+        """Commit an offset. A smaller one than before is accepted: this is how consumers go back."""
         key = f"{topic}@{group}"
         if consumer_offset < self.table.get(key, {}).get(queue_id, NOT_FOUND):
             self.set_backs.note(key, queue_id, now_ms)
@@ -81,13 +82,13 @@ class ConsumerOffsets:
         return NOT_FOUND if queues is None else queues.get(queue_id, NOT_FOUND)
 
     def set_back_number(self, group: str, topic: str, queue_id: int) -> int:
-        """Of the last set-back of an offset, also of one that is about to begin."""
+        """Number of the last set-back of an offset, also of one that does not exist yet."""
         key = f"{topic}@{group}"
         return self.set_backs.of(key, queue_id) if queue_id in self.table.get(key, {}) else self.set_backs.removed_at
 
     def restore(self, group: str, topic: str, queue_id: int, consumer_offset: int, set_backs: int, now_ms: int) -> None:
-        """At a start: how far a group was when that was the number of its last set-back. Nothing, where it is further
-        on by now, or was set back since."""
+        """At a start: restore an offset that was valid while `set_backs` was the number of its last set-back. Does
+        nothing if the group is further now, or was set back since."""
         key = f"{topic}@{group}"
         known = self.set_back_number(group, topic, queue_id)
         if set_backs > known or (set_backs == known and consumer_offset > self.query(group, topic, queue_id)):
@@ -100,15 +101,15 @@ class ConsumerOffsets:
         return dict(self.table.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> list[str]:
-        """Topics of which the group committed anything."""
+        """Topics for which the group committed offsets."""
         return list(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
-        """Groups that committed anything of the topic."""
+        """Groups that committed offsets for the topic."""
         return list(self._groups_of.get(topic, ()))
 
     def clone(self, source_group: str, group: str, topic: str, now_ms: int = 0) -> None:
-        """`group` takes over the offsets of `source_group`."""
+        """Copy the offsets of `source_group` to `group`."""
         queues = self.table.get(f"{topic}@{source_group}")
         if queues:
             key = f"{topic}@{group}"
@@ -158,13 +159,13 @@ class ConsumerOffsets:
             self.last_removal = self.changes
             self._settings.next({})
 
-    # An operator's reset is told to the group once: its next query of the offset gets it, its next pull is sent there.
+    # An operator's reset reaches the group once: in the answer to its next query of the offset, or to its next pull.
 
     def assign_reset(self, group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
-        """Set the offset, and hold it until a pull of the queue has been told."""
+        """Set the offset, and keep it as pending until the answer to a pull of the queue contains it."""
         key = f"{topic}@{group}"
         self.commit(group, topic, queue_id, consumer_offset, now_ms)
-        self.set_backs.note(key, queue_id, now_ms)      # wherever it was, also at a slave
+        self.set_backs.note(key, queue_id, now_ms)      # also at a slave, and wherever the offset was
         self._resets.setdefault(key, {})[queue_id] = consumer_offset
 
     def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -185,16 +186,18 @@ class ConsumerOffsets:
             del self._resets[key]
         return consumer_offset
 
-    # A slave has its master's offsets, and tells it those that consumers committed here while it was away.
+    # A slave has its master's offsets, and reports offsets to it that consumers committed here while it was down.
 
     def be_copy(self) -> None:
-        """From now on, note what is committed here."""
+        """From now on, remember which offsets are committed here."""
         self._committed_here = {}
 
     def follow(self, text: str, set_backs: str | None, now_ms: int) -> list[Ahead]:
-        """Take over the master's offsets, and what it does not know stays; `set_backs` is its document of these, which
-        was made before, or None when it has none. A larger one here stays unless the master's was set back; these are
-        what is to be told. Raises HeaderError."""
+        """Take over the master's offsets; offsets that it lacks stay. Returns the offsets that it must learn.
+
+        A larger offset here stays unless the master's was set back. `set_backs` is the master's document of set-backs,
+        which was made before the offsets, or None if it has none. Raises HeaderError.
+        """
         wrapper = ConsumerOffsetSerializeWrapper.decode(text.encode())
         known = None if set_backs is None else parse(set_backs)
         ahead = []
@@ -219,7 +222,7 @@ class ConsumerOffsets:
         return known.of(key, queue_id) == self.set_backs.of(key, queue_id)
 
     def _follow_numbers(self, known: Numbers, master: Mapping[str, Mapping[int, int]]) -> None:
-        """What was begun here keeps its own number until the master has it."""
+        """Take over the master's numbers; an offset that began here keeps its own number until the master has it."""
         begun = {(key, queue_id): self.set_backs.of(key, queue_id) for key, queue_id in self._committed_here or ()
                  if queue_id not in master.get(key, {})}
         self.set_backs.follow(known)
@@ -227,7 +230,7 @@ class ConsumerOffsets:
             self.set_backs.put(key, queue_id, number)
 
     def _unknown_to(self, master: Mapping[str, Mapping[int, int]]) -> list[Ahead]:
-        """What was committed here and the master has no offset of at all."""
+        """Offsets that were committed here and that the master lacks."""
         unknown = []
         for key, queue_id in tuple(self._committed_here or ()):
             topic, _, group = key.rpartition("@")
@@ -239,7 +242,7 @@ class ConsumerOffsets:
         return unknown
 
     def told(self, ahead: Ahead) -> None:
-        """The master has heard of it, and has decided."""
+        """Note that the master received an offset, and decided about it."""
         if self.query(ahead.group, ahead.topic, ahead.queue_id) == ahead.consumer_offset:
             self._forget_here(f"{ahead.topic}@{ahead.group}", ahead.queue_id)
 
@@ -248,22 +251,24 @@ class ConsumerOffsets:
             self._committed_here.pop((key, queue_id), None)
 
     def catch_up(self, ahead: Ahead, now_ms: int) -> None:
-        """What a slave has: taken where it `counts`."""
+        """Take over an offset that a slave reports, if it `counts`."""
         if self.counts(ahead):
             self._put(f"{ahead.topic}@{ahead.group}", ahead.group, ahead.topic, ahead.queue_id, ahead.consumer_offset,
                       now_ms)
 
     def counts(self, ahead: Ahead) -> bool:
-        """Unless it is smaller, or was set back or deleted here since the slave knew it."""
+        """Whether a reported offset is larger, and was not set back or deleted here since the slave got it."""
         own = self.query(ahead.group, ahead.topic, ahead.queue_id)
         number = self.set_backs.of(f"{ahead.topic}@{ahead.group}", ahead.queue_id) if own != NOT_FOUND \
             else self.set_backs.removed_at
         return ahead.consumer_offset > own and ahead.set_backs == number
 
     def lower_to(self, end_of: Callable[[str, int], int], now_ms: int) -> None:
-        """Nobody has consumed what is not there: of a log that was cut, or one that is behind the offsets that came
-        from its master. Whoever began behind the end would pass over what comes next. `end_of` tells for a topic and
-        queue id the queue offset of the next message."""
+        """Lower offsets to the ends of their queues, after the log was cut or if it is behind the master's.
+
+        A group with an offset after the end would skip the next messages. `end_of` returns, for a topic and queue id,
+        the queue offset of the next message.
+        """
         past = [(topic, group, queue_id, end) for key, queues in self.table.items()
                 for topic, is_pair, group in [key.rpartition("@")] for queue_id, consumer_offset in queues.items()
                 if is_pair and consumer_offset > (end := end_of(topic, queue_id))]
@@ -273,11 +278,11 @@ class ConsumerOffsets:
             self._put(key, group, topic, queue_id, end, now_ms)
 
     def document(self) -> Pieces:
-        """The table as it is saved, and as it travels."""
+        """The table as it is saved, and as slaves get it."""
         return encoded_table.document({"dataVersion": to_value(self.data_version), "offsetTable": self.encoded})
 
     def load(self, text: str) -> None:
-        """Raises HeaderError."""
+        """Take over saved offsets. Raises HeaderError."""
         wrapper = ConsumerOffsetSerializeWrapper.decode(text.encode())
         self.table = {key: dict(queues) for key, queues in wrapper.offset_table.items()}
         self.encoded.replace(self.table)
@@ -291,12 +296,12 @@ class ConsumerOffsets:
             self.data_version = wrapper.data_version
 
     def _enter(self, topic: str, group: str) -> None:
-        """The group committed something of the topic for the first time."""
+        """Note that the group committed its first offset for the topic."""
         self._topics_of.setdefault(group, {})[topic] = None
         self._groups_of.setdefault(topic, []).append(group)
 
 
 def _write_queues(queues: dict[int, int]) -> str:
-    # As fastjson writes it, which looks at each key and value what it may be.
+    # Writes the format of fastjson, which is slower because it checks the type of each key and value.
     members = sorted([(f'"{queue_id}"', consumer_offset) for queue_id, consumer_offset in queues.items()])
     return "{" + ",".join([f"\n\t\t\t{key}:{value}" for key, value in members]) + "\n\t\t}" if members else "{}"

@@ -1,8 +1,8 @@
-"""What consumers hear of their group: that members came or went, so that they share the queues anew.
+"""Notifies consumers that members of their group joined or left, so that they share the queues again.
 
-However many come and go, a group is told once in NOTICE_INTERVAL_MS: after a quiet time at the next tick, else when the
-interval is over. One frame goes to all members, a part of them each tick. A client that joins may hear of it too, which
-costs it a look at what it knows.
+A group is notified at most once in NOTICE_INTERVAL_MS: after a quiet time in the next tick, otherwise when the interval
+is over. All members get the same frame, some of them in each tick. A client that joins may be notified of itself, which
+makes it ask for the members once more.
 
 Source: DefaultConsumerIdsChangeListener, Broker2Client.notifyConsumerIdsChanged.
 """
@@ -16,9 +16,9 @@ from regulus.wire.codes import RequestCode
 from regulus.wire.headers import NotifyConsumerIdsChangedRequest
 from regulus.wire.remoting_command import ONEWAY_FLAG, Buffer, RemotingCommand
 
-NOTICE_INTERVAL_MS = 100
+NOTICE_INTERVAL_MS = 100    # bounds the notices when many members join or leave at once
 MEMBERS_TOLD_MAX = 256
-"""Members told in one tick; with more of them the next tick is due at once."""
+"""Members notified in one tick; if there are more, the next tick is due at once."""
 
 
 class _OneFrame(RemotingCommand):
@@ -33,7 +33,7 @@ class _OneFrame(RemotingCommand):
 
 
 class GroupNotices:
-    """`notices` takes what is to be sent."""
+    """Groups to notify. The requests go to `notices`."""
 
     def __init__(self, clients: Clients, groups: SubscriptionGroups, notices: deque[Notice]) -> None:
         self._clients = clients
@@ -41,15 +41,15 @@ class GroupNotices:
         self._notices = notices
         self._changed: dict[str, None] = {}
         self._untold: deque[tuple[list[int], Reply]] = deque()
-        """Of the round under way: channels, and what they hear."""
+        """Current round: channels, and the request for them."""
         self._round_ms: int | None = None
 
     def note(self, group: str) -> None:
-        """The members of a group, or what it subscribes to, changed."""
+        """Note that the members of a group, or its subscriptions, changed."""
         self._changed[group] = None
 
     def tick(self, steady_ms: int) -> int | None:
-        """Ms until the next call; None when there is nothing to tell."""
+        """Send notices. Returns ms until the next call; None when there is nothing to send."""
         if not self._untold and self._changed and self._pause_ms(steady_ms) == 0:
             self._begin_round(steady_ms)
         self._tell()

@@ -1,13 +1,13 @@
-"""Since which set-back a consumer offset counts: since it was last committed smaller than it was.
+"""Numbers the set-backs of consumer offsets. A set-back is a commit of a smaller offset than before.
 
-A slave may know a larger offset than its master: consumers committed it at the slave while the master was away, or the
-master died before it saved it. As long as nobody has set the master's back since, the larger one is right; this number
-tells the two apart. It is the time of the set-back in ms, or one more than the last number given, so that two brokers
-which do not hear of one another do not come to the same one.
+A slave may have a larger offset than its master: consumers committed it at the slave while the master was down, or the
+master died before it saved it. The larger one is right unless the master's was set back since, which this number shows.
+The number is the time of the set-back in ms, or one more than the last number, so that two brokers without contact do
+not give the same one.
 
-A group that is deleted leaves no numbers behind but that of its deletion, for a week: what it popped before says which
-one it knew, and nothing of it comes to a group that is made anew under the name. What is begun after a deletion has its
-number, and so is not taken for what was deleted.
+Of a deleted group only the number of its deletion is kept, for a week. A pop contains the number that it knew, so that
+popped messages of the deleted group do not go to a new one of the same name. An offset that begins after a deletion
+gets the deletion's number, and is not taken for a deleted one.
 """
 
 from typing import NamedTuple
@@ -20,13 +20,13 @@ _KEY = "offsetSetBacks"
 _REMOVED_KEY = "removedAt"
 _GROUPS_KEY = "removedGroups"
 REMOVED_KEPT_MS = 7 * 24 * 3_600_000
-"""Nothing that was popped is out for longer than half a day."""
+"""Longer than the 12 h in ms for which a popped message is invisible at most."""
 REMOVED_MAX = 10_000
-"""Groups whose deletion is remembered; of more, the first are forgotten."""
+"""Groups whose deletion is remembered; beyond the limit the oldest are forgotten."""
 
 
 class Numbers(NamedTuple):
-    """What is saved, and what a slave gets."""
+    """The numbers as they are saved, and as slaves get them."""
 
     table: dict[str, dict[int, int]]
     removed_at: int
@@ -37,17 +37,17 @@ class Numbers(NamedTuple):
 
 
 class OffsetSetBacks:
-    """By `topic@group` and queue id; 0 where there is none."""
+    """Numbers by `topic@group` and queue id; 0 without a set-back."""
 
     def __init__(self) -> None:
         self.table: dict[str, dict[int, int]] = {}
         self.removed_at = 0
-        """The number of the last deletion; 0 before the first."""
+        """Number of the last deletion; 0 before the first."""
         self.removed: dict[str, int] = {}
-        """The same of each group, the first one first."""
+        """Number of the deletion of each group, the oldest first."""
         self.changes = 0
         self.last_removal = -1
-        """Which of the changes the last deletion was, for saving it at once."""
+        """The change that was the last deletion, so that it is saved at once."""
         self._last = 0
         self.encoded = EncodedTable(self.table, _write)
 
@@ -55,11 +55,11 @@ class OffsetSetBacks:
         return self.table.get(key, {}).get(queue_id, 0)
 
     def note(self, key: str, queue_id: int, now_ms: int) -> None:
-        """It was set back."""
+        """Number a set-back."""
         self.put(key, queue_id, self._next(now_ms))
 
     def begin(self, key: str, queue_id: int) -> None:
-        """An offset is there that was not."""
+        """Number an offset that did not exist before."""
         if self.removed_at:
             self.put(key, queue_id, self.removed_at)
 
@@ -73,7 +73,7 @@ class OffsetSetBacks:
             self._changed(key)
 
     def note_removed(self, group: str, now_ms: int) -> None:
-        """Offsets of a group were deleted, which may be begun anew."""
+        """Number the deletion of a group's offsets, which may begin again."""
         self.removed_at = self._next(now_ms)
         self.removed.pop(group, None)
         self.removed[group] = self.removed_at
@@ -94,7 +94,7 @@ class OffsetSetBacks:
         return encoded_table.document({_REMOVED_KEY: self.removed_at, _GROUPS_KEY: self.removed, _KEY: self.encoded})
 
     def load(self, text: str) -> None:
-        """Take over saved numbers, or those of a master. Raises HeaderError."""
+        """Take over saved numbers. Raises HeaderError."""
         self.follow(parse(text))
 
     def follow(self, numbers: Numbers) -> None:
@@ -111,7 +111,7 @@ class OffsetSetBacks:
 
 
 def parse(text: str) -> Numbers:
-    """Raises HeaderError."""
+    """Read a saved document. Raises HeaderError."""
     value = fastjson.loads(text)
     table = value.get(_KEY) if isinstance(value, dict) else None
     try:

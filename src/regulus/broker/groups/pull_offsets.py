@@ -1,11 +1,11 @@
-"""How far groups have pulled, which may be ahead of what they committed; for statistics only, and never saved."""
+"""Offsets up to which groups have pulled, which may be ahead of their commits; for statistics only, and never saved."""
 
 NOT_PULLED = -1
 
 
 class PullOffsets:
-    """By `topic@group` and queue id. Beside it stands which groups pulled of a topic, and of which topics a group did:
-    to remove one costs what it had."""
+    """Offsets by `topic@group` and queue id. Indexes by topic and by group make removing one cost no more than its
+    offsets."""
 
     def __init__(self) -> None:
         self._table: dict[str, dict[int, int]] = {}

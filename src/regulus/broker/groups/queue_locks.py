@@ -1,4 +1,5 @@
-"""Which client may consume which queue in order. A lock lapses LOCK_EXPIRY_MS after its last renewal.
+"""Locks of queues for consumption in order, each held by one client. A lock expires LOCK_EXPIRY_MS after its last
+renewal.
 
 Source: RebalanceLockManager.
 """
@@ -7,9 +8,10 @@ from collections.abc import Iterable
 
 from regulus.model.message_queue import MessageQueue
 
-LOCK_EXPIRY_MS = 60_000
+LOCK_EXPIRY_MS = 60_000     # three renewals of RocketMQ's clients, which send one each 20 s
 LOCKS_MAX = 1 << 20
-"""Queues locked at a time, of all groups; one more is not granted, as if another client had it, until some are free."""
+"""Queues of all groups locked at a time. Beyond the limit a lock is refused, as if another client had it, until some
+are free."""
 
 
 class _Lock:
@@ -30,7 +32,7 @@ class QueueLocks:
         self._next_scan_ms = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], steady_ms: int) -> list[MessageQueue]:
-        """The queues that the client holds now, granted or renewed; the others belong to another client."""
+        """Lock or renew queues; returns those that the client holds now. The others belong to another client."""
         locks = self._groups.setdefault(group, {})
         held = []
         for queue in queues:
@@ -47,7 +49,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Locks of other clients stay."""
+        """Release locks of the client; those of other clients stay."""
         locks = self._groups.get(group)
         if locks is None:
             return
@@ -60,7 +62,7 @@ class QueueLocks:
             del self._groups[group]
 
     def unlock_all(self, group: str, client_id: str) -> None:
-        """Whatever the client holds."""
+        """Release all locks of the client."""
         self.unlock(group, client_id, list(self._groups.get(group, ())))
 
     def is_any_held(self, group: str, steady_ms: int) -> bool:
@@ -69,7 +71,7 @@ class QueueLocks:
         return locks is not None and any(steady_ms - lock.renewed_ms <= LOCK_EXPIRY_MS for lock in locks.values())
 
     def tick(self, steady_ms: int) -> int:
-        """Forget lapsed locks, of one group at a time; ms until the next look."""
+        """Drop expired locks, those of one group at a time; returns ms until the next call."""
         if not self._unscanned:
             if steady_ms < self._next_scan_ms:
                 return self._next_scan_ms - steady_ms

@@ -1,4 +1,4 @@
-"""By which way the members of a group get the messages of a topic, where they leave it to the broker: PULL or POP.
+"""Modes in which groups get the messages of a topic, if their members leave that to the broker: PULL or POP.
 
 Source: MessageRequestModeManager.
 """
@@ -11,7 +11,7 @@ from regulus.wire.json_fields import to_value
 
 PULL, POP = "PULL", "POP"
 MODES_MAX = 100_000
-"""Pairs of topic and group that have one; others are pulled."""
+"""Pairs of topic and group with a mode; all others pull."""
 
 
 class RequestModes:
@@ -41,11 +41,11 @@ class RequestModes:
         return encoded_table.document(to_value(self.wrapper()))
 
     def load(self, text: str) -> None:
-        """Raises HeaderError."""
+        """Take over saved modes. Raises HeaderError."""
         self._table = dict(MessageRequestModeSerializeWrapper.decode(text.encode()).message_request_mode_map)
 
     def follow(self, text: str) -> None:
-        """Take over a master's. Raises HeaderError."""
+        """Take over a master's modes. Raises HeaderError."""
         before = self._table
         self.load(text)
         if before != self._table:

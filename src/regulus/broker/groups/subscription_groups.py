@@ -1,4 +1,4 @@
-"""The consumer groups that a broker knows, and which topics each may not read. Source: SubscriptionGroupManager."""
+"""The consumer groups of a broker, and the topics that each may not read. Source: SubscriptionGroupManager."""
 
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.topics import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, DataVersion, SubscriptionGroupConfig, name_fault
@@ -11,15 +11,15 @@ READ_FORBIDDEN = 1
 
 
 class SubscriptionGroups:
-    """Group settings by name. `changes` counts changes, for saving. `auto_create` makes groups at first sight.
-    `unsaved` has the groups that are not on disk as they are."""
+    """Group settings by name. `changes` counts changes, for saving. With `auto_create` a group is created when it is
+    first used. `unsaved` are groups whose current settings are not on disk."""
 
     def __init__(self, auto_create: bool, settings: SettingsChanges | None = None) -> None:
         self.auto_create = auto_create
         self.table: dict[str, SubscriptionGroupConfig] = {
             name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
         self._followed: frozenset[str] = frozenset()
-        """Of a slave: the groups that its master had when it told them last."""
+        """On a slave: the groups in its master's last report."""
         self.forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion()
         self.changes = 0
@@ -29,7 +29,7 @@ class SubscriptionGroups:
         self._encoded_forbidden = EncodedTable(self.forbidden, _write_forbidden)
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group as it stands; nothing is made."""
+        """The group, if it exists; never creates it."""
         return self.table.get(name)
 
     def __contains__(self, name: str) -> bool:
@@ -39,7 +39,7 @@ class SubscriptionGroups:
         return list(self.table)
 
     def find(self, name: str, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The group, made now when groups may make themselves; None when it is unknown and may not be made."""
+        """The group. Creates an unknown one if that is allowed, otherwise returns None."""
         config = self.table.get(name)
         if self.unsaved:
             self._settings.use(self.unsaved, name)
@@ -62,7 +62,7 @@ class SubscriptionGroups:
         return True
 
     def is_readable(self, group: str, topic: str) -> bool:
-        """Whether an operator left the topic open to the group."""
+        """Whether the group may read the topic; operators can forbid it."""
         topics = self.forbidden.get(group)
         return topics is None or topics.get(topic, 0) & READ_FORBIDDEN == 0
 
@@ -78,7 +78,7 @@ class SubscriptionGroups:
         self._changed(group, now_ms)
 
     def document(self) -> Pieces:
-        """The tables as they are saved, and as they travel."""
+        """The tables as they are saved, and as slaves get them."""
         return encoded_table.document({
             "dataVersion": to_value(self.data_version), "forbiddenTable": self._encoded_forbidden,
             "subscriptionGroupTable": self.encoded})
@@ -87,7 +87,7 @@ class SubscriptionGroups:
         self._settings.take_saved(self.unsaved)
 
     def load(self, text: str) -> None:
-        """Take over saved groups; system groups that the file does not have stay. Raises HeaderError."""
+        """Take over saved groups; system groups that the document lacks are kept. Raises HeaderError."""
         wrapper = SubscriptionGroupWrapper.decode(text.encode())
         self.table.update(wrapper.subscription_group_table)
         self.forbidden = {group: dict(topics) for group, topics in (wrapper.forbidden_table or {}).items() if topics}
@@ -96,8 +96,8 @@ class SubscriptionGroups:
         self.data_version = wrapper.data_version
 
     def follow(self, text: str, now_ms: int) -> list[str]:
-        """Have the master's groups, and no others but those of the broker itself; those that the master had and has no
-        more. Raises HeaderError."""
+        """Take over the master's groups, and drop all others except system groups. Returns those that an earlier report
+        of the master had. Raises HeaderError."""
         wrapper = SubscriptionGroupWrapper.decode(text.encode())
         if wrapper.data_version == self.data_version:
             return []

@@ -1,1 +1,1 @@
-"""One module per request, or family of requests, named as its code."""
+"""Handlers: one module for each request or family of requests, named after its code."""

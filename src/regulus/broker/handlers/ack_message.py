@@ -1,9 +1,8 @@
-"""A consumer is done with what it popped, or wants more or less time: ACK_MESSAGE, BATCH_ACK_MESSAGE,
-CHANGE_MESSAGE_INVISIBLETIME.
+"""Ends or changes the invisible time of popped messages: ACK_MESSAGE, BATCH_ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME.
 
-A receipt is what a pop gave out, and counts as a whole: one that names another broker, queue, message or retry topic
-than its request is refused; one of a pop that never was, or of another time or revive queue than its pop has, is
-answered as one that comes late, and acknowledges nothing.
+A receipt is issued by a pop and is checked as a whole. If it names another broker, queue, message or retry topic than
+the request, the request is refused. If the pop is unknown, or has another time or revive queue, the request is answered
+like a late one, and acknowledges nothing.
 
 Source: AckMessageProcessor, ChangeInvisibleTimeProcessor.
 """
@@ -33,13 +32,13 @@ from regulus.wire.headers import (
 )
 from regulus.wire.remoting_command import RemotingCommand
 
-_WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is worth nothing any more"
-_AT_ITS_TIME = "too many messages wait to be given back: this one is visible again at its time"
-_NOT_OURS = "the receipt is none of this broker, or of another message"
+_WORTH_NOTHING = "the message was acknowledged, or is visible again: its receipt is no longer valid"
+_AT_ITS_TIME = "too many messages wait to be given back: this one becomes visible when its time is over"
+_NOT_OURS = "the receipt is of another broker or another message"
 BATCHES_MAX = 1024
-"""Pops that one batch acknowledges."""
+"""Pops that one batch acknowledges, at most."""
 BIT_SET_SIZE_MAX = 8192
-"""Characters of what one of them acknowledges; a filter passes over fewer messages in one pop than it has bits."""
+"""Characters of the bit set of one pop; a pop with a filter skips fewer messages than that has bits."""
 
 
 def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -59,7 +58,7 @@ def handle_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState
 
 
 def handle_batch_ack_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """What cannot be acknowledged is passed by, as RocketMQ does: each is of another pop."""
+    """Entries that cannot be acknowledged are skipped, like RocketMQ does, because each is of another pop."""
     body = decode_named(bodies.BatchAckMessageRequestBody, request)
     batches = body.acks
     if not batches:
@@ -142,7 +141,8 @@ def handle_change_message_invisibletime(request: RemotingCommand, peer: Peer, br
 
 def _given_back(request: RemotingCommand, key: CheckpointKey, header: ChangeMessageInvisibletimeRequest,
                 receipt: ReceiptHandle, broker: BrokerState, now_ms: int) -> Outcome:
-    """Nobody has seen the message: others get it soon, and it was not delivered. There is no receipt for it then."""
+    """Give back a message that no consumer has seen: others get it soon, without counting a delivery. The answer
+    has no receipt."""
     is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
     if not broker.give_back(key, (header.offset,), receipt.revive_queue_id, receipt.invisible_time, now_ms):
         return refuse(request, ResponseCode.NO_MESSAGE, _WORTH_NOTHING) if is_in_order else \
@@ -153,7 +153,7 @@ def _given_back(request: RemotingCommand, key: CheckpointKey, header: ChangeMess
 
 def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: int, invisible_time: int,
                   broker: BrokerState, now_ms: int) -> bool:
-    """Whether it was out by this receipt. One that is behind the group's offset was acknowledged before."""
+    """Whether the message was out by this receipt. One before the group's offset was acknowledged earlier."""
     done = broker.consumer_offsets.query(group, topic, queue_id)
     if offset < done:
         return True
@@ -168,8 +168,11 @@ def _ack_in_order(topic: str, group: str, queue_id: int, offset: int, pop_time: 
 
 def _change_in_order(request: RemotingCommand, header: ChangeMessageInvisibletimeRequest, receipt: ReceiptHandle,
                      broker: BrokerState, now_ms: int) -> Outcome:
-    """It is known by the time of its pop on, from which the time is told: a receipt says by the two of them until when
-    it counts."""
+    """Change the time of a message that was popped in order.
+
+    The receipt still has the time of the pop, and the new invisible time counts from there: the two of them say until
+    when the receipt is valid.
+    """
     visible_ms = now_ms + header.invisible_time
     if not broker.pop_orders.change(header.topic, header.consumer_group, header.queue_id, header.offset,
                                     receipt.pop_time, receipt.pop_time + receipt.invisible_time, visible_ms, now_ms):
@@ -181,7 +184,7 @@ def _change_in_order(request: RemotingCommand, header: ChangeMessageInvisibletim
 
 def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessageInvisibletimeRequest,
              broker: BrokerState) -> ReceiptHandle | Reply:
-    """That of the request; a refusal where it can be none of this broker."""
+    """The receipt of the request; a refusal if this broker cannot have issued it."""
     fault = name_fault(header.consumer_group, "group")
     if fault is not None:
         return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
@@ -202,7 +205,7 @@ def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessage
     except HeaderError as error:
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL, str(error))
     is_in_order = receipt.revive_queue_id == ORDER_REVIVE_QUEUE_ID
-    # In order the time counts from the pop, however often it was changed.
+    # In order, the invisible time counts from the pop and can exceed the limit after changes.
     is_ours = is_in_order or (_is_revive_queue(receipt.revive_queue_id)
                               and receipt.invisible_time <= INVISIBLE_MS_MAX)
     if not is_ours or receipt.invisible_time < 0 or receipt.pop_time < 0 or not _is_of(receipt, header, broker):
@@ -212,7 +215,7 @@ def _receipt(request: RemotingCommand, header: AckMessageRequest | ChangeMessage
 
 def _is_of(receipt: ReceiptHandle, header: AckMessageRequest | ChangeMessageInvisibletimeRequest,
            broker: BrokerState) -> bool:
-    """Whether it tells of the message that the request names. Older clients leave out the message's offset."""
+    """Whether the receipt is of the message in the request. Older clients leave out the message's offset."""
     return (receipt.broker_name == broker.config.broker_name and receipt.queue_id == header.queue_id
             and receipt.queue_offset in (header.offset, -1) and 0 <= receipt.start_offset <= header.offset
             and receipt.retry == receipt_handle.retry_flag(header.topic, header.consumer_group))
@@ -223,13 +226,14 @@ def _is_revive_queue(queue_id: int) -> bool:
 
 
 def _offsets_of(batch: bodies.BatchAck) -> tuple[int, ...]:
-    """What is acknowledged of one pop: bit i is of the offset `start_offset + i`, 32 of them at most."""
+    """Offsets that are acknowledged for one pop: bit i means the offset `start_offset + i`. At most MESSAGES_MAX of
+    them."""
     try:
         bits = int.from_bytes(b64decode(batch.bit_set, validate=True), "little")
     except (Base64Error, ValueError):
         return ()
     count = bits.bit_count()
-    if bits.bit_length() == count <= MESSAGES_MAX:      # as most are: all that the pop gave
+    if bits.bit_length() == count <= MESSAGES_MAX:      # the usual case: all messages of the pop
         return tuple(range(batch.start_offset, batch.start_offset + count))
     offsets: list[int] = []
     while bits and len(offsets) < MESSAGES_MAX:

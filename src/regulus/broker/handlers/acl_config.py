@@ -1,9 +1,9 @@
-"""Accounts of ACL 1.0 as operators change them.
+"""Changes accounts of ACL 1.0 for operators.
 
 UPDATE_AND_CREATE_ACL_CONFIG, DELETE_ACL_CONFIG, GET_BROKER_CLUSTER_ACL_INFO, UPDATE_GLOBAL_WHITE_ADDRS_CONFIG.
 
-A change is made while others wait: a file is read and written, as seldom as an operator asks. The codes of failures are
-those of 4.9, where 209 to 211 say other things than in 5.x.
+Changes are rare, so a file is read and written while other requests wait. The codes of failures are those of 4.9; in
+5.x 209 to 211 have other meanings.
 
 Source: AdminBrokerProcessor.updateAndCreateAccessConfig, ResponseCode of 4.9.8.
 """
@@ -37,7 +37,7 @@ NO_ACCOUNTS = "this broker has no accounts: set aclEnable=true and rocketmqHome"
 
 def handle_update_and_create_acl_config(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                         now_ms: int) -> Outcome:
-    """What the request leaves out stays as it is."""
+    """Fields that the request leaves out stay unchanged."""
     header = UpdateAndCreateAclConfigRequest.decode(request)
     entry = AccountEntry(
         access_key=header.access_key, secret_key=header.secret_key, white_remote_address=header.white_remote_address,
@@ -63,7 +63,7 @@ def handle_update_global_white_addrs_config(request: RemotingCommand, peer: Peer
 
 def handle_get_broker_cluster_acl_info(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                        now_ms: int) -> Outcome:
-    """The version of each file, and no account."""
+    """Versions of the files, without any account."""
     if broker.access_documents is None:
         return refuse(request, ResponseCode.SYSTEM_ERROR, NO_ACCOUNTS)
     version, versions = broker.access_documents.versions()

@@ -1,4 +1,4 @@
-"""The common outcome of a request that was done at once."""
+"""The answer to a request that was done at once."""
 
 from regulus.broker.outcome import Reply
 from regulus.wire.codes import ResponseCode

@@ -1,11 +1,11 @@
-"""Users and policies of ACL 2.0 as operators change and read them: AUTH_CREATE_USER to AUTH_LIST_ACL.
+"""Reads and changes users and policies of ACL 2.0 for operators: AUTH_CREATE_USER to AUTH_LIST_ACL.
 
-Who may come here at all, the door says: UPDATE or GET of the cluster. Beyond that only a Super user makes, changes or
-deletes one, and only to a Super user a password is shown: to others it is left out, so that nobody copies a user with a
-wrong one.
+The door has checked the permission: UPDATE or GET of the cluster. Besides that, only a Super user may create, change or
+delete a Super user, and only a Super user gets passwords. Answers to others leave them out, so that no user is copied
+with a wrong one.
 
-A change is answered when it is saved (`request_table`). A read costs what there is of users and entries, which are
-limited (`broker.users`).
+A change is answered when it is saved (`request_table`). The cost of a read is proportional to the users and entries,
+which are limited (`broker.users`).
 
 Source: AdminBrokerProcessor.createUser and its neighbours.
 """
@@ -37,8 +37,8 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import AuthAclRequest, AuthListAclRequest, AuthListUserRequest, AuthUserRequest
 from regulus.wire.remoting_command import RemotingCommand
 
-NO_USERS = "this broker keeps no users: set authenticationEnabled=true and initAuthenticationUser, and start it anew"
-_ONLY_SUPER = "only a Super user makes, changes or deletes a Super user"
+NO_USERS = "this broker keeps no users: set authenticationEnabled=true and initAuthenticationUser, and restart it"
+_ONLY_SUPER = "only a Super user may create, change or delete a Super user"
 
 
 def handle_auth_create_user(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -52,7 +52,7 @@ def handle_auth_create_user(request: RemotingCommand, peer: Peer, broker: Broker
 
 
 def handle_auth_update_user(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """What the request leaves out stays as it is."""
+    """Fields that the request leaves out stay unchanged."""
     def update(users: Users) -> None:
         name, info = _user_named(request), decode_named(UserInfo, request)
         kind = parse_type(info.user_type)
@@ -63,7 +63,7 @@ def handle_auth_update_user(request: RemotingCommand, peer: Peer, broker: Broker
 
 
 def handle_auth_delete_user(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Its policies go with it. There is no such user afterwards, whether there was one or not."""
+    """Delete a user with its policies. Succeeds if there is no such user."""
     def delete(users: Users) -> None:
         user = users.get(_user_named(request))
         if user is not None:
@@ -73,7 +73,7 @@ def handle_auth_delete_user(request: RemotingCommand, peer: Peer, broker: Broker
 
 
 def handle_auth_get_user(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """An empty body when there is none."""
+    """An empty body when there is no such user."""
     def read(users: Users) -> bytes:
         user = users.get(_user_named(request))
         return user_info(user, with_secret=_is_super(request, users)).encode() if user is not None else b""
@@ -88,7 +88,7 @@ def handle_auth_list_user(request: RemotingCommand, peer: Peer, broker: BrokerSt
 
 
 def handle_auth_create_acl(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """The same as an update, as with RocketMQ: an entry takes the place of the one with its resource."""
+    """Works like an update, as in RocketMQ: an entry replaces the one with the same resource."""
     def put(users: Users) -> None:
         info = decode_named(AclInfo, request)
         policies = policies_of(info.policies or ())
@@ -99,7 +99,7 @@ def handle_auth_create_acl(request: RemotingCommand, peer: Peer, broker: BrokerS
 
 
 def handle_auth_delete_acl(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Without a resource all policies of the subject."""
+    """Without a resource, all policies of the subject are deleted."""
     def delete(users: Users) -> None:
         header = AuthAclRequest.decode(request)
         resource = parse_resource(header.resource) if header.resource else None
@@ -116,7 +116,7 @@ def handle_auth_get_acl(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 
 def handle_auth_list_acl(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """A resource filter that is a part of the subject leaves its entries as they are, as with RocketMQ."""
+    """A resource filter that is a part of the subject leaves its entries unfiltered, as in RocketMQ."""
     def read(users: Users) -> bytes:
         header = AuthListAclRequest.decode(request)
         part, resource_part = header.subject_filter or "", header.resource_filter or ""
@@ -155,17 +155,17 @@ def _user_named(request: RemotingCommand) -> str:
 
 
 def _is_super(request: RemotingCommand, users: Users) -> bool:
-    """Whether a Super user asks, whose signature the door has seen."""
+    """Whether a Super user sent the request. The door has checked the signature."""
     return users.is_super(request.ext.get(ACCESS_KEY, ""))
 
 
 def _check_rank(request: RemotingCommand, users: Users, *, touches_super: bool) -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError when the request touches a Super user and its sender is not one."""
     if touches_super and not _is_super(request, users):
         raise ConfigError(_ONLY_SUPER)
 
 
 def _listed(infos: list[UserInfo] | list[AclInfo]) -> bytes:
-    """Empty, when there is nothing."""
+    """A JSON list of the values; empty when there are none."""
     values = [json_fields.to_value(info) for info in infos]
     return fastjson.dumps(values).encode() if values else b""

@@ -1,4 +1,4 @@
-"""UPDATE_BROKER_CONFIG, GET_BROKER_CONFIG. Changes hold until the broker stops."""
+"""UPDATE_BROKER_CONFIG, GET_BROKER_CONFIG. A change is lost when the broker stops."""
 
 from dataclasses import fields, replace
 
@@ -32,16 +32,16 @@ UPDATABLE_KEYS = frozenset({
 
 FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "initAuthenticationUser",
                             "innerClientAuthenticationCredentials", "rocketmqHome"})
-"""Keys that may never be changed from outside."""
+"""Keys that requests may never change."""
 
 FIXED_VALUES = {**{key: fixed.value for key, fixed in FIXED_BROKER_SETTINGS.items()},
                 "messageIndexEnable": "true", "brokerConfigPath": "",
                 "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
-"""Settings that tools ask for and that this broker does not have: what they would say."""
+"""Settings that tools ask for and that this broker does not have, with the values that describe its behaviour."""
 
 
 def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """All keys or none."""
+    """Changes all keys or none."""
     values = config_text.parse_lines(named_body(request).decode("utf-8", "replace"))
     if not FORBIDDEN_KEYS.isdisjoint(values):
         return refuse(request, ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -68,7 +68,7 @@ def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: Br
     if config.auto_create_topic_enable != before.auto_create_topic_enable:
         _offer_template(broker, config.auto_create_topic_enable, now_ms)
     elif config.broker_permission != before.broker_permission:
-        broker.topics.put_all((), now_ms)  # Each topic's registered permission follows the broker's.
+        broker.topics.put_all((), now_ms)  # each topic's registered permission follows the broker's
     return succeed(request)
 
 
@@ -85,7 +85,8 @@ def _shown(broker: BrokerState) -> dict[str, str]:
 
 
 def _offer_template(broker: BrokerState, offered: bool, now_ms: int) -> None:
-    """Topics make themselves after the template topic, as long as that one hands its permission on."""
+    """Allow or stop the creation of topics by sends, which requires that the template topic passes on its
+    permission."""
     queue_nums = broker.config.default_topic_queue_nums
     template = broker.topics.get(AUTO_CREATE_TOPIC) or TopicConfig(
         topic_name=AUTO_CREATE_TOPIC, read_queue_nums=queue_nums, write_queue_nums=queue_nums)

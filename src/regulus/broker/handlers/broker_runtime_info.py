@@ -1,8 +1,8 @@
-"""GET_BROKER_RUNTIME_INFO: a table of texts that tools and the metrics exporter read.
+"""GET_BROKER_RUNTIME_INFO: a table of texts for tools and the metrics exporter.
 
-The exporter reads most of them as numbers, and one that is missing or no number costs it the whole table. Therefore
-every key that RocketMQ 4.9 or 5.3 has is here, under both spellings where those differ; what this broker does not
-measure is 0.
+The exporter parses most of them as numbers, and drops the whole table if one is missing or not a number. The answer
+therefore has every key of RocketMQ 4.9 and 5.3, in both spellings if those differ; values that this broker does not
+measure are 0.
 
 Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService.getRuntimeInfo, DefaultMessageStore.getRuntimeInfo.
 """
@@ -22,6 +22,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 VERSION_DESCRIPTION = "V5_3_3"
 HEALTHY = "ok"
+# Capacities of the queues of RocketMQ's thread pools.
 _THREAD_POOLS = {"send": 10_000, "pull": 100_000, "query": 20_000, "litePull": 100_000, "ack": 100_000}
 _PUT_TIME_BUCKETS = ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s",
                      "3~4s", "4~5s", "5~10s", "10s~")
@@ -50,7 +51,7 @@ def _info(request: RemotingCommand, broker: BrokerState, now_ms: int) -> Steps:
 
 
 def runtime_text(elapsed_ms: int) -> str:
-    """`[ 0 days, 1 hours, 2 minutes, 3 seconds ]`."""
+    """Format as `[ 0 days, 1 hours, 2 minutes, 3 seconds ]`."""
     minutes, seconds = divmod(elapsed_ms // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -58,7 +59,7 @@ def runtime_text(elapsed_ms: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """`512 B`, `1.5 KiB`, `3.0 GiB`."""
+    """Format as `512 B`, `1.5 KiB`, `3.0 GiB`."""
     if size < 1024:
         return f"{size} B"
     amount = float(size)
@@ -72,7 +73,7 @@ def size_text(size: int) -> str:
 def _version_and_time(broker: BrokerState, now_ms: int) -> dict[str, str]:
     boot = broker.statistics.boot_timestamp
     return {
-        "brokerActive": str(not broker.config.is_slave).lower(),     # whether it delivers what is delayed
+        "brokerActive": str(not broker.config.is_slave).lower(),     # whether it delivers delayed messages
         "brokerVersion": str(VERSION),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "bootTimestamp": str(boot),
@@ -147,7 +148,7 @@ def _disk(facts: RuntimeFacts) -> dict[str, str]:
 
 
 def _schedule(broker: BrokerState, now_ms: int) -> dict[str, str]:
-    """Of each delay level in use: how far it was delivered, and how far it goes; what waits for a time of its own."""
+    """Progress of each delay level in use as `delivered,end`, and the backlog of messages with a time of their own."""
     levels = {f"scheduleMessageOffset_{level}": f"{done},{end}"
               for level, (done, end) in broker.delay_schedule.progress().items()}
     timers = broker.timers
@@ -159,7 +160,7 @@ def _schedule(broker: BrokerState, now_ms: int) -> dict[str, str]:
 
 
 def _retention(broker: BrokerState) -> dict[str, str]:
-    """How long files stay, how far the archive is and what its gate does, what the last pass found."""
+    """How long files are kept, the state of the archive and its gate, and the result of the last pass."""
     config, store = broker.config, broker.store
     behind = broker.archived_offset.behind_bytes(store.commit_log_min_offset(), store.commit_log_max_offset())
     return {"fileReservedTime": str(config.file_reserved_time), "deleteWhen": config.delete_when,
@@ -170,7 +171,7 @@ def _retention(broker: BrokerState) -> dict[str, str]:
 
 
 def _replicas(broker: BrokerState, now_ms: int) -> dict[str, str]:
-    """The role, and of a master its slaves, of a slave where it copies from."""
+    """The role, and the slaves of a master or the master address of a slave."""
     role, status = broker.config.broker_role, broker.ha_status(now_ms)
     if not status.master:
         return {"brokerRole": role, "haMasterAddr": status.ha_client_runtime_info.master_addr or ""}
@@ -180,7 +181,7 @@ def _replicas(broker: BrokerState, now_ms: int) -> dict[str, str]:
 
 
 def _queues() -> dict[str, str]:
-    """There are no thread pools: a request is done when it is read."""
+    """There are no thread pools, because a request runs when it is read; tools still expect the keys."""
     table = {"EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "100000"}
     for name, capacity in _THREAD_POOLS.items():
         table[f"{name}ThreadPoolQueueSize"] = "0"
@@ -190,5 +191,5 @@ def _queues() -> dict[str, str]:
 
 
 def _three(rates: Iterable[float]) -> str:
-    """Over 10 s, 60 s and 600 s."""
+    """Rates over 10 s, 60 s and 600 s, separated by blanks."""
     return " ".join(str(round(rate, 3)) for rate in rates)

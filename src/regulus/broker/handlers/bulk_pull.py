@@ -1,6 +1,6 @@
-"""A reader that is no consumer asks for many messages of a queue: BULK_PULL.
+"""BULK_PULL: reads many messages of a queue for a reader that is not a consumer.
 
-The answer is slices of the log, undecoded, as a pull's; it is never held and touches no group.
+The answer is slices of the log without decoding, like that of a pull. The request is never held and changes no group.
 """
 
 from regulus.broker.filters.message_filter import expression_filter
@@ -17,17 +17,17 @@ from regulus.wire.headers.bulk_pull import BOUNDS_OF_ALL, QUEUE_BOUNDS
 from regulus.wire.remoting_command import RemotingCommand
 
 BULK_SIZE_MAX = 4 << 20
-"""Bytes of one answer, whatever is asked for; a single greater message is given all the same."""
+"""Bytes of one answer, whatever the request says; a single larger message is returned all the same."""
 
 BULK_COUNT_MAX = 16_384
 """Messages of one answer: this many are sliced before another request gets its turn."""
 
 BOUNDS_COUNT_MAX = 1024
-"""Queues of one answer that tells how far they go."""
+"""Queues whose bounds one answer contains."""
 
 _PASSED_OVER = (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING,
                 GetStatus.OFFSET_FOUND_NULL)
-"""Statuses whose next offset lies further on; by the others nothing was looked at."""
+"""Statuses after which reading continues at their next offset; for the others no message was looked at."""
 
 
 def handle_bulk_pull(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

@@ -1,4 +1,4 @@
-"""Who is connected: GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST, GET_ALL_PRODUCER_INFO."""
+"""Connected clients: GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST, GET_ALL_PRODUCER_INFO."""
 
 from collections.abc import Iterator
 
@@ -59,7 +59,7 @@ def _all_producers(request: RemotingCommand, broker: BrokerState) -> Steps:
 
 
 def _group_texts(groups: dict[str, list[Client]]) -> Iterator[bytes]:
-    """The text of a map from each group to the list of its clients, in pieces."""
+    """JSON of a map from each group to the list of its clients, in pieces."""
     for number, (group, clients) in enumerate(groups.items()):
         empty = encode_entry(group, [])
         yield b"," + empty[:-1] if number else empty[:-1]
@@ -75,7 +75,7 @@ def _connection(client: Client) -> Connection:
 
 
 def _producer_info(client: Client) -> ProducerInfo:
-    """The address has the slash that Java prints before one."""
+    """The address begins with a slash, as Java prints it."""
     return ProducerInfo(client_id=client.client_id, remote_ip=f"/{client.remote_text}", language=_language(client),
                         version=client.version, last_update_timestamp=client.last_update_timestamp)
 

@@ -1,4 +1,4 @@
-"""How far consumer groups are.
+"""Progress of consumer groups.
 
 GET_CONSUME_STATS, GET_BROKER_CONSUME_STATS, QUERY_CONSUME_TIME_SPAN, QUERY_TOPIC_CONSUME_BY_WHO,
 QUERY_TOPICS_BY_CONSUMER, QUERY_SUBSCRIPTION_BY_CONSUMER.
@@ -39,7 +39,8 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_get_consume_stats(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Topics named by the asker, else all of which the group committed offsets; only those it still subscribes to."""
+    """Progress in the topics of the request, otherwise in all for which the group committed offsets and which it still
+    subscribes to."""
     header = GetConsumeStatsRequest.decode(request)
     group = header.consumer_group
     listed = [topic for topic in (header.topic_list or "").split(";") if topic]
@@ -66,7 +67,7 @@ def _progress(request: RemotingCommand, group: str, topics: list[str], is_listed
 
 def handle_get_broker_consume_stats(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                     now_ms: int) -> Outcome:
-    """All groups; those without offsets have an empty list."""
+    """Progress of all groups; a group without offsets has an empty list."""
     only_ordered = GetBrokerConsumeStatsRequest.decode(request).is_order
     return broker.long_answers.begin(request, peer, _progress_of_all(request, only_ordered, peer, broker))
 
@@ -80,7 +81,7 @@ def _progress_of_all(request: RemotingCommand, only_ordered: bool, peer: Peer, b
 
 
 class _Total:
-    """Messages that groups have not consumed yet, and those of them that they have pulled."""
+    """Messages that groups have not consumed yet, and how many of those they have pulled."""
 
     def __init__(self) -> None:
         self.behind = 0
@@ -93,7 +94,7 @@ class _Total:
 
 
 def _group_texts(broker: BrokerState, only_ordered: bool, total: _Total) -> Iterator[bytes]:
-    """The text of a list with a map of each group, in pieces."""
+    """JSON of a list with a map for each group, in pieces."""
     for number, group in enumerate(broker.subscription_groups.names()):
         before, behind = _halves(encode({group: []}), 2)
         yield b"," + before if number else before
@@ -133,7 +134,7 @@ def _time_spans(request: RemotingCommand, header: QueryConsumeTimeSpanRequest, q
 
 def handle_query_topic_consume_by_who(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                       now_ms: int) -> Outcome:
-    """Groups that subscribe to the topic now, and those that committed offsets of it."""
+    """Groups that subscribe to the topic now, and groups that committed offsets for it."""
     topic = QueryTopicConsumeByWhoRequest.decode(request).topic
     groups = {*broker.clients.groups_subscribing(topic), *broker.consumer_offsets.groups_of(topic)}
     return succeed(request, GroupList(group_list=sorted(groups)).encode())
@@ -156,7 +157,7 @@ def handle_query_subscription_by_consumer(request: RemotingCommand, peer: Peer, 
 
 
 def _is_subscribed(broker: BrokerState, group: str, topic: str) -> bool:
-    """Also true while nobody of the group is connected: then nothing says that it gave the topic up."""
+    """Also true while no member is connected, because the group may still want the topic."""
     consumers = broker.clients.consumer_group(group)
     return consumers is None or not consumers.subscriptions or topic in consumers.subscriptions
 

@@ -1,4 +1,4 @@
-"""Who consumes in a group: GET_CONSUMER_LIST_BY_GROUP."""
+"""GET_CONSUMER_LIST_BY_GROUP: client ids of the consumers of a group."""
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, refuse

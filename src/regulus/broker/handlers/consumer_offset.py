@@ -1,4 +1,4 @@
-"""What a group has consumed: QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET."""
+"""Offsets of a group: QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET."""
 
 from regulus.broker.groups.consumer_offsets import NOT_FOUND, Ahead
 from regulus.broker.handlers.answer import succeed
@@ -13,7 +13,8 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_query_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """A group that is new to a young queue starts at 0, whatever its client would choose: nothing is lost yet."""
+    """A group without an offset starts at 0 in a young queue, whatever its client would choose, because no message was
+    deleted yet."""
     header = QueryConsumerOffsetRequest.decode(request)
     offsets = broker.consumer_offsets
     consumer_offset = offsets.pending_reset(header.consumer_group, header.topic, header.queue_id)
@@ -46,7 +47,7 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
     if not 0 <= header.queue_id < QUEUE_NUMS_MAX:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
-                      f"queueId {header.queue_id} is illegal: it must lie between 0 and {QUEUE_NUMS_MAX - 1}")
+                      f"queueId {header.queue_id} is illegal: it must be between 0 and {QUEUE_NUMS_MAX - 1}")
     if broker.consumer_offsets.pending_reset(header.consumer_group, header.topic, header.queue_id) is not None:
         return Reply(request.response(ResponseCode.SUCCESS, "Offset has been previously reset"))
     if header.consumer_group == REVIVE_GROUP:
@@ -60,7 +61,10 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
 
 
 def _is_new(ahead: Ahead | None, broker: BrokerState, now_ms: int) -> bool:
-    """Whether a slave tells of a group that consumed for the first time while this master was away. It is made now,
-    where groups make themselves: its members begin where it was, whenever they come."""
+    """Whether a slave reports a group that consumed for the first time while this master was down.
+
+    If groups may be created automatically, it is created now, so that its members continue from there whenever they
+    connect.
+    """
     return ahead is not None and ahead.topic in broker.topics and broker.consumer_offsets.counts(ahead) \
         and broker.subscription_groups.find(ahead.group, now_ms) is not None

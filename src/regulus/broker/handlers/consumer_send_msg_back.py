@@ -1,6 +1,6 @@
-"""A consumer could not use a message: CONSUMER_SEND_MSG_BACK.
+"""CONSUMER_SEND_MSG_BACK: a consumer returns a message that it could not process.
 
-A copy waits at a delay level and then goes to the group's retry topic, or at once to its dead letters when the limit
+A copy waits at a delay level and then goes to the group's retry topic. It goes to the dead letters at once if the limit
 is reached or the consumer wants no retry. Copies are as durable as a send.
 
 Source: AbstractSendMessageProcessor.consumerSendMsgBack.
@@ -34,7 +34,7 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the broker[{broker.config.broker_name}] sending message is forbidden")
     if group.retry_queue_nums <= 0:
-        # Success here would lose the message: the consumer must keep it.
+        # Success would lose the message, because the consumer drops its own.
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the group[{header.group}] has no retry queue: its retryQueueNums is {group.retry_queue_nums}")
     retry = broker.topics.create_if_absent(retry_topic(header.group), group.retry_queue_nums, now_ms)
@@ -53,7 +53,7 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)
     appended = broker.storing.store(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
-        # A consumer that asks again must know when that is in vain: RocketMQ says SYSTEM_ERROR in any case.
+        # The code tells a consumer whether another attempt can help; RocketMQ answers SYSTEM_ERROR in any case.
         is_for_good = appended.status == PutStatus.MESSAGE_ILLEGAL
         return refuse(request, ResponseCode.MESSAGE_ILLEGAL if is_for_good else ResponseCode.SYSTEM_ERROR,
                       refusal_of(appended))
@@ -63,7 +63,7 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
 
 
 def _is_of(failed: MessageExt, topic: str) -> bool:
-    """A retry is of its retry topic, and of the topic that it had first."""
+    """Whether the message is of the topic. A retry message is of its retry topic, and of its first topic."""
     return topic in (failed.topic, failed.properties.get(message_properties.RETRY_TOPIC))
 
 

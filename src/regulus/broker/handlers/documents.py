@@ -1,4 +1,4 @@
-"""GET_DOCUMENT: what a broker of ours keeps and RocketMQ has no request for, asked by its slaves."""
+"""GET_DOCUMENT: documents for which RocketMQ has no request, for the slaves of a Regulus broker."""
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, refuse
@@ -11,7 +11,7 @@ from regulus.wire.headers import GetDocumentRequest, GetDocumentResponse
 from regulus.wire.remoting_command import RemotingCommand
 
 DOCUMENT_SIZE_MAX = FRAME_SIZE_MAX - HEADER_SIZE_MAX
-"""Whoever gets a larger frame closes the connection."""
+"""Bytes of the largest document; clients close the connection at a larger frame."""
 
 
 def handle_get_document(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -20,7 +20,7 @@ def handle_get_document(request: RemotingCommand, peer: Peer, broker: BrokerStat
     if kept is None:
         return refuse(request, ResponseCode.INVALID_PARAMETER, f"this broker keeps no document {asked.name}")
     version = f"{broker.statistics.boot_timestamp}-{kept.part.changes}"
-    # It has secrets: only a door knows that a broker of the cluster asks.
+    # It has secrets; without a door the broker does not know that the sender is a broker of the cluster.
     is_kept_back = kept.name == ACCESS_DOCUMENT and broker.guard is None
     body = b"" if version == asked.version or is_kept_back else b"".join(encoded_table.joined(kept.part.document()))
     if len(body) > DOCUMENT_SIZE_MAX:

@@ -1,5 +1,4 @@
-"""A producer ends a transaction: END_TRANSACTION. An operator lets a half that was given up be asked for again:
-RESUME_CHECK_HALF_MESSAGE.
+"""END_TRANSACTION ends a transaction for its producer. RESUME_CHECK_HALF_MESSAGE puts back a half that was given up.
 
 Source: EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage.
 """
@@ -23,15 +22,15 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """A transaction is ended once; who ends it again in the same way is told that it is, and appends nothing."""
+    """A transaction ends once. Ending it again in the same way succeeds, and appends nothing."""
     header = EndTransactionRequest.decode(request)
     if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
-        return succeed(request)     # unknown yet: it will be asked for
+        return succeed(request)     # not known yet: a later check asks the producer
     half = broker.transactions.half_at(header.commit_log_offset)
     if half is None:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
                       f"Find prepared transaction message failed: no half message at {header.commit_log_offset}")
-    # Of the topic that the half message has, whatever the request names, or if it names none.
+    # Checked for the half message's topic, whatever topic the request names.
     denied = broker.denial(peer, ending_needs(half.properties.get(names.REAL_TOPIC, "")))
     if denied is not None:
         return refuse(request, denied.code, denied.remark)
@@ -56,7 +55,7 @@ def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerS
 
 
 def _fault(header: EndTransactionRequest, half: MessageExt, *, is_guarded: bool) -> str | None:
-    """What the request says wrongly of the half message."""
+    """What the request says wrongly about the half message; None when it is right."""
     group = half.properties.get(names.PRODUCER_GROUP)
     if group != header.producer_group:
         return f"The producer group wrong: the half message is of {group}"
@@ -66,8 +65,11 @@ def _fault(header: EndTransactionRequest, half: MessageExt, *, is_guarded: bool)
 
 
 def _foreign(header: EndTransactionRequest, half: MessageExt) -> str | None:
-    """Whether its sender ends a half message of another topic than he says, or one that somebody else sent: places in
-    the log are soon guessed, and its unique key is not. Clients of 4.9 name no topic."""
+    """Why the sender may not end this half message; None if he may.
+
+    He could name a permitted topic, and guess the place in the log of another sender's message. The unique key cannot
+    be guessed. Clients of 4.9 name no topic.
+    """
     topic = header.real_topic
     if topic is not None and topic != half.properties.get(names.REAL_TOPIC):
         return f"The topic wrong: the half message is not of {topic}"
@@ -98,7 +100,7 @@ def handle_resume_check_half_message(request: RemotingCommand, peer: Peer, broke
     message = broker.store.look_message(physical_offset)
     if message is None or message.topic != TRANS_CHECK_MAX_TIME_TOPIC:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
-                      f"{message_id} is no message of {TRANS_CHECK_MAX_TIME_TOPIC}, where halves are that were "
+                      f"{message_id} is not a message of {TRANS_CHECK_MAX_TIME_TOPIC}, which has the halves that were "
                       "given up")
     appended = broker.transactions.resume(message, now_ms)
     if appended.status != PutStatus.PUT_OK:

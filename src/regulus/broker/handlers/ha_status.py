@@ -1,4 +1,4 @@
-"""GET_BROKER_HA_STATUS: how far the slaves of a master are, or the copy of a slave.
+"""GET_BROKER_HA_STATUS: how far a master's slaves are, or how far a slave's copy is.
 
 Source: HAService.getRuntimeInfo.
 """

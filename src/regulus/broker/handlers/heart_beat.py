@@ -1,4 +1,4 @@
-"""Clients come and go: HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG."""
+"""Clients connect and leave: HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG."""
 
 from collections.abc import Generator, Sequence
 
@@ -19,11 +19,12 @@ from regulus.wire.headers import HeartBeatResponse, UnregisterClientRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 PRODUCERS_A_STEP = 256
+"""Producers registered in one step; each costs the check of a permission."""
 
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """One that names many topics is read in steps; what it says counts at once, when all is read, and before what its
-    connection says later."""
+    """A heartbeat with many topics is read in steps. It takes effect after all of it is read, and before later requests
+    of its connection."""
     return broker.long_answers.begin(request, peer, _heard(request, peer, broker, now_ms), line=client_line(peer))
 
 
@@ -41,15 +42,15 @@ def _heard(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: in
             is_sub_change = True
     if not (yield from _register_producers(heartbeat.producer_data_set, client, broker)):
         return request.response(ResponseCode.SYSTEM_ERROR,
-                                f"the connection produces for {PRODUCER_GROUPS_MAX} groups, and for no more that is no "
-                                "topic to which it may send: let other connections produce for the others")
+                                f"the connection produces for {PRODUCER_GROUPS_MAX} groups, the most besides groups "
+                                "named after a topic to which it may send: use other connections for the others")
     header = HeartBeatResponse(is_support_heart_beat_v2=True, is_sub_change=is_sub_change)
     return request.response(ResponseCode.SUCCESS, ext=header.ext())
 
 
 def _register_producers(producers: Sequence[ProducerData], client: Client,
                         broker: BrokerState) -> Generator[None, None, bool]:
-    """False when there are too many of them; the others count."""
+    """False when there are too many; those within the limit are registered."""
     are_all = True
     for number, producer in enumerate(producers, 1):
         group = producer.group_name
@@ -76,20 +77,20 @@ def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker:
     if changed:
         broker.group_notices.note(group)
     if refiltered := broker.clients.take_refiltered():
-        # What waits there may wait for what nobody wants any more.
+        # A held request may wait for messages that its group no longer wants.
         broker.held_requests.wake_topics(refiltered)
     if not without_sub:
         yield from broker.consumer_filters.hear(group, consumer.subscription_data_set, now_ms)
 
 
 def handle_unregister_client(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Behind the heartbeats that its connection sent before."""
+    """Takes effect after the heartbeats that the connection sent before."""
     return broker.long_answers.begin(request, peer, _unregistered(request, peer, broker, now_ms),
                                      line=client_line(peer))
 
 
 def _unregistered(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
-    yield from ()       # all in one step, but when its turn in the line has come
+    yield from ()       # one step, after the earlier requests of its line
     header = UnregisterClientRequest.decode(request)
     if header.producer_group:
         broker.clients.unregister_producer(header.producer_group, peer.channel)
@@ -99,7 +100,7 @@ def _unregistered(request: RemotingCommand, peer: Peer, broker: BrokerState, now
 
 
 def handle_check_client_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """A consumer asks before it starts whether its filter will be served."""
+    """A consumer asks before its start whether its filter is supported."""
     subscription = decode_named(CheckClientConfigBody, request).subscription_data if request.body else None
     if subscription is None:
         return succeed(request)

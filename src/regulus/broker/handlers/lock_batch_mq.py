@@ -1,4 +1,4 @@
-"""Who may consume a queue in order: LOCK_BATCH_MQ, UNLOCK_BATCH_MQ."""
+"""Locks queues for consumption in order: LOCK_BATCH_MQ, UNLOCK_BATCH_MQ."""
 
 from regulus.broker.handlers.named_body import decode_listed
 from regulus.broker.handlers.stepped import joined_in_steps
@@ -13,7 +13,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_lock_batch_mq(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """All queues at once; they are read in steps when they are many, and so is the answer made."""
+    """All queues are locked at once; many of them are read, and written into the answer, in steps."""
     return broker.long_answers.begin(request, peer, _locked(request, peer, broker), line=client_line(peer))
 
 

@@ -1,6 +1,6 @@
-"""GET_LOG_STATE, UPDATE_ARCHIVED_OFFSET, READ_COMMIT_LOG: the commit log as a whole, for an archive of it.
+"""The commit log as a whole, for an archive: GET_LOG_STATE, UPDATE_ARCHIVED_OFFSET, READ_COMMIT_LOG.
 
-A read is answered with a slice of the log, undecoded, that ends behind a whole record.
+A read returns a slice of the log without decoding it. The slice ends after a whole record.
 """
 
 from regulus.broker.archived_offset import IDENTITY_SIZE_MAX
@@ -19,7 +19,7 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 READ_SIZE_MAX = 4 << 20
-"""Bytes of one answer, whatever is asked for."""
+"""Bytes of one answer, whatever the request says."""
 
 
 def handle_get_log_state(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -32,12 +32,12 @@ def handle_get_log_state(request: RemotingCommand, peer: Peer, broker: BrokerSta
 
 
 def handle_update_archived_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Never past what is on disk. Where the gate waits for an archive, only that one is heard."""
+    """The offset never exceeds what is on disk. If the gate waits for an archive, reports of others are refused."""
     header = UpdateArchivedOffsetRequest.decode(request)
     trusted = broker.config.archive_identity
     if broker.config.archive_gate is ArchiveGate.on and (not trusted or header.archive_identity != trusted):
         return refuse(request, ResponseCode.NO_PERMISSION,
-                      f"archiveGate is on and opens for the archive {trusted or '(none)'} alone (archiveIdentity), and "
+                      f"archiveGate is on and opens only for the archive {trusted or '(none)'} (archiveIdentity), and "
                       f"this one is {header.archive_identity[:IDENTITY_SIZE_MAX] or '(without an identity)'}")
     fault = broker.archived_offset.advance(header.archived_physical_offset, broker.store.flushed_offset,
                                            header.archive_identity)
@@ -47,7 +47,7 @@ def handle_update_archived_offset(request: RemotingCommand, peer: Peer, broker: 
 
 
 def handle_read_commit_log(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Records from an offset on, up to the end of a file or of what is on disk; none at that end."""
+    """Records from an offset on, up to the end of a file or of what is on disk; no records at that end."""
     header = ReadCommitLogRequest.decode(request)
     store, offset = broker.store, header.physical_offset
     first, end = store.commit_log_min_offset(), store.flushed_offset

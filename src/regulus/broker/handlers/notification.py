@@ -1,5 +1,6 @@
-"""What is there to pop, without popping: NOTIFICATION, PEEK_MESSAGE, POLLING_INFO. A NOTIFICATION with `initMode` also
-lets a new group begin.
+"""Asks for messages without popping them: NOTIFICATION, PEEK_MESSAGE, POLLING_INFO.
+
+A NOTIFICATION with `initMode` also sets the first offset of a new group.
 
 Source: NotificationProcessor, PeekMessageProcessor, PollingInfoProcessor.
 """
@@ -75,8 +76,8 @@ def _queues(header: NotificationRequest | PeekMessageRequest, topic: TopicConfig
 
 
 def _begin(header: NotificationRequest, topic: TopicConfig, broker: BrokerState, now_ms: int) -> None:
-    """Where the group has no place yet it gets the one that its first pop would give it: what is sent from now on is
-    not passed over."""
+    """Set the offset that the group's first pop would set, if it has none, so that messages sent from now on are not
+    skipped."""
     group = header.consumer_group
     for queue_id in _queues(header, topic):
         if broker.consumer_offsets.query(group, header.topic, queue_id) == NOT_FOUND:
@@ -96,7 +97,7 @@ def _has_message(header: NotificationRequest, topic: TopicConfig, broker: Broker
 
 
 def _rest(topic: str, group: str, queue_id: int, broker: BrokerState) -> int:
-    """How many messages of the queue the group has not popped."""
+    """Number of messages of the queue that the group has not popped."""
     return max(0, broker.store.max_offset(topic, queue_id) - _offset(topic, group, queue_id, broker))
 
 
@@ -121,7 +122,7 @@ def handle_peek_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
         if room > 0:
             size_max = min(size_left, broker.config.max_transfer_bytes_on_message_in_memory)
             result = broker.store.get_message(header.topic, queue_id, offset, room, size_max, EVERYTHING)
-            if count and result.size > size_left:       # the first message of a queue is read whatever its size
+            if count and result.size > size_left:       # the first message of a queue is returned whatever its size
                 room = 0
             else:
                 buffers += result.buffers
@@ -137,7 +138,7 @@ def handle_peek_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 
 def handle_polling_info(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """How many requests wait there, of all groups."""
+    """Number of requests of all groups that wait for the queue or topic."""
     header = PollingInfoRequest.decode(request)
     topic = _topic(request, header, broker, now_ms)
     if isinstance(topic, Reply):
@@ -147,7 +148,7 @@ def handle_polling_info(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 
 def _topic(request: RemotingCommand, header: PopRequest, broker: BrokerState, now_ms: int) -> TopicConfig | Reply:
-    """Where it may be looked; else a refusal."""
+    """The topic, if the group may read it; otherwise a refusal."""
     topic = broker.topics.get(header.topic)
     if topic is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")

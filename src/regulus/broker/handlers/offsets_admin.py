@@ -1,4 +1,4 @@
-"""Offset tables as a whole.
+"""Whole tables of offsets.
 
 GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET, QUERY_CORRECTION_OFFSET, CLONE_GROUP_OFFSET.
 """
@@ -29,9 +29,9 @@ def handle_get_all_delay_offset(request: RemotingCommand, peer: Peer, broker: Br
 
 
 def handle_query_correction_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Per queue the smallest offset of all groups; LONG_MAX where the compared group itself is the slowest.
+    """For each queue the smallest offset of all groups; LONG_MAX if the compared group itself is the slowest.
 
-    RocketMQ deletes the stored offsets of the filtered groups; we only leave them out, for this is a question.
+    RocketMQ deletes the stored offsets of the filtered groups; here they are only left out, because this is a query.
     """
     header = QueryCorrectionOffsetRequest.decode(request)
     filtered = set((header.filter_groups or "").split(","))
@@ -49,7 +49,7 @@ def handle_query_correction_offset(request: RemotingCommand, peer: Peer, broker:
 
 
 def handle_clone_group_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Topics without configuration are passed over, and those that a live source group does not subscribe to."""
+    """Skips topics without configuration, and topics that a connected source group does not subscribe to."""
     header = CloneGroupOffsetRequest.decode(request)
     fault = name_fault(header.dest_group, "group")
     if fault is not None:

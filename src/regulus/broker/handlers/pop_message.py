@@ -1,9 +1,8 @@
-"""A consumer takes messages for a time: POP_MESSAGE.
+"""POP_MESSAGE: a consumer gets messages that are invisible to others for a time.
 
-What is handed out is noted in the log before the answer leaves (`pop_flights`), and the group's offset is behind it
-from then on. What is not acknowledged in time comes to the group's retry topic of this topic, from which pops take it,
-too: one in five before all others, the others where there is room. A topic of messages with a priority is popped from
-its last queue on.
+A pop is noted in the log before its answer is sent (`pop_flights`), and moves the group's offset. Messages that are not
+acknowledged in time are copied to the group's retry topic for this topic. One pop in five takes messages from there
+first; the others do so if they have room. A topic with priorities is popped from its last queue to the first.
 
 Source: PopMessageProcessor.
 """
@@ -34,13 +33,13 @@ from regulus.wire.headers.pop_message import INIT_MIN
 from regulus.wire.remoting_command import RemotingCommand
 
 MESSAGES_MAX = 32
-"""Of one pop."""
+"""Messages of one pop, at most."""
 ANSWER_SIZE_MAX = 4 << 20
-"""Bytes of the messages of one answer, of all queues together, unless its first message alone has more: clients read no
-frame of more than 16 MiB."""
-INVISIBLE_MS_MAX = 12 * 3_600_000
+"""Bytes of the messages of one answer, of all queues together, unless its first message alone has more. Clients accept
+frames of at most 16 MiB."""
+INVISIBLE_MS_MAX = 12 * 3_600_000       # 12 hours
 ATTEMPT_ID_SIZE_MAX = 255
-"""Characters; it is kept with the queue that is popped in order. Clients send 36."""
+"""Characters of an attempt id, which is kept with the queue that is popped in order. Clients send 36."""
 _MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 
 Buffer = bytes | memoryview
@@ -62,7 +61,7 @@ def handle_pop_message(request: RemotingCommand, peer: Peer, broker: BrokerState
 
 
 def _answered(response: RemotingCommand, pop: "_Pop", broker: BrokerState) -> Outcome:
-    """One that waits for anything may outlive its asker."""
+    """An answer that waits for disk or settings is given back if its client disconnects in the meantime."""
     durable_at = broker.storing.durable_at() if response.code == ResponseCode.SUCCESS else 0
     if durable_at or broker.settings.awaited:
         return Reply(response, durable_at, is_firm=True, unsent=pop.give_back)
@@ -100,7 +99,7 @@ def _check(request: RemotingCommand, header: PopMessageRequest, broker: BrokerSt
     if not permission.is_readable(topic.perm):
         return refuse(request, ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden")
     if keeps_batches(topic.attributes):
-        # A receipt is for a record, and clients acknowledge messages; RocketMQ's hand on the whole batch as one.
+        # A receipt covers a record, but clients acknowledge messages. RocketMQ returns the whole batch as one message.
         return refuse(request, ResponseCode.NO_PERMISSION, no_pops_of(topic))
     if header.queue_id >= topic.read_queue_nums:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
@@ -148,7 +147,7 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
               *(HeldPlace(retry, ANY_QUEUE) for retry in retry_topics(header.topic, header.consumer_group, broker)))
 
     def resume(later_ms: int) -> RemotingCommand | None:
-        """None when it goes on to wait: another one was faster."""
+        """None when it is held again, because another pop was faster."""
         checked = _check_again(request, header, broker, later_ms)
         if isinstance(checked, RemotingCommand):
             return checked
@@ -171,8 +170,7 @@ def _hold(request: RemotingCommand, header: PopMessageRequest, pop: "_Pop", peer
 
 def _check_again(request: RemotingCommand, header: PopMessageRequest, broker: BrokerState,
                  now_ms: int) -> RemotingCommand | TopicConfig:
-    """The same as before it was held, but for the time, which may be over now: a refusal, or the topic as it is by now.
-    """
+    """Check a held request again, except its time: a refusal, or the topic as it is now."""
     checked = _check(request, _born_now(header, now_ms), broker, now_ms)
     if isinstance(checked, Reply):
         answer = checked.answer
@@ -182,7 +180,7 @@ def _check_again(request: RemotingCommand, header: PopMessageRequest, broker: Br
 
 
 def retry_topics(topic: str, group: str, broker: BrokerState) -> list[str]:
-    """Those that may have messages of the topic for the group."""
+    """Retry topics that may have messages of the topic for the group."""
     found = [receipt_handle.retry_topic_v1(topic, group)]
     if broker.config.enable_retry_topic_v2:
         found.append(receipt_handle.retry_topic_v2(topic, group))
@@ -190,8 +188,11 @@ def retry_topics(topic: str, group: str, broker: BrokerState) -> list[str]:
 
 
 def begin_at_end(group: str, topic: str, queue_id: int, broker: BrokerState, now_ms: int) -> int:
-    """Give a group that is new in a queue its place there. A young queue still has all: what came since the consumer
-    started, and before it first asked, is in it. Of others RocketMQ hands out the last one."""
+    """Set the first offset of a group in a queue, and return it.
+
+    A young queue still has all its messages, and starts at 0 so that none sent since the consumer started is missed. In
+    other queues the group gets the last message, like in RocketMQ.
+    """
     first = broker.store.min_offset(topic, queue_id)
     offset = 0 if first <= 0 else max(0, broker.store.max_offset(topic, queue_id) - 1)
     broker.consumer_offsets.commit(group, topic, queue_id, offset, now_ms)
@@ -199,8 +200,10 @@ def begin_at_end(group: str, topic: str, queue_id: int, broker: BrokerState, now
 
 
 class _Pop:
-    """One request, asked for messages once or, while it is held, several times. `is_behind`: the last time it passed
-    over messages that nobody of the group wants, and more lie behind them."""
+    """One request, which is answered once or, while it is held, run several times.
+
+    `is_behind`: the last run skipped messages that the group does not want, and there are more after them.
+    """
 
     def __init__(self, header: PopMessageRequest, topic: TopicConfig, message_filter: Filter, peer: Peer,
                  broker: BrokerState) -> None:
@@ -213,7 +216,7 @@ class _Pop:
         self._host = broker.send_facts.store_host or peer.local
 
     def answer_unless_vain(self, request: RemotingCommand, now_ms: int) -> RemotingCommand | None:
-        """The same as `answer`, which is not asked for what another one did not find in this step."""
+        """Like `answer`, but does not run if an equal request found nothing in this step."""
         header, vain = self._header, self._broker.vain_pops
         wanted = Wanted(header.topic, header.consumer_group, header.queue_id, header.exp, header.exp_type, header.order,
                         header.init_mode)
@@ -265,13 +268,16 @@ class _Pop:
         return request.response(ResponseCode.SUCCESS, GetStatus.FOUND.name, ext, self._buffers)
 
     def give_back(self, now_ms: int) -> None:
-        """The last answer reached nobody."""
+        """Give back the messages of the last answer, which did not reach the client."""
         for key, offsets in self._handed:
             self._broker.give_back(key, offsets, self._revive_queue_id, self._header.invisible_time, now_ms)
 
     def _goes_by_priority(self) -> bool:
-        """By a throw of its own: were it the one that chooses the queue, the pops that do not go by priority would all
-        begin at the same few queues, and the others starve."""
+        """Whether this pop follows priorities; a random choice of its own.
+
+        With the number that chooses the queue, all pops without priority would begin at the same few queues, and others
+        would starve.
+        """
         if self._header.order:
             return False
         group = self._broker.subscription_groups.get(self._header.consumer_group)
@@ -289,7 +295,7 @@ class _Pop:
                 self._pop_queue(name, (chance + step) % queues, is_retry=False)
 
     def _pop_retries(self) -> None:
-        """Of one retry topic: an answer can tell of one alone."""
+        """Pop from one retry topic, because an answer can contain only one."""
         for name in retry_topics(self._header.topic, self._header.consumer_group, self._broker):
             config = self._broker.topics.get(name)
             before = self._room
@@ -299,7 +305,7 @@ class _Pop:
                 return
 
     def _pop_queue(self, topic: str, queue_id: int, *, is_retry: bool) -> None:
-        """One that is damaged, or cannot be looked at now, keeps no other."""
+        """Pop from one queue. A damaged or unreadable queue does not stop the others."""
         try:
             self._pop_sound_queue(topic, queue_id, is_retry=is_retry)
         except (StoreDamaged, StoreNotWritable) as error:
@@ -326,7 +332,7 @@ class _Pop:
                 self._rest += result.max_offset - result.next_begin_offset
                 self.is_behind |= result.next_begin_offset < result.max_offset
             return
-        if self._buffers and result.size > self._size_left:     # the first message of a queue is read whatever its size
+        if self._buffers and result.size > self._size_left:     # only a queue's first message may exceed it
             self._room = 0
             self._leave(topic, queue_id, offset)
             return
@@ -350,7 +356,7 @@ class _Pop:
             each for buffer in result.buffers for each in self._renamed(buffer, offset, flag, queue_id)]
 
     def _leave(self, topic: str, queue_id: int, offset: int) -> None:
-        """What the queue has is for another pop."""
+        """Count the queue's messages as left for another pop."""
         self._rest += max(0, self._broker.store.max_offset(topic, queue_id) - offset)
 
     def _offset_of(self, topic: str, queue_id: int, *, is_retry: bool) -> int:
@@ -377,7 +383,7 @@ class _Pop:
         return found
 
     def _note_order(self, topic: str, queue_id: int, offset: int, offsets: list[int], flag: str) -> None:
-        """The group's offset stays before them."""
+        """Note a pop in order; the group's offset stays at its first message."""
         header, broker = self._header, self._broker
         broker.consumer_offsets.commit(header.consumer_group, topic, queue_id, offset, self._now_ms)
         counts = broker.pop_orders.begin(topic, header.consumer_group, queue_id, offsets, header.attempt_id,
@@ -386,7 +392,7 @@ class _Pop:
         self._counts.append(f"{flag} {queue_id} {counts.least}")
 
     def _note(self, topic: str, queue_id: int, start: int, offsets: list[int]) -> bool:
-        """Whether the pop is in the log; else its messages are not handed out."""
+        """Note the pop in the log; if that fails, False, and its messages are not returned."""
         broker, header = self._broker, self._header
         key = CheckpointKey(topic, header.consumer_group, queue_id, start, self._now_ms)
         removed = broker.consumer_offsets.set_backs.removed.get(header.consumer_group, 0)
@@ -402,9 +408,11 @@ class _Pop:
         return False
 
     def _renamed(self, buffer: Buffer, start: int, flag: str, queue_id: int) -> Iterator[Buffer]:
-        """Messages of a retry topic as ones of their own topic, with their receipts. One that a client sent there, and
-        that has no room for it, cannot be acknowledged, and is a dead letter when its time is over. One that is damaged
-        is left out, and keeps no other."""
+        """Messages of a retry topic under their original topic, with their receipts.
+
+        A message that a client sent there without room for a receipt cannot be acknowledged, and becomes a dead letter
+        after its time. A damaged message is left out, and does not stop the others.
+        """
         for record in _records(buffer):
             try:
                 message = message_record.decode(record)
@@ -424,7 +432,7 @@ class _Pop:
 
 
 def _offsets_of(result: GetResult, start: int) -> list[int]:
-    """Of what was read from `start` on: one behind the other, unless some were passed by."""
+    """Offsets of what was read from `start` on: consecutive, unless some were skipped."""
     if result.message_count == result.next_begin_offset - start:
         return list(range(start, result.next_begin_offset))
     return [int.from_bytes(record[QUEUE_OFFSET:QUEUE_OFFSET + 8], "big")
@@ -432,7 +440,7 @@ def _offsets_of(result: GetResult, start: int) -> list[int]:
 
 
 def _records(buffer: Buffer) -> Iterator[Buffer]:
-    """Those that lie one behind the other. The store has looked at where each ends."""
+    """Records that follow each other. The store has checked where each ends."""
     position = 0
     while position < len(buffer):
         end = position + int.from_bytes(buffer[position:position + 4], "big")

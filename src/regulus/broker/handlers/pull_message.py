@@ -1,8 +1,8 @@
 """A consumer asks for messages: PULL_MESSAGE, LITE_PULL_MESSAGE.
 
-The answer is slices of the log, undecoded. When there is nothing yet and the client may wait, the request is held; it
-is run again when a message arrives or its time is up. While its filter takes none of what arrived it waits on, behind
-that; otherwise it is answered, whatever comes of it.
+The answer is slices of the log without decoding. If there is nothing yet and the client may wait, the request is held
+and runs again when a message arrives or its time is over. While its filter accepts none of the new messages it is held
+from the next offset on; otherwise it is answered, even with a refusal.
 
 Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
@@ -30,6 +30,7 @@ from regulus.wire.headers.pull_message import (
 )
 from regulus.wire.remoting_command import RemotingCommand
 
+# Values of `forbiddenType` in a refusal. Source: ForbiddenType.
 BROKER_FORBIDDEN = 1
 GROUP_FORBIDDEN = 2
 TOPIC_FORBIDDEN = 3
@@ -38,9 +39,10 @@ SUBSCRIPTION_FORBIDDEN = 5
 
 OFFSET_RESET = "OFFSET_RESET"
 PARTED_HOLD_MS = 1000
-"""At a slave whose log nobody may read, until its clients are sent to the master: they may not find it at once."""
+"""Longest time in ms that a slave with a different log holds a pull. Clients that are sent to the master may not find
+it at once."""
 
-# Under private names these may be typed constants in the compiled form.
+# With private names they can be typed constants in the compiled form.
 _SUCCESS = int(ResponseCode.SUCCESS)
 _NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
@@ -59,9 +61,9 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_ONE: _NOT_FOUND,
     GetStatus.OFFSET_TOO_SMALL: int(ResponseCode.PULL_OFFSET_MOVED),
 }
-"""The two statuses of an empty queue are not here: their code depends on the offset that was asked for."""
+"""The two statuses of an empty queue are missing here: their code depends on the offset in the request."""
 
-# A member's name is a Python call away.
+# Looking up a member's name costs a Python call.
 _REMARKS = {status: status.name for status in GetStatus}
 
 
@@ -83,15 +85,16 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 
 def _commit(header: PullMessageRequest, broker: BrokerState, now_ms: int) -> None:
-    """Nothing, where the group was reset since the pull was sent: its answer tells that."""
+    """Commit the offset in the request, unless the group was reset since the pull was sent: the answer reports the
+    reset."""
     offsets, group, topic, queue_id = broker.consumer_offsets, header.consumer_group, header.topic, header.queue_id
     if offsets.pending_reset(group, topic, queue_id) is None:
         offsets.commit(group, topic, queue_id, header.commit_offset, now_ms)
 
 
 class _Checked:
-    """What a pull needs once nothing speaks against it. `subscription` is what its filter was made of, None where the
-    pull brought it along."""
+    """What a pull needs once it is allowed. `subscription` is the source of its filter, None if the pull has its
+    own."""
 
     __slots__ = ("group", "message_filter", "subscription", "topic")
 
@@ -123,7 +126,8 @@ def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Che
         try:
             return _read_again(request, header, again, peer, broker, deadline_ms)
         except (StoreDamaged, StoreNotWritable) as error:
-            # Whoever woke us serves others, too. The client asks again, and the server's log tells of that.
+            # The error must not reach the caller, which serves other requests too. The client pulls again, and the
+            # server's log reports the damage.
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
     place = HeldPlace(header.topic, header.queue_id, header.queue_offset)
@@ -132,7 +136,7 @@ def _waiting(request: RemotingCommand, header: PullMessageRequest, checked: _Che
 
 def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer,
                 broker: BrokerState, deadline_ms: int) -> "RemotingCommand | None":
-    """None when nothing fits and it waits on: then it never looks again at what it looked at now."""
+    """Run a held pull again. None when nothing matches and it is held from the next offset on."""
     unread = _answer_unread(request, header, checked, broker)
     if unread is not None:
         return unread
@@ -149,8 +153,11 @@ def _read_again(request: RemotingCommand, header: PullMessageRequest, checked: _
 
 def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState, now_ms: int,
            known: "_Checked | None") -> "_Checked | RemotingCommand":
-    """Whether the group may pull this queue now; a refusal tells why not. `known` is what came of it before, whose
-    filter is good as long as it is made of the same: to make one of a condition costs much more than to look by it."""
+    """Whether the group may pull this queue now; a response is the refusal.
+
+    `known` is an earlier result. Its filter is used again while its source is unchanged, because compiling a condition
+    costs much more than applying it.
+    """
     config = broker.config
     if not permission.is_readable(config.broker_permission):
         return _forbid(request, BROKER_FORBIDDEN, f"the broker[{config.broker_ip1 or config.broker_name}] pulling "
@@ -183,7 +190,7 @@ def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerS
 def _check_expression(request: RemotingCommand, header: PullMessageRequest, config: BrokerConfig,
                       group: SubscriptionGroupConfig, topic: TopicConfig,
                       known: "_Checked | None") -> "_Checked | RemotingCommand":
-    """The pull brings its filter along."""
+    """Check a pull that has its own filter."""
     if refusal := not_served(header.expression_type, config):
         return request.response(ResponseCode.SYSTEM_ERROR, refusal)
     if known is not None and known.subscription is None:
@@ -197,7 +204,7 @@ def _check_expression(request: RemotingCommand, header: PullMessageRequest, conf
 def _check_subscription(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
                         group: SubscriptionGroupConfig, topic: TopicConfig,
                         known: "_Checked | None") -> "_Checked | RemotingCommand":
-    """The filter is what the group's consumers told by heartbeat."""
+    """Check a pull whose filter comes from the group's heartbeats."""
     consumers = broker.clients.consumer_group(header.consumer_group)
     if consumers is None:
         return request.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
@@ -232,7 +239,7 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
 
 def _answer_unread(request: RemotingCommand, header: PullMessageRequest, checked: _Checked,
                    broker: BrokerState) -> "RemotingCommand | None":
-    """Where the queue is not asked: nobody may read this log, or the group's offset was set anew."""
+    """An answer without reading the queue: the log may not be read, or the group's offset was reset."""
     if broker.parted:
         here = header.queue_offset
         return pull_message_response(request, _NOT_FOUND, broker.parted, here, here, here, MASTER_ID, ())
@@ -262,7 +269,7 @@ def _answer(request: RemotingCommand, header: PullMessageRequest, checked: _Chec
         broker.statistics.note_miss()
     next_offset = result.next_begin_offset
     if code == _MOVED and config.is_slave:
-        # What this log does not have, the master's may have: whoever asks waits here for the one or the other.
+        # The master may have what this log lacks, so the client waits for either.
         code, next_offset = _NOT_FOUND, header.queue_offset
     broker.consumer_offsets.pulls.note(header.consumer_group, header.topic, header.queue_id, next_offset)
     broker_id = MASTER_ID

@@ -1,8 +1,8 @@
-"""Who consumes which queue of a topic, where the members of a group leave it to the broker: QUERY_ASSIGNMENT,
-SET_MESSAGE_REQUEST_MODE, GET_ALL_MESSAGE_REQUEST_MODE.
+"""Assigns queues to the members of a group at the broker: QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE,
+GET_ALL_MESSAGE_REQUEST_MODE.
 
-A topic may have queues at other brokers, of which the name server knows: the server asks it, and the answer leaves
-when it has told.
+A topic may have queues at other brokers, which only the name server knows. The server asks it, and the answer is sent
+when it has replied.
 
 Source: QueryAssignmentProcessor.
 """
@@ -27,7 +27,7 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
 ASKS_MAX = 10_000
-"""Requests that wait for a name server."""
+"""Requests that wait for a name server, at most."""
 BROADCASTING = "BROADCASTING"
 _STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
 
@@ -38,7 +38,7 @@ def handle_query_assignment(request: RemotingCommand, peer: Peer, broker: Broker
         return refuse(request, ResponseCode.SYSTEM_BUSY, "too many requests wait for a name server")
 
     def answer(route: TopicRouteData | None) -> RemotingCommand:
-        """None: no name server says where the topic is. Then the asker keeps what it has."""
+        """Answer with the assignment. Without a route the client keeps what it has."""
         queues = None if route is None else _assigned(_queues(body.topic, route), body, broker)
         mode = broker.request_modes.find(body.topic, body.consumer_group).mode
         found = None if queues is None else [
@@ -51,7 +51,7 @@ def handle_query_assignment(request: RemotingCommand, peer: Peer, broker: Broker
 
 
 def _queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Those that may be read, in Java's order."""
+    """Queues that may be read, in Java's order."""
     with_master = {broker.broker_name for broker in route.broker_datas if 0 in broker.broker_addrs}
     queues = [MessageQueue(topic, each.broker_name, queue_id) for each in route.queue_datas
               if permission.is_readable(each.perm) and each.broker_name in with_master
@@ -75,8 +75,8 @@ def _assigned(queues: list[MessageQueue], body: QueryAssignmentRequestBody,
 
 def _for_pop(queues: list[MessageQueue], ids: list[str], body: QueryAssignmentRequestBody,
              shared: int) -> list[MessageQueue]:
-    """Any queue of each broker for each member; or, where each queue is to be shared by some only, those of the member
-    and of so many behind it."""
+    """For each member one entry per broker, which means any of its queues. If `shared` limits sharing, the queues of
+    the member and those of that many members after it."""
     if shared <= 0 or shared >= len(ids) - 1:
         names = dict.fromkeys(queue.broker_name for queue in queues)
         return [MessageQueue(body.topic, name, -1) for name in names]

@@ -1,4 +1,4 @@
-"""QUERY_CONSUME_QUEUE: the units of one queue as they stand on disk."""
+"""QUERY_CONSUME_QUEUE: the units of one queue as they are on disk."""
 
 from regulus.broker.handlers.stepped import joined_in_steps
 from regulus.broker.long_answers import Steps
@@ -14,11 +14,12 @@ from regulus.wire.json_fields import splice
 from regulus.wire.remoting_command import RemotingCommand
 
 COUNT_MAX = 10_000
-"""Units of one answer."""
+"""Units of one answer, at most."""
 
 
 def handle_query_consume_queue(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """With a group, also its subscription and filter; `eval` is then whether the subscription's tags want the unit."""
+    """With a group, also its subscription and filter; `eval` then says whether the subscription's tags match the
+    unit."""
     header = QueryConsumeQueueRequest.decode(request)
     if not broker.store.has_queue(header.topic, header.queue_id):
         return refuse(request, ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
@@ -41,7 +42,7 @@ def _answer(request: RemotingCommand, header: QueryConsumeQueueRequest, subscrip
 
 def _filter_data(header: QueryConsumeQueueRequest, subscription: SubscriptionData | None,
                  broker: BrokerState) -> str | None:
-    """What is kept of a SQL92 subscription, as text; "null" for one by tags."""
+    """The stored text of a SQL92 subscription; "null" for one by tags."""
     group = header.consumer_group
     if not group:
         return None

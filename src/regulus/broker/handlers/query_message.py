@@ -1,4 +1,4 @@
-"""Reading without consuming.
+"""Reads messages and offsets without consuming.
 
 QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, SEARCH_OFFSET_BY_TIMESTAMP, GET_MAX_OFFSET, GET_MIN_OFFSET,
 GET_EARLIEST_MSG_STORETIME.
@@ -31,9 +31,9 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 QUERY_MESSAGE_NUMS_MAX = 1024
-"""A client cannot make us collect more messages than this by one query."""
+"""Messages that one query collects, at most, whatever the client asks for."""
 QUERY_SIZE_MAX = 8 << 20
-"""Bytes of an answer, unless its newest message alone has more: a client takes no frame of more than 16 MiB."""
+"""Bytes of one answer, unless its newest message alone has more. Clients accept frames of at most 16 MiB."""
 
 
 def handle_query_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -97,13 +97,13 @@ def handle_get_earliest_msg_storetime(request: RemotingCommand, peer: Peer, brok
 
 
 def _count_behind(records: list[memoryview], offsets: Set[int]) -> int:
-    """How many lie behind the first record: those before it are met by whoever asks for older ones."""
+    """Number of offsets after the first record; a query for older messages finds the others."""
     oldest = big_endian.int8(records[0], layout.PHYSICAL_OFFSET) if records else -1
     return sum(offset > oldest for offset in offsets)
 
 
 def _newest(records: list[memoryview]) -> list[memoryview]:
-    """The last ones, as many as fit an answer."""
+    """The newest records, as many as fit into one answer."""
     size = 0
     for index in range(len(records) - 1, -1, -1):
         size += len(records[index])

@@ -1,4 +1,4 @@
-"""A producer takes back a message that waits for its time: RECALL_MESSAGE. What a slave asks about those that wait.
+"""RECALL_MESSAGE takes back a message that waits for its time. Two other requests let slaves copy the state of timers.
 
 Source: RecallMessageProcessor, AdminBrokerProcessor.getTimerCheckPoint, getTimerMetrics.
 """
@@ -57,10 +57,10 @@ def _refuse_recall(request: RemotingCommand, header: RecallMessageRequest, broke
         return refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available")
     if not config.timer_wheel_enable:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
-                      "recall failed, no message waits for its time here (timerWheelEnable=false)")
+                      "recall failed, timers are off at this broker (timerWheelEnable=false)")
     if not is_sendable(header.topic):
         return refuse(request, ResponseCode.NO_PERMISSION,
-                      f"recall failed, what waits for the topic[{header.topic}] is the broker's own")
+                      f"recall failed, messages that wait for the topic[{header.topic}] are the broker's own")
     if broker.topics.get(header.topic) is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
     return None
@@ -73,8 +73,8 @@ def _fault_of(handle: RecallHandle, topic: str, group: str, broker: BrokerState,
         return "broker service not available"
     if not 0 < handle.timestamp - now_ms < broker.config.timer_max_delay_sec * 1000:
         return "timestamp invalid"
-    # Either becomes a property of the marker, and with a separator in it another one: a message to take out that is
-    # of a topic for which nobody asked whether this client may send to it.
+    # Either text becomes a property of the marker. A separator inside would add a property, which could remove a
+    # message of a topic to which this client may not send.
     for text, what in ((handle.unique_key, "handle"), (group, "producer group")):
         if names.NAME_VALUE_SEPARATOR in text or names.PROPERTY_SEPARATOR in text:
             return f"the {what} has a separator of properties in it"
@@ -82,7 +82,7 @@ def _fault_of(handle: RecallHandle, topic: str, group: str, broker: BrokerState,
 
 
 def _marker(handle: RecallHandle, group: str, peer: Peer, broker: BrokerState, now_ms: int) -> MessageExt:
-    """It waits for the same tick, and takes the other out."""
+    """A message that waits for the same tick, and removes the other one."""
     properties = {names.TAGS: MARKER_TAG, names.TIMER_DEL_UNIQUE_KEY: f"{handle.topic}+{handle.unique_key}",
                   names.UNIQUE_KEY: handle.unique_key, names.TIMER_DELIVER_MS: str(handle.timestamp),
                   names.PRODUCER_GROUP: group}

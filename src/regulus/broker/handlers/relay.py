@@ -1,7 +1,7 @@
-"""What an operator asks of a broker that only its clients can do or know.
+"""Requests of operators that only the broker's clients can do or answer.
 
 INVOKE_BROKER_TO_RESET_OFFSET, which may push RESET_CONSUMER_CLIENT_OFFSET; INVOKE_BROKER_TO_GET_CONSUMER_STATUS, which
-asks GET_CONSUMER_STATUS_FROM_CLIENT; GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY, which are passed on.
+sends GET_CONSUMER_STATUS_FROM_CLIENT; GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY, which are passed on.
 
 Source: Broker2Client, AdminBrokerProcessor.resetOffsetInner, AdminBrokerProcessor.callConsumer.
 """
@@ -31,13 +31,14 @@ from regulus.wire.json_fields import encode_entry, splice
 from regulus.wire.remoting_command import RemotingCommand
 
 TARGETS_A_STEP = 32
-"""Queues whose offset is looked for by time in one step: each takes some twenty records."""
+"""Queues whose offset is searched by time in one step: each reads some twenty records."""
 ALL_QUEUES = -1
 NO_OFFSET = -1
 RESET_VERSION_MIN = 28
 """V3_0_7_SNAPSHOT: older clients know neither 220 nor 221."""
 RUNNING_INFO_VERSION_MIN = 62
-"""V3_1_8_SNAPSHOT."""
+"""V3_1_8_SNAPSHOT: older clients do not know these requests."""
+# Source: Broker2Client.getConsumeStatus, Broker2Client.callClient.
 STATUS_TIMEOUT_MS = 5_000
 CALL_TIMEOUT_MS = 10_000
 _CREDENTIALS = frozenset({"AccessKey", "Signature", "SecurityToken"})
@@ -45,7 +46,8 @@ _CREDENTIALS = frozenset({"AccessKey", "Signature", "SecurityToken"})
 
 def handle_invoke_broker_to_reset_offset(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                          now_ms: int) -> Outcome:
-    """Either the broker sets the offsets and tells each consumer at its next pull, or the consumers are told to."""
+    """Either the broker sets the offsets, and reports them in the answer to the next pull, or it asks the consumers
+    to."""
     header = InvokeBrokerToResetOffsetRequest.decode(request)
     config = broker.topics.get(header.topic)
     if config is None:
@@ -66,7 +68,7 @@ def handle_invoke_broker_to_reset_offset(request: RemotingCommand, peer: Peer, b
 
 def handle_invoke_broker_to_get_consumer_status(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                 now_ms: int) -> Outcome:
-    """Asks one client after the other; one that does not answer is left out."""
+    """Asks one client after the other; those that do not answer are left out."""
     header = InvokeBrokerToGetConsumerStatusRequest.decode(request)
     consumers = broker.clients.consumer_group(header.group)
     if consumers is None:
@@ -91,7 +93,7 @@ def handle_get_consumer_running_info(request: RemotingCommand, peer: Peer, broke
 
 
 def handle_consume_message_directly(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """The client gets the message as it is stored; without a client id, the first one of the group."""
+    """The client gets the message as it is stored; without a client id, the first client of the group gets it."""
     header = ConsumeMessageDirectlyRequest.decode(request)
     client = _find(broker, header.consumer_group, header.client_id)
     if client is None:
@@ -115,7 +117,7 @@ def handle_consume_message_directly(request: RemotingCommand, peer: Peer, broker
 
 def _reset(request: RemotingCommand, header: InvokeBrokerToResetOffsetRequest, queue_ids: range,
            broker: BrokerState, now_ms: int) -> Steps:
-    """The offsets are looked for in steps and set all at once: an asker that goes away on the way resets nothing."""
+    """Find the offsets in steps and set all at once. If the client disconnects before, nothing is reset."""
     targets: dict[int, int] = {}
     for queue_id in queue_ids:
         targets[queue_id] = _target(broker, header, queue_id)
@@ -142,7 +144,8 @@ def _offset_fault(broker: BrokerState, header: InvokeBrokerToResetOffsetRequest,
 
 
 def _target(broker: BrokerState, header: InvokeBrokerToResetOffsetRequest, queue_id: int) -> int:
-    """The offset given for one queue; else the end of the queue, or the first message stored at or after the time."""
+    """The offset in the request, for its queue. Otherwise the end of the queue, or the first message stored at or after
+    the time."""
     if header.queue_id == queue_id and header.offset is not None and header.offset != NO_OFFSET:
         return header.offset
     if header.timestamp < 0:
@@ -156,7 +159,7 @@ def _by_queue(broker: BrokerState, topic: str, offsets: Mapping[int, int]) -> di
 
 def _reset_in_clients(request: RemotingCommand, header: InvokeBrokerToResetOffsetRequest, queue_ids: range,
                       broker: BrokerState) -> Steps:
-    """Tell all consumers to go to the offsets; without force, never forward."""
+    """Ask all consumers to move to the offsets; without force, never forward."""
     targets: dict[int, int] = {}
     for queue_id in queue_ids:
         current = broker.consumer_offsets.query(header.group, header.topic, queue_id)
@@ -186,7 +189,7 @@ def _reset_in_clients(request: RemotingCommand, header: InvokeBrokerToResetOffse
 
 
 def _body_for_c(offset_table: Mapping[MessageQueue, int]) -> bytes:
-    """A list instead of a map by queue, which the reader of the C++ client does not know."""
+    """The table as a list, because the C++ client does not understand a map by queue."""
     return ResetOffsetBodyForC(offset_table=[
         MessageQueueForC(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id, offset=offset)
         for queue, offset in offset_table.items()]).encode()
@@ -212,7 +215,7 @@ def _status_relay(request: RemotingCommand, header: InvokeBrokerToGetConsumerSta
 
 
 def _told_offsets(status: RemotingCommand) -> dict[MessageQueue, int] | None:
-    """None when the client refused or sent what nobody can read."""
+    """None when the client refused or sent a malformed body."""
     if status.code != ResponseCode.SUCCESS or not status.body:
         return None
     try:
@@ -237,7 +240,7 @@ def _find(broker: BrokerState, group: str, client_id: str | None) -> Client | No
 
 def _pass_on(request: RemotingCommand, code: RequestCode, client: Client, group: str, body: bytes = b"",
              more: Mapping[str, str] | None = None) -> Outcome:
-    """Our asker gets the client's own answer. The asker's credentials are not passed on."""
+    """Send the request to a client, and return the client's answer. The sender's credentials are removed."""
     if client.version < RUNNING_INFO_VERSION_MIN:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
                       f"The Consumer <{client.client_id}> Version <{client.version}> too low to finish, "
@@ -255,7 +258,7 @@ def _pass_on(request: RemotingCommand, code: RequestCode, client: Client, group:
 
 
 def _flags(broker: BrokerState, header: ConsumeMessageDirectlyRequest) -> dict[str, str]:
-    """What a client of 5.x wants to know beside the message."""
+    """Fields for clients of 5.x besides the message."""
     topic = broker.topics.get(header.topic) if header.topic else None
     group = broker.subscription_groups.get(header.consumer_group)
     values = ConsumeMessageDirectlyRequest(

@@ -1,4 +1,4 @@
-"""CLEAN_EXPIRED_CONSUMEQUEUE, DELETE_EXPIRED_COMMITLOG: files go when their time is over; this asks for it now."""
+"""CLEAN_EXPIRED_CONSUMEQUEUE, DELETE_EXPIRED_COMMITLOG: delete expired files now, and not at the usual time."""
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome
@@ -16,7 +16,10 @@ def handle_delete_expired_commitlog(request: RemotingCommand, peer: Peer, broker
 
 def handle_clean_expired_consumequeue(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                       now_ms: int) -> Outcome:
-    """Likewise for the queues. One that is empty goes as a whole when its topic has no such queue any more; else its
-    newest file stays, without which its messages would be numbered from 0 again and consumers miss them."""
+    """Order the cleaning of queues.
+
+    An empty queue is deleted if its topic no longer has it. Otherwise its newest file stays: without it messages would
+    be numbered from 0 again, and consumers would miss them.
+    """
     broker.is_queue_cleaning_wanted = True
     return succeed(request)

@@ -1,9 +1,8 @@
 """A producer stores messages: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE.
 
-The hot path of the broker. What can be known of a topic beforehand stands in its `TopicFacts`. A send with nothing
-unusual about it goes a straight way, `_send_straight` or `send_straight_batch`, from the bytes that were read to those
-that rest. Everything else (a new topic, a retry topic, properties that change where a message goes) leaves that way
-before anything was done.
+The broker's hot path. Facts about a topic are computed beforehand, in its `TopicFacts`. An ordinary send takes the fast
+path, `_send_straight` or `send_straight_batch`, from the received bytes to the stored ones. Any other (a new topic, a
+retry topic, properties that change where a message goes) leaves the fast path before it changes anything.
 
 Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
@@ -36,16 +35,16 @@ from regulus.wire.headers.send_message import (
 from regulus.wire.remoting_command import ONEWAY_FLAG, ROCKETMQ, RemotingCommand
 
 RETRY_LIMIT_VERSION_MIN = 121
-"""Clients of an older version put something else into maxReconsumeTimes. Source: MQVersion.Version.V3_4_9."""
+"""Older clients use maxReconsumeTimes for something else. Source: MQVersion.Version.V3_4_9."""
 
-MARKED_IN_BATCH = ("a message of a batch has no SINK: a sink's rows are sent one by one, or as a run, with SINK in the "
-                   "request")
+MARKED_IN_BATCH = ("a message of a batch must not have SINK: send a sink's rows one by one, or as a run with SINK in "
+                   "the request")
 
 LITE = (f"the message has a lite topic ({names.LITE_TOPIC}): lite topics are not served by this broker, and no "
         "consumer would get it; send to a topic of its own instead")
 
-NO_INNER_BATCH = ("a sender does not say that a message is an inner batch (INNER_NUM, or its bits of the sysFlag): the "
-                  "broker does, of a batch in a topic of queue.type=BatchCQ")
+NO_INNER_BATCH = ("a sender must not mark a message as an inner batch (INNER_NUM, or its bits of the sysFlag): "
+                  "the broker marks each batch in a topic of queue.type=BatchCQ")
 
 _LITE_ALONE = {names.LITE_TOPIC}
 _NEITHER = "{} can be neither delayed nor transactional"
@@ -80,7 +79,7 @@ def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 def _send_with_care(request: RemotingCommand, header: SendMessageRequest, facts: SendFacts, peer: Peer,
                     broker: BrokerState, now_ms: int) -> Outcome:
-    """To a topic that is new or not like others; the answer waits until it is saved."""
+    """Send to a topic that is new or special; the answer waits until the topic is saved."""
     settings = broker.settings
     settings.awaited = 0
     outcome: Outcome | None = _refusal(request, header, broker, now_ms)
@@ -105,7 +104,7 @@ def _send_to(request: RemotingCommand, header: SendMessageRequest, topic: TopicF
 
 def _send_straight(request: RemotingCommand, message: StraightMessage, facts: SendFacts, peer: Peer,
                    broker: BrokerState, now_ms: int) -> Outcome | None:
-    """None when there is something unusual, or a reason to refuse: nothing was done then."""
+    """Store an ordinary message. None when it is unusual or must be refused; then nothing was changed."""
     topic = facts.topics.get(message.topic)
     if topic is None or not topic.is_straight or facts.is_restricted or message.sys_flag & _TRANSACTION_MASK \
             or not 0 <= message.queue_id < topic.queue_nums_max \
@@ -169,7 +168,7 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
 
 def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
                 facts: SendFacts, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """All messages of a batch are stored one behind the other, or none is."""
+    """Store all messages of a batch next to each other, or none of them."""
     fault = _batch_fault(header)
     if fault is not None:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
@@ -214,8 +213,8 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
 
 def _send_inner_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
                       facts: SendFacts, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """The batch is stored as it came, in one record. Its messages have no places to be named in the answer, which has
-    the key of the batch."""
+    """Store the batch as it came, in one record. The answer cannot name places of its messages, and contains the key of
+    the batch."""
     inner = message_batch.decode(request.body)
     for each in inner:
         fault = _never_in_batch(each.properties, "a message of a batch", False)
@@ -224,7 +223,7 @@ def _send_inner_batch(request: RemotingCommand, header: SendMessageRequest, queu
     if not 0 < len(inner) <= COUNT_MAX:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
                            f"the batch has {len(inner)} messages, and one record has 1 to {COUNT_MAX}")
-    # The store knows where the first message will lie, and here is the place to say it.
+    # Properties keep this place for the offset of the first message, which the store fills in.
     said = {**header.properties, **facts.stamp, names.INNER_NUM: str(len(inner)), names.INNER_BASE: "0"}
     properties = {name: said[name] for name in in_map_order(said)}
     store_host = facts.store_host or peer.local
@@ -242,13 +241,13 @@ def _send_inner_batch(request: RemotingCommand, header: SendMessageRequest, queu
 
 
 def _ended(text: bytes) -> bytes:
-    """A message's own property string, with the separator that clients leave out at its end."""
+    """A message's properties, with the separator that clients leave out at the end."""
     return text + _PROPERTY_END if text and not text.endswith(_PROPERTY_END) else text
 
 
 def _message(header: SendMessageRequest, topic: TopicFacts, body: bytes, properties: dict[str, str], queue_id: int,
              flag: int, born_host: bytes, store_host: bytes) -> MessageExt:
-    # Field by field, because the constructor would cost a good part of what storing the message does.
+    # Field by field: the constructor would cost a good part of the time to store the message.
     message = MessageExt.__new__(MessageExt)
     message.topic = header.topic
     message.body = body
@@ -274,7 +273,7 @@ def _message(header: SendMessageRequest, topic: TopicFacts, body: bytes, propert
 
 
 def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: BrokerState, now_ms: int) -> Reply | None:
-    """Why the topic takes no message now; None when it does, after it was created if that was needed."""
+    """The refusal if the topic does not accept messages now; otherwise None. Creates the topic if necessary."""
     name = header.topic
     if now_ms < broker.config.start_accept_send_request_time_stamp:
         return refuse_send(request, broker.send_facts, ResponseCode.SYSTEM_ERROR,
@@ -337,8 +336,10 @@ def _refuse_unknown_group(request: RemotingCommand, name: str, broker: BrokerSta
 
 
 def _queue_of_priority(properties: dict[str, str], topic: TopicFacts, queue_id: int) -> int:
-    """The queue of the message's priority, whatever its sender asked for and the topic is made for; without one, which
-    a message that is delayed, transactional or ordered loses here, the queue that was asked for."""
+    """The queue for the message's priority, whatever queue its sender asked for.
+
+    A message without priority keeps the queue. A delayed, transactional or ordered message loses its priority here.
+    """
     number = priority.of(properties)
     if number == priority.NONE:
         return queue_id
@@ -349,8 +350,10 @@ def _queue_of_priority(properties: dict[str, str], topic: TopicFacts, queue_id: 
 
 
 def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFacts, now_ms: int) -> Reply | None:
-    """Why a message with unusual properties cannot be stored; None when it can, without a stale pop receipt, and
-    placed among the halves when its transaction is open."""
+    """The refusal of a message with unusual properties; None if it can be stored.
+
+    Removes an old pop receipt, and moves the message of an open transaction to the half topic.
+    """
     properties = message.properties
     if message.sys_flag & _INNER_BATCH or names.INNER_NUM in properties:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
@@ -361,12 +364,12 @@ def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFa
         return refuse_timer(request, message, facts, now_ms) or _make_half(request, message, facts)
     elif message.sys_flag & _TRANSACTION_MASK:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                           "the sysFlag says that a transaction is open, the property TRAN_MSG does not")
+                           "the sysFlag says that a transaction is open, but the property TRAN_MSG does not")
     return refuse_timer(request, message, facts, now_ms)
 
 
 def _refuse_lite(request: RemotingCommand, message: MessageExt, topic: TopicFacts, facts: SendFacts) -> Reply | None:
-    """Of a message that no sink brings back and no consumer tries again."""
+    """Refuse a message of a lite topic, unless a sink sent it or a consumer retries it."""
     if topic.is_retry or names.LITE_TOPIC not in message.properties:
         return None
     return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, LITE)
@@ -399,7 +402,8 @@ def _batch_fault(header: SendMessageRequest) -> str | None:
 
 
 def _never_in_batch(properties: dict[str, str], what: str, is_run: bool) -> str | None:
-    """Why no batch may have such properties; None where it may. A sink brings back what was stored."""
+    """Why a batch may not have such properties; None if it may. A sink's run may have a lite topic, because it restores
+    messages that were stored earlier."""
     found = _NEVER_IN_BATCH.intersection(properties)
     if found <= _LITE_ALONE:
         return LITE if found and not is_run else None
@@ -407,9 +411,9 @@ def _never_in_batch(properties: dict[str, str], what: str, is_run: bool) -> str 
 
 
 def _is_exhausted(request: RemotingCommand, header: SendMessageRequest, broker: BrokerState, now_ms: int) -> bool:
-    """Whether a retry message that a client sends itself has had its tries, so that it belongs to the dead letters.
+    """Whether a retry message that a client sends has no attempts left, so that it goes to the dead letters.
 
-    A group that consumes in order tries again by itself; what it sends to its retry topic has had enough.
+    A group that consumes in order retries by itself; what it sends to its retry topic has no attempts left.
     """
     group = header.topic[len(topics.RETRY_PREFIX):]
     settings = broker.subscription_groups.find(group, now_ms)

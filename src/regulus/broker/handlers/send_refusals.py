@@ -1,4 +1,4 @@
-"""How sends are refused."""
+"""Refusals of sends."""
 
 from regulus.broker.outcome import Reply
 from regulus.broker.send_facts import SendFacts
@@ -21,7 +21,7 @@ def refuse_send(request: RemotingCommand, facts: SendFacts, code: int, remark: s
 
 
 def send_refusal(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> RemotingCommand:
-    """Answers to sends carry region and trace switch in any case: the Java client reads them unasked."""
+    """Answers to sends always have region and trace switch, because the Java client reads them without a check."""
     ext = {names.MSG_REGION: facts.stamp[names.MSG_REGION], names.TRACE_ON: facts.stamp[names.TRACE_ON]}
     return request.response(int(code), remark, ext)
 

@@ -1,7 +1,7 @@
-"""A consumer answers a producer's request: SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2.
+"""SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2: a consumer answers a producer's request.
 
-The reply is stored like any message, and passed on at once, as PUSH_REPLY_MESSAGE_TO_CLIENT, to the client that the
-request named. Whoever replies hears whether it got there.
+The reply is stored like any message, and sent at once, as PUSH_REPLY_MESSAGE_TO_CLIENT, to the client that the request
+named. The consumer learns whether it was delivered.
 
 Source: ReplyMessageProcessor.
 """
@@ -20,7 +20,7 @@ from regulus.wire.headers import PushReplyMessageToClientRequest, SendMessageReq
 from regulus.wire.headers.send_message import send_message_response
 from regulus.wire.remoting_command import RemotingCommand
 
-PUSH_TIMEOUT_MS = 10_000
+PUSH_TIMEOUT_MS = 10_000    # Source: Broker2Client.callClient
 NOT_STORED_ID = "0"
 
 
@@ -33,10 +33,10 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
                            f"topic[{header.topic}] not exist, apply first please!")
     if topic.refusal_code:
         return refuse_send(request, facts, topic.refusal_code, topic.refusal_remark)
-    # Whoever may send to any topic could send any client what looks like an answer. RocketMQ takes them all.
+    # A sender with access to any topic could otherwise send any client a forged answer. RocketMQ accepts all.
     if header.topic != reply_topic(broker.config.broker_cluster_name):
         return refuse_send(request, facts, ResponseCode.NO_PERMISSION,
-                           f"topic[{header.topic}] takes no replies: they go to "
+                           f"topic[{header.topic}] accepts no replies: send them to "
                            f"{reply_topic(broker.config.broker_cluster_name)}")
     if header.queue_id >= topic.queue_nums_max:
         return refuse_send(request, facts, ResponseCode.INVALID_PARAMETER,

@@ -1,4 +1,4 @@
-"""GET_SINK_MARKS, RELEASE_SINK_MARKS: how far the writers of a sink have come, and that it is done."""
+"""GET_SINK_MARKS, RELEASE_SINK_MARKS: how far the writers of a sink are, and that the sink is finished."""
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome

@@ -1,6 +1,6 @@
-"""Messages of a sink's writer: stored unless they were stored before, as `sink_marks` knows.
+"""Sends of a sink's writer: stored unless `sink_marks` knows that they were stored before.
 
-They come in runs: as a batch whose request carries the mark, or as a single message, a run of one row.
+They come in runs: as a batch whose request has the mark, or as a single message, which is a run of one row.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from regulus.wire.remoting_command import RemotingCommand
 from regulus.wire.row_digest import digest_of
 
 DUPLICATE = "duplicate"
-"""Ext field of the answer to messages of a sink that were stored before."""
+"""Ext field of the answer to a sink's messages that were stored before."""
 
 MARK = "mark"
-"""Ext field of that answer: how far the writer has come, as SEQ is written."""
+"""Ext field of that answer: the writer's last place, written like SEQ."""
 
 
 def send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts, broker: BrokerState,
                 now_ms: int) -> Outcome | None:
-    """Store the message of a writer, a run of one row, unless it was stored before; None when no writer sent it."""
+    """Store a writer's message, a run of one row, unless it was stored before. None when it is not of a writer."""
     try:
         run = None if topic.is_retry else run_of(message.properties)
     except MessageIllegal as error:
@@ -36,15 +36,15 @@ def send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts
     if run is None:
         return None
     message.properties.pop(names.SINK_DIGEST, None)
-    # Placing a delayed message sends it to another queue; the answer names the one that was asked for.
+    # Placing a delayed message changes its queue; the answer names the one in the request.
     return _store_run(request, run, [message], broker, lambda _: broker.storing.store(message, now_ms))
 
 
 def send_run(request: RemotingCommand, header: SendMessageRequest, messages: list[MessageExt], broker: BrokerState,
              now_ms: int) -> Outcome:
-    """Store those rows of a run that were not stored before, all of them or none.
+    """Store the rows of a run that were not stored before, all of them or none.
 
-    The run is a batch whose request carries SINK and, as SEQ, the place of its first row; the others follow it.
+    The run is a batch whose request has SINK and, as SEQ, the place of its first row; the others follow it.
     """
     facts = broker.send_facts
     try:
@@ -55,8 +55,8 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "a run of a sink's rows needs SINK and SEQ")
     if any(not COPY_PROPERTIES.isdisjoint(message.properties) for message in messages):
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                           f"a row has {' or '.join(sorted(COPY_PROPERTIES))}, which copies of messages have: the mark "
-                           "of a sink counts no copy, so leave that property out")
+                           f"a row has {' or '.join(sorted(COPY_PROPERTIES))}, which only copies have: the mark "
+                           "of a sink does not count copies, so leave that property out")
     for row, message in enumerate(messages, run.first.row):
         message.properties[names.SEQUENCE] = f"{run.first.batch}/{row}"
         message.properties.pop(names.SINK_DIGEST, None)
@@ -65,7 +65,7 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
 
 def _store_run(request: RemotingCommand, run: Run, messages: list[MessageExt], broker: BrokerState,
                append: Callable[[list[MessageExt]], Appended]) -> Outcome:
-    """Append what is behind the mark of the writer, when what is before it is what the mark stands for."""
+    """Append the rows after the writer's mark, if the rows before it are those of the mark."""
     facts = broker.send_facts
     marks = broker.sink_marks
     queue_id = messages[0].queue_id
@@ -92,7 +92,7 @@ def _store_run(request: RemotingCommand, run: Run, messages: list[MessageExt], b
 
 def _answer(request: RemotingCommand, message: MessageExt, mark: SinkMark | None, queue_id: int,
             broker: BrokerState) -> Outcome:
-    """Answer with the place of the message, or with the `mark` and its place when it was stored before."""
+    """Answer with the place of the message or, if it was stored before, with the mark and its place."""
     if request.is_oneway:
         return NO_REPLY
     facts = broker.send_facts

@@ -1,4 +1,4 @@
-"""Long bodies, a part at a time: as many fragments a step as take some ms."""
+"""Long bodies in steps of some ms."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
@@ -8,15 +8,15 @@ from regulus.wire import encoded_table
 from regulus.wire.encoded_table import EncodedTable, Pieces
 
 MEMBERS_A_STEP = 256
-"""Of a table, each of which is encoded, looked at or changed in some ten us."""
+"""Members of a table per step; each takes some ten us to encode, read or change."""
 PIECES_A_STEP = 64
-"""Of a document: each has up to 256 members, which are copied."""
+"""Pieces of a document per step; each has up to 256 members, which are copied."""
 FRAGMENTS_A_STEP = 64
-"""Each is, for instance, what the answer says of one queue, and costs up to 50 us."""
+"""Fragments per step; one may be the answer's part about one queue, and costs up to 50 us."""
 
 
 def joined_in_steps(fragments: Iterator[bytes], separator: bytes = b",") -> Generator[None, None, list[bytes]]:
-    """All fragments in a few parts, with `separator` between them; yields after each step but the last."""
+    """All fragments joined into a few parts, with `separator` between them; yields after each step but the last."""
     parts: list[bytes] = []
     while True:
         made = list(islice(fragments, FRAGMENTS_A_STEP))
@@ -30,8 +30,10 @@ def joined_in_steps(fragments: Iterator[bytes], separator: bytes = b",") -> Gene
 
 def document_in_steps(tables: Sequence[EncodedTable[Any]],
                       document: Callable[[], Pieces]) -> Generator[None, None, list[bytes]]:
-    """A document as it travels, of which these tables are the large parts; yields after each step but the last. It is
-    not made to wait by changes that go on: so many steps as what had changed at the beginning takes."""
+    """A document as it is sent, whose large parts are these tables; yields after each step but the last.
+
+    The number of steps depends on the changes at the beginning, so that later changes cannot prolong it without end.
+    """
     for table in tables:
         for _ in range(len(table.changed) // MEMBERS_A_STEP):
             table.encode(MEMBERS_A_STEP)

@@ -1,7 +1,7 @@
-"""Batches with nothing unusual about them, runs of a sink's writer among them: from the bytes that were read to those
-that rest, without an object for a message.
+"""Fast path for ordinary batches, including a sink writer's runs. It stores received bytes without an object per
+message.
 
-What is unusual leaves this way before anything was done, and a run that is not simply the next one is unusual.
+An unusual batch leaves this path before anything is changed. A run that is not simply the next one is unusual.
 """
 
 from regulus.broker.outcome import NO_REPLY, Outcome, plain_reply
@@ -22,7 +22,7 @@ _OF_RUN = [names.SINK, names.SEQUENCE, names.SINK_DIGEST]
 
 def send_straight_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
                         peer: Peer, broker: BrokerState, now_ms: int) -> Outcome | None:
-    """None when there is something unusual, or a reason to refuse: nothing was done then."""
+    """Store an ordinary batch. None when it is unusual or must be refused; then nothing was changed."""
     facts = broker.send_facts
     batch = facts.straight_batches
     run = _next_run(header.properties, broker) if header.properties else None
@@ -50,7 +50,7 @@ def send_straight_batch(request: RemotingCommand, header: SendMessageRequest, qu
 
 def answer_batch(request: RemotingCommand, appended: Appended, queue_id: int, store_host: bytes, waits: bool,
                  facts: SendFacts) -> Outcome:
-    """The places of all messages of a batch. `waits`: whether the client wants to hear of the disk."""
+    """Answer with the places of all messages of a batch. `waits`: whether the client wants to wait for the disk."""
     ids = ",".join([facts.offset_message_id(store_host, start) for start in appended.starts])
     response = send_message_response(request, int(ResponseCode.SUCCESS), ids, queue_id, appended.queue_offset, None,
                                      facts.region_id, facts.trace_on)
@@ -58,7 +58,7 @@ def answer_batch(request: RemotingCommand, appended: Appended, queue_id: int, st
 
 
 def _answer_run(request: RemotingCommand, first: StraightMessage, appended: Appended, facts: SendFacts) -> Outcome:
-    """The place of the first row."""
+    """Answer with the place of the first row."""
     if request.is_oneway:
         return NO_REPLY
     unique_key = first.text[first.unique_key_start:first.unique_key_end].decode()
@@ -69,9 +69,9 @@ def _answer_run(request: RemotingCommand, first: StraightMessage, appended: Appe
 
 
 def _next_run(properties: dict[str, str], broker: BrokerState) -> Run | None:
-    """The run that goes on where its writer's mark stands, or begins a batch; else None.
+    """The run that continues at its writer's mark, or begins a batch; otherwise None.
 
-    The names stand in each message in the order of the request, for which there is one way to write them here.
+    Stored messages keep the order of the request's properties, and only one order is written here.
     """
     if list(properties) != _OF_RUN:
         return None
@@ -84,7 +84,7 @@ def _next_run(properties: dict[str, str], broker: BrokerState) -> Run | None:
 
 
 def _front_of(run: Run) -> bytes:
-    """What stands behind the properties of a run's row and before its number."""
+    """Bytes of a row after its own properties and before its number."""
     separator = names.NAME_VALUE_SEPARATOR
     sink = f"{names.SINK}{separator}{run.sink}{names.PROPERTY_SEPARATOR}"
     sequence = f"{names.SEQUENCE}{separator}{run.first.batch}/"
@@ -93,7 +93,7 @@ def _front_of(run: Run) -> bytes:
 
 def _fill(message: StraightMessage, header: SendMessageRequest, queue_id: int, topic: TopicFacts, store_host: bytes,
           peer: Peer) -> None:
-    """Set what the messages of a batch have in common."""
+    """Set the fields that all messages of a batch have in common."""
     message.queue_id = queue_id
     message.sys_flag = header.sys_flag | topic.sys_flag
     message.born_timestamp = header.born_timestamp

@@ -1,4 +1,4 @@
-"""Consumer groups as operators see them.
+"""Consumer groups for operators.
 
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, DELETE_SUBSCRIPTIONGROUP,
 GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_SUBSCRIPTIONGROUP_CONFIG, UPDATE_AND_GET_GROUP_FORBIDDEN.
@@ -41,13 +41,14 @@ def handle_update_and_create_subscriptiongroup(request: RemotingCommand, peer: P
 
 def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                     now_ms: int) -> Outcome:
-    """All or none: one bad group refuses the list. Of a good one a part is made in each step, to its end."""
+    """Sets all groups or none: one invalid group refuses the list. Each step sets some of them, to the end of the
+    list."""
     return broker.long_answers.begin(request, peer, _put_listed(request, peer, broker, now_ms), is_deed=True,
                                      line=SETTINGS_LINE)
 
 
 def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """An unknown group is fine."""
+    """Deleting an unknown group succeeds."""
     header = DeleteSubscriptiongroupRequest.decode(request)
     return broker.long_answers.begin(request, peer, _deleted(request, header, broker, now_ms), is_deed=True,
                                      line=SETTINGS_LINE)
@@ -55,16 +56,16 @@ def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker
 
 def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, broker: BrokerState,
              now_ms: int) -> Steps:
-    """The group goes first, in one turn; then what its pops were to try again, a topic in each: a group that is made
-    anew meanwhile begins behind that."""
-    yield from ()       # begins when its turn in the line has come
+    """Delete the group in one step, and then its popped retry messages, one topic in each step. A group that is created
+    again in the meantime starts after those messages."""
+    yield from ()       # begins after the earlier requests of its line
     group = header.group_name
     retries = _retry_topics(group, broker) if header.clean_offset else []
     broker.subscription_groups.delete(group, now_ms)
     if header.clean_offset:
         broker.forget_group(group, now_ms)
     for retry in retries:
-        yield           # what goes from the disk takes its time
+        yield           # deleting files takes time
         if group not in broker.subscription_groups and not is_retry_of_others(broker, retry, group):
             delete_topic(broker, retry, now_ms)
     broker.statistics.drop_pairs_of_group(group)
@@ -73,13 +74,13 @@ def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, b
 
 
 def _retry_topics(group: str, broker: BrokerState) -> list[str]:
-    """Where the messages wait that the group popped in vain."""
+    """Topics with messages that the group popped and did not acknowledge."""
     return [topic for topic in broker.consumer_offsets.topics_of(group) if is_popped_retry_topic(topic, group)]
 
 
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                             now_ms: int) -> Outcome:
-    """Everything in one page: a client that asks for pages stops when the total is not told."""
+    """All groups in one page. RocketMQ's clients that ask for pages stop when the answer has no total."""
     def steps() -> Steps:
         groups = broker.subscription_groups
         body = yield from document_in_steps((groups.encoded,), groups.document)
@@ -98,7 +99,7 @@ def handle_get_subscriptiongroup_config(request: RemotingCommand, peer: Peer, br
 
 def handle_update_and_get_group_forbidden(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                           now_ms: int) -> Outcome:
-    """Without `readable` it only tells."""
+    """Without `readable` it only reads."""
     header = UpdateAndGetGroupForbiddenRequest.decode(request)
     groups = broker.subscription_groups
     if header.readable is not None:
@@ -118,8 +119,8 @@ def _put_listed(request: RemotingCommand, peer: Peer, broker: BrokerState, now_m
 
 def _put_groups(request: RemotingCommand, configs: list[SubscriptionGroupConfig], broker: BrokerState,
                 now_ms: int) -> Steps:
-    """All or none. Nobody else sets groups meanwhile, for they are in a line; one that makes itself then will be as the
-    list has it."""
+    """Set all groups or none. Other requests that set groups wait in the same line. A group that is created
+    automatically in the meantime gets the list's settings."""
     groups = broker.subscription_groups
     made = []
     for given in configs:

@@ -1,4 +1,4 @@
-"""Topics as operators see them.
+"""Topics for operators.
 
 UPDATE_AND_CREATE_TOPIC, UPDATE_AND_CREATE_TOPIC_LIST, DELETE_TOPIC_IN_BROKER, GET_ALL_TOPIC_CONFIG, GET_TOPIC_CONFIG,
 GET_SYSTEM_TOPIC_LIST_FROM_BROKER, CLEAN_UNUSED_TOPIC.
@@ -29,13 +29,13 @@ TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """An identical configuration changes nothing, so that the name servers need not hear."""
+    """An identical configuration changes nothing, and is not registered again."""
     header = UpdateAndCreateTopicRequest.decode(request)
     return broker.long_answers.begin(request, peer, _put(request, header, broker, now_ms), line=SETTINGS_LINE)
 
 
 def _put(request: RemotingCommand, header: UpdateAndCreateTopicRequest, broker: BrokerState, now_ms: int) -> Steps:
-    yield from ()       # all in one step, when its turn in the line has come
+    yield from ()       # one step, after the earlier requests of its line
     current = broker.topics.get(header.topic)
     config = TopicConfig(
         topic_name=header.topic, read_queue_nums=header.read_queue_nums, write_queue_nums=header.write_queue_nums,
@@ -54,14 +54,15 @@ def _put(request: RemotingCommand, header: UpdateAndCreateTopicRequest, broker: 
 
 def handle_update_and_create_topic_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                         now_ms: int) -> Outcome:
-    """All or none: one bad topic refuses the list. Of a good one a part is made in each step, to its end."""
+    """Sets all topics or none: one invalid topic refuses the list. Each step sets some of them, to the end of the
+    list."""
     return broker.long_answers.begin(request, peer, _created(request, peer, broker, now_ms), is_deed=True,
                                      line=SETTINGS_LINE)
 
 
 def _created(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
-    """Nobody else sets topics meanwhile, for they are in a line. What a send makes of one of these counts as made
-    behind the list was decided on: as the list has it, it will be."""
+    """Set all topics or none. Other requests that set topics wait in the same line. A topic that a send creates in the
+    meantime gets the list's settings."""
     listed = (yield from decode_listed(CreateTopicListRequestBody, request, peer, broker)).topic_config_list
     configs = []
     for given in listed:
@@ -84,7 +85,8 @@ def _created(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: 
 
 
 def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Its queues and offsets go; its records stay in the log until that is cleaned. An unknown topic is fine."""
+    """Delete the topic's queues and offsets; its records stay in the log until retention deletes them. Deleting an
+    unknown topic succeeds."""
     topic = DeleteTopicInBrokerRequest.decode(request).topic
     if not topic or topic.isspace():
         return refuse(request, ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
@@ -98,14 +100,14 @@ def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: 
 
 
 def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: int) -> Steps:
-    """The topic goes first, in one turn: what a send makes under its name in a later one is another, whose retries
-    stay."""
+    """Delete the topic in one step, and then its retry topics. If a send creates the topic again in the meantime, the
+    new one keeps its retry topics."""
     groups = broker.consumer_offsets.groups_of(topic)
     delete_topic(broker, topic, now_ms)
     for number, group in enumerate(groups, 1):
         for retry in (receipt_handle.retry_topic_v1(topic, group), receipt_handle.retry_topic_v2(topic, group)):
             if retry in broker.topics or broker.store.queue_ids(retry):
-                yield       # what goes from the disk takes its time
+                yield       # deleting files takes time
                 if topic not in broker.topics and not is_retry_of_others(broker, retry, group):
                     delete_topic(broker, retry, now_ms)
         if number % MEMBERS_A_STEP == 0:
@@ -115,7 +117,7 @@ def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: 
 
 
 def handle_get_all_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Everything in one page: a client that asks for pages stops when the total is not told."""
+    """All topics in one page. RocketMQ's clients that ask for pages stop when the answer has no total."""
     def steps() -> Steps:
         body = yield from document_in_steps((broker.topics.encoded,), broker.topics.document)
         return request.response(ResponseCode.SUCCESS, body=body)
@@ -136,12 +138,13 @@ def handle_get_system_topic_list_from_broker(request: RemotingCommand, peer: Pee
 
 
 def handle_clean_unused_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Drop the queues of topics that have no configuration any more."""
+    """Delete the queues of topics that no longer have a configuration."""
     return broker.long_answers.begin(request, peer, _cleaned(request, broker), is_deed=True)
 
 
 def _cleaned(request: RemotingCommand, broker: BrokerState) -> Steps:
-    """One topic in each step: what goes from the disk takes its time. A topic that is made meanwhile stays."""
+    """Delete one topic in each step, because deleting files takes time. A topic that is created in the meantime is
+    kept."""
     unused = {topic for topic, _ in broker.store.queues() if topic not in broker.topics}
     for topic in [topic for topic in unused if not broker.topics.is_system(topic)]:
         yield
@@ -151,22 +154,22 @@ def _cleaned(request: RemotingCommand, broker: BrokerState) -> Steps:
 
 
 def is_retry_of_others(broker: BrokerState, retry: str, group: str) -> bool:
-    """Whether the topic where the group's pops are tried again may be somebody else's: `%RETRY%a_b_c` is of group a and
-    topic b_c, of group a_b and topic c, and of the push group a_b_c."""
+    """Whether a retry topic for the group's pops may also be that of another group. `%RETRY%a_b_c` can be of group a
+    and topic b_c, of group a_b and topic c, and of the push group a_b_c."""
     return (retry.removeprefix(RETRY_PREFIX) in broker.subscription_groups
             or any(other != group for other in broker.consumer_offsets.groups_of(retry)))
 
 
 def delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
-    """All that would speak of a topic that is made anew goes with it."""
+    """Delete a topic with everything that would affect a new topic of the same name."""
     facts = broker.topics.facts.get(topic)
     if broker.topics.delete(topic, now_ms) and facts is not None:
         broker.statistics.topic_deleted(topic, facts.put_nums, facts.put_size)
     queues = broker.store.queue_ids(topic)
-    broker.sink_marks.forget_topic(topic)       # at most sinkMarksMax
+    broker.sink_marks.forget_topic(topic)       # looks at all marks, at most sinkMarksMax
     broker.store.delete_topic(topic)
     for queue_id in queues:
-        # Who waits there for the next offset would pass over the first messages of a topic that is made anew.
+        # A request that waits there for the next offset would skip the first messages of a new topic of the same name.
         broker.queue_changed(topic, queue_id)
     broker.forget_topic(topic)
     broker.timers.counts.remove_topic(topic, now_ms)
@@ -180,7 +183,7 @@ def _with_altered_attributes(config: TopicConfig, broker: BrokerState) -> TopicC
 
 
 def _fault(config: TopicConfig, broker: BrokerState) -> str | None:
-    """What is wrong with a topic that an operator wants; None when it may be made."""
+    """What is wrong with a topic that an operator wants to set; None when it is valid."""
     name = config.topic_name
     fault = name_fault(name)
     if fault is not None:
@@ -189,7 +192,7 @@ def _fault(config: TopicConfig, broker: BrokerState) -> str | None:
         return f"The topic[{name}] is conflict with system topic."
     for key, count in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
         if not 0 <= count <= QUEUE_NUMS_MAX:
-            return f"{key} is {count}: it must lie between 0 and {QUEUE_NUMS_MAX}."
+            return f"{key} is {count}: it must be between 0 and {QUEUE_NUMS_MAX}."
     if not 0 <= config.perm <= 15:
         return f"perm is {config.perm}: it is the sum of 8 (priority), 4 (read), 2 (write) and 1 (inherit)."
     if config.topic_filter_type not in TOPIC_FILTER_TYPES:

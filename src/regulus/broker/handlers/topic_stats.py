@@ -1,4 +1,4 @@
-"""GET_TOPIC_STATS_INFO: how far each queue of a topic goes."""
+"""GET_TOPIC_STATS_INFO: first and last offset of each queue of a topic."""
 
 from regulus.broker.handlers.stepped import joined_in_steps
 from regulus.broker.long_answers import Steps
@@ -15,7 +15,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_get_topic_stats_info(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """Queues that can be written or read."""
+    """Covers all queues that can be written or read."""
     topic = GetTopicStatsInfoRequest.decode(request).topic
     config = broker.topics.get(topic)
     if config is None:

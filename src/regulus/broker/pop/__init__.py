@@ -1,1 +1,1 @@
-"""Pop consumption: what is handed out, in which order, and what comes back."""
+"""Pop consumption: popped messages in flight, pops in order, and messages that become visible again."""

@@ -1,7 +1,7 @@
-"""What pops that wait did not find in this step: nobody of the same group, topic and condition finds it either.
+"""Remembers which pops found nothing in this step, so that equal waiting pops are not run.
 
-A message wakes all who wait for its topic, and is for one of them. Were each queue looked at for each of those, one
-message would cost as many looks as there are consumers times queues.
+A message wakes all pops that wait for its topic, but only one of them gets it. Without this, one message would cost as
+many reads as there are consumers times queues.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from regulus.broker.pop.orders import PopOrders
 
 
 class Wanted(NamedTuple):
-    """What a pop looks for, whoever sends it."""
+    """What a pop looks for, whichever client sends it."""
 
     topic: str
     group: str
@@ -23,8 +23,8 @@ class Wanted(NamedTuple):
 
 
 class EmptyPops:
-    """A step is one in which nothing becomes visible and no time passes: only offsets move, and what is out in order.
-    """
+    """Empty pops of one step. In a step nothing becomes visible and no time passes; only offsets and pops in order
+    change."""
 
     def __init__(self, offsets: ConsumerOffsets, orders: PopOrders) -> None:
         self._offsets = offsets
@@ -35,11 +35,11 @@ class EmptyPops:
         self._seen.clear()
 
     def note(self, wanted: Wanted) -> None:
-        """It was looked for, in all queues up to their ends, and is not there."""
+        """Note that a pop read all queues up to their ends and found nothing."""
         self._seen[wanted] = self._state()
 
     def is_vain(self, wanted: Wanted, attempt_id: str | None) -> bool:
-        """Whether to look for it finds nothing. One who repeats an attempt gets what is out by that."""
+        """Whether the pop would find nothing. A repeated attempt still gets its messages that are out."""
         if self._seen.get(wanted) != self._state():
             return False
         return not (wanted.order and attempt_id

@@ -1,14 +1,14 @@
-"""What was popped and is not acknowledged yet.
+"""Messages that were popped and are not acknowledged yet.
 
-A pop is noted in the log before its answer leaves: its checkpoint waits in the topic of timers until a second before
-the messages are visible again, and is in the revive topic then (`pop_revival` reads that). Of the last ones a copy is
-kept here, so that most acknowledgements need no record of their own:
+A pop is noted in the log before its answer is sent. Its checkpoint waits in the topic of timers until a second before
+the messages become visible again, and is then in the revive topic, which `pop_revival` reads. Copies of the newest
+checkpoints are kept here, so that most acknowledgements need no record of their own:
 
-    all messages of a pop were acknowledged     one record, which takes the checkpoint out of the timers
-    some were                                   one record for all of ACK_FLUSH_MS
-    the pop is not known here                   one record for each request, if it may be of an earlier run
+    all messages of a pop are acknowledged    one record, which removes the checkpoint from the timers
+    some messages are                         one record per ACK_FLUSH_MS
+    the pop is not known here                 one record for each request, if it may be of an earlier run
 
-What an ack within ACK_FLUSH_MS says is lost where the process is killed: those messages come once more.
+If the process is killed, acks of the last ACK_FLUSH_MS may be lost, and their messages are delivered again.
 
 Source: PopBufferMergeService, AckMessageProcessor, ChangeInvisibleTimeProcessor.
 """
@@ -39,27 +39,28 @@ from regulus.record.pop_record import (
 )
 
 FLIGHTS_MAX = 100_000
-"""Pops that are known here; of more, the first are left to the log."""
+"""Pops that are kept here; beyond the limit the oldest are left to the log."""
 ACK_FLUSH_MS = 1_000
-"""How long an ack may stand here alone."""
+"""How long in ms an ack may be kept here without a record."""
 FLUSHED_PER_TICK_MAX = 128
+"""Bounds the appends of one tick, so that other requests are served in between."""
 BEFORE_REVIVAL_MS = 1_000
-"""So much before its messages are visible again, a checkpoint is in the revive topic."""
+"""Time in ms by which a checkpoint reaches the revive topic before its messages become visible again."""
 
 RECALLED_MAX = 64
-"""Records of one pop: its checkpoint, and acks of each message."""
+"""Records about one pop: its checkpoint, and acks of each message."""
 RECALLED_BEFORE_MS = 60_000
-"""A pop's time may be so much later than that of its record."""
+"""Time in ms by which the record of a pop may be older than the time of the pop."""
 MOVES_NOTHING = -1
-"""The number of set-backs of what moves no offset: another time, or a revival that is put off."""
+"""Number of set-backs for records that move no offset: a changed time, or a revival that is put off."""
 
 _MARKER_BODY = b"0"
 _AT_ONCE_MS = 0
-"""The time of a record that waits among no timers."""
+"""Time of a record that does not wait as a timer."""
 
 
 def checkpoint_of(message: MessageExt) -> PopCheckpoint:
-    """Raises CorruptRecord."""
+    """Read a checkpoint from its record. Raises CorruptRecord."""
     checkpoint = pop_record.decode_checkpoint(message.body)
     epoch = names.number(message.properties.get(names.TOPIC_EPOCH))
     removed = max(0, names.number(message.properties.get(names.GROUP_REMOVED)))
@@ -67,7 +68,7 @@ def checkpoint_of(message: MessageExt) -> PopCheckpoint:
 
 
 class Flight:
-    """One pop. Of `acked` and `unwritten` bit i is of the i-th message."""
+    """One pop. In `acked` and `unwritten` bit i stands for the i-th message."""
 
     __slots__ = ("acked", "checkpoint", "revive_queue_id", "since_ms", "unwritten")
 
@@ -79,7 +80,7 @@ class Flight:
         self.since_ms = 0
 
     def bits_of(self, offsets: Iterable[int]) -> int:
-        """0 for offsets that are none of it."""
+        """Bits of these offsets; offsets that are not of this pop have none."""
         if offsets == self.checkpoint.offsets:
             return self.all_bits
         bits = 0
@@ -92,11 +93,11 @@ class Flight:
         return tuple(offset for index, offset in enumerate(self.checkpoint.offsets) if bits >> index & 1)
 
     def is_told_by(self, revive_queue_id: int, invisible_time: int) -> bool:
-        """Whether a receipt that says so, and has its key, is one that this pop gave out."""
+        """Whether this pop issued a receipt with these values. The receipt's key is that of the pop."""
         return revive_queue_id == self.revive_queue_id and invisible_time == self.checkpoint.invisible_time
 
     def is_out(self, offset: int) -> bool:
-        """Whether it is of this pop and not acknowledged."""
+        """Whether the offset is of this pop and not acknowledged."""
         bit = self.bits_of((offset,))
         return bool(bit & ~self.acked)
 
@@ -110,7 +111,7 @@ class Flight:
 
 
 class PopFlights:
-    """`host` is the address under which records of the broker itself are stored."""
+    """Pops in flight. `host` arguments are the address under which the broker stores its own records."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore, storing: Storing, started_ms: int) -> None:
         self.revive_topic = REVIVE_TOPIC_PREFIX + config.broker_cluster_name
@@ -118,28 +119,29 @@ class PopFlights:
         self._store = store
         self._storing = storing
         self._known_from_ms = started_ms
-        """Of pops since then all are known here that have an unacknowledged message."""
-        # Ordered ones, the oldest first: to take the first of a dict again and again passes by all that were.
+        """Pops since this time with unacknowledged messages are all kept here."""
+        # Ordered, because removing the first entry of a plain dict again and again visits all entries that were removed
+        # before.
         self._flights: OrderedDict[CheckpointKey, Flight] = OrderedDict()
-        self._partial: OrderedDict[CheckpointKey, Flight] = OrderedDict()   # with acks that stand here alone
+        self._partial: OrderedDict[CheckpointKey, Flight] = OrderedDict()   # with acks that have no record yet
 
     def __len__(self) -> int:
         return len(self._flights)
 
     def begin(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int,
               set_backs: int = MOVES_NOTHING) -> Appended:
-        """Note a pop, whose messages may be handed out when it is stored. `set_backs` is the number of the offset that
-        it moves."""
+        """Note a pop; its messages may be returned when the record is stored. `set_backs` is the number of set-backs of
+        the offset that the pop moves."""
         appended = self.put(checkpoint, revive_queue_id, host, now_ms, set_backs)
         if appended.status is PutStatus.PUT_OK:
             self._flights[checkpoint.key] = Flight(checkpoint, revive_queue_id)
-            while len(self._flights) > FLIGHTS_MAX:     # by one, and by what was recalled since
+            while len(self._flights) > FLIGHTS_MAX:     # one too many, and those that were recalled since
                 self._let_go(next(iter(self._flights.values())), host, now_ms)
         return appended
 
     def put(self, checkpoint: PopCheckpoint, revive_queue_id: int, host: bytes, now_ms: int,
             set_backs: int = MOVES_NOTHING) -> Appended:
-        """Have its messages come at its time, though nobody has them."""
+        """Store a checkpoint, so that its messages become visible at its time, without keeping it as in flight."""
         message = self._message(checkpoint.encode(), revive_queue_id, CK_TAG, checkpoint.unique_key,
                                 checkpoint.revive_time - BEFORE_REVIVAL_MS, host, now_ms)
         message.properties[names.SET_BACKS] = str(set_backs)
@@ -151,21 +153,24 @@ class PopFlights:
 
     def note_decided(self, key: CheckpointKey, offsets: list[int], revive_queue_id: int, host: bytes,
                      now_ms: int) -> None:
-        """These messages of a pop are acknowledged or visible again. Where the store refuses, a kill may make some
-        visible twice."""
+        """Record that these messages of a pop are acknowledged or visible again. If the store refuses, some may become
+        visible twice after a kill."""
         self._write(Acks(key, self.broker_name, tuple(offsets)), revive_queue_id, _AT_ONCE_MS, host, now_ms)
 
     def know_from(self, time_ms: int) -> None:
-        """At a start: pops of before then are of earlier runs, also where they lie ahead by the clock of now, which was
-        put back, or is that of another machine."""
+        """At a start: treat pops before this time as those of earlier runs. They may be in the future of the current
+        clock, if that was set back or is another machine's."""
         self._known_from_ms = max(self._known_from_ms, time_ms)
 
     def find(self, key: CheckpointKey) -> Flight | None:
         return self._flights.get(key)
 
     def recall(self, key: CheckpointKey, now_ms: int) -> Flight | None:
-        """A pop whose time is not over, which may be of an earlier run: it is looked up in the log by the index of
-        messages, and known from then on. None where nothing of it can be in flight, and without an index."""
+        """The pop, if its time is not over.
+
+        A pop of an earlier run is found in the log by the message index, and kept from then on. None if nothing of it
+        can be in flight, or without an index.
+        """
         flight = self._flights.get(key) or self._found(key)
         if flight is None or now_ms >= flight.checkpoint.revive_time:
             return None
@@ -176,10 +181,10 @@ class PopFlights:
         if key.pop_time >= self._known_from_ms:
             return None
         flight: Flight | None = None
-        acked: dict[int, set[int]] = {}     # by revive queue: an ack in another one is none of this pop
+        acked: dict[int, set[int]] = {}     # by revive queue: acks in another queue than the checkpoint's do not count
         for message in self._records_of(key):
             if names.TIMER_DEL_UNIQUE_KEY in message.properties:
-                return None     # all is acknowledged
+                return None     # all messages are acknowledged
             try:
                 queue_id = real_queue_id(message.properties)
                 queue_id = message.queue_id if queue_id < 0 else queue_id
@@ -197,7 +202,8 @@ class PopFlights:
         return flight
 
     def _records_of(self, key: CheckpointKey) -> Iterator[MessageExt]:
-        """What waits among the timers, and what has come: the index finds others of the same hash, too."""
+        """Records about the pop among the timers and in the revive topic. The index also finds others with the same
+        hash."""
         unique_key, begin = key.unique_key(self.broker_name), max(0, key.pop_time - RECALLED_BEFORE_MS)
         for topic in (TIMER_TOPIC, self.revive_topic):
             for buffer in self._store.query_message(topic, unique_key, RECALLED_MAX, begin, LONG_MAX).buffers:
@@ -211,14 +217,14 @@ class PopFlights:
                     yield message
 
     def end_receipt(self, flight: Flight, offset: int, host: bytes, now_ms: int) -> None:
-        """A message has another time. It is written at once: a kill must not bring it at the old one, too, when its
-        consumer was told of the new one."""
+        """End a receipt because its message has another time. Recorded at once: otherwise a kill could deliver the
+        message at the old time, although the consumer got the new one."""
         self._ack(flight, flight.bits_of((offset,)), host, now_ms)
         if flight.unwritten and flight.checkpoint.key in self._partial:
             self._write_partial(flight, host, now_ms)
 
     def ack(self, acks: Acks, revive_queue_id: int, invisible_time: int, host: bytes, now_ms: int) -> Appended | None:
-        """None where no record is needed for it now."""
+        """Acknowledge messages; None when that needs no record now."""
         flight = self._flights.get(acks.key)
         if flight is None:
             if acks.key.pop_time >= self._known_from_ms or now_ms >= acks.key.pop_time + invisible_time:
@@ -242,13 +248,13 @@ class PopFlights:
         return None
 
     def take_bits(self, key: CheckpointKey) -> int:
-        """What was acknowledged of a pop whose messages become visible again; it is not in flight any more."""
+        """The acknowledged bits of a pop whose messages become visible again, which is then no longer in flight."""
         flight = self._flights.pop(key, None)
         self._partial.pop(key, None)
         return flight.acked if flight is not None else 0
 
     def tick(self, host: bytes, now_ms: int) -> int | None:
-        """Write what stood here long enough; ms until the next time."""
+        """Record acks that were kept long enough; returns ms until the next call."""
         for _ in range(FLUSHED_PER_TICK_MAX):
             flight = next(iter(self._partial.values()), None)
             if flight is None:
@@ -261,14 +267,14 @@ class PopFlights:
         return 0
 
     def stop(self, host: bytes, now_ms: int) -> None:
-        """At the end of a run: write what stands here alone."""
+        """At the end of a run: record all acks that have no record."""
         while self._partial and self._write_partial(next(iter(self._partial.values())), host, now_ms):
             pass
 
     # -----------------------------------------------------------------------------------------------------------------
 
     def _end(self, flight: Flight, host: bytes, now_ms: int) -> Appended:
-        """All is acknowledged. Where the store refuses, it stands here on and is tried again."""
+        """End a pop whose messages are all acknowledged. If the store refuses, it is kept and tried again."""
         checkpoint = flight.checkpoint
         leaves_ms = checkpoint.revive_time - BEFORE_REVIVAL_MS
         if now_ms < leaves_ms - BEFORE_REVIVAL_MS:
@@ -288,7 +294,7 @@ class PopFlights:
         return appended
 
     def _write_partial(self, flight: Flight, host: bytes, now_ms: int) -> bool:
-        """False when the store takes nothing now."""
+        """Record the acks of a pop; False when the store refuses now."""
         checkpoint = flight.checkpoint
         if flight.is_done:
             return self._end(flight, host, now_ms).status is PutStatus.PUT_OK
@@ -301,7 +307,8 @@ class PopFlights:
         return True
 
     def _let_go(self, flight: Flight, host: bytes, now_ms: int) -> None:
-        """Leave a pop to the log, and others of its time with it: what is not known from then on needs a record."""
+        """Leave a pop, and with it others of its time, to the log: acks of pops that are not kept need a record
+        each."""
         key = flight.checkpoint.key
         if flight.unwritten:
             self._write_partial(flight, host, now_ms)

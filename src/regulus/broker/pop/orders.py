@@ -1,11 +1,11 @@
-"""Pops in order: what of each queue is out, and until when it keeps the queue from giving more.
+"""Pops in order: which messages of each queue are out, and how long they block the queue.
 
-A queue gives a group nothing as long as one message of its last pop is neither acknowledged nor visible again. Then it
-gives from the first that is not acknowledged, counting how often each was out. A pop that is asked for again, by the
-attempt id of the last one, is answered at once and not counted: its answer was lost.
+A group gets nothing from a queue while a message of its last pop is neither acknowledged nor visible again. Then it
+gets messages from the first unacknowledged one on, with a count of how often each was out. A pop that is repeated with
+the attempt id of the last one is answered at once and not counted, because the first answer was lost.
 
-The group's offset stays before the first message that is not acknowledged, so that nothing is lost whatever becomes of
-this table, which is saved now and then.
+The group's offset stays at the first unacknowledged message, so that nothing is lost if this table is. The table is
+saved at intervals.
 
 Source: ConsumerOrderInfoManager.
 """
@@ -20,22 +20,22 @@ from regulus.wire import encoded_table, fastjson
 from regulus.wire.encoded_table import EncodedTable, Pieces
 
 UNUSED_MS_MAX = 24 * 3_600_000
-"""A queue from which nobody popped for so long is forgotten. Source: CLEAN_SPAN_FROM_LAST."""
+"""Time in ms after which a queue without pops is forgotten. Source: CLEAN_SPAN_FROM_LAST."""
 UNUSED_LOOK_MS = 3_600_000
-"""Between two looks for such queues."""
+"""Pause in ms between two searches for such queues."""
 STALE_WAKES_MAX = 1024
-"""Times that count no more, beside as many as there are queues; then they are thrown away."""
+"""Outdated entries of the heap beyond the number of queues, after which the heap is rebuilt."""
 
 
 class Counts(NamedTuple):
-    """How often messages were out before: by queue offset those that were, and the least of all."""
+    """How often messages were out before: by queue offset if more than zero times, and the least of all."""
 
     by_offset: dict[int, int]
     least: int
 
 
 class _Order:
-    """`text` is what is saved of it; empty where it changed since."""
+    """The last pop of a queue. `text` is its saved form; empty if it changed since."""
 
     __slots__ = ("acked", "attempt_id", "counts", "invisible_ms", "last_ms", "offsets", "pop_time", "text",
                  "visible_at")
@@ -47,8 +47,8 @@ class _Order:
         self.invisible_ms = invisible_ms
         self.attempt_id = attempt_id
         self.last_ms = last_ms
-        self.acked = 0                          # bits
-        self.visible_at: dict[int, int] = {}    # where it is not the time of the pop
+        self.acked = 0                          # bit i: the i-th message is acknowledged
+        self.visible_at: dict[int, int] = {}    # by offset, if it is not the time of the pop
         self.counts: dict[int, int] = {}
         self.text = ""
 
@@ -63,12 +63,12 @@ class _Order:
             and self.visible_ms(offset) > now_ms
 
     def free_ms(self) -> int:
-        """When the last message that is not acknowledged is visible again; 0 where all are."""
+        """When the last unacknowledged message becomes visible again; 0 when all are acknowledged."""
         return max([self.visible_ms(offset) for index, offset in enumerate(self.offsets) if not self.is_acked(index)],
                    default=0)
 
     def next_offset(self) -> int:
-        """The first that is not acknowledged, or the one behind all."""
+        """The first unacknowledged offset, or the one after all."""
         for index, offset in enumerate(self.offsets):
             if not self.is_acked(index):
                 return offset
@@ -76,18 +76,20 @@ class _Order:
 
 
 class PopOrders:
-    """`changes` is another number than before when the document is worth saving; `last_removal` is the number of the
-    last one that took something out with its topic or group, which may be made anew.
+    """Pops in order by topic, group and queue.
 
-    A slave keeps what its master has as the text that it is, for the next start to read.
+    `changes` differs from before when the document is worth saving. `last_removal` is the number of the last change
+    that removed entries with their topic or group, which may be created again.
+
+    A slave keeps its master's document as text, for its next start as master.
     """
 
     def __init__(self) -> None:
         self.changes = 0
         self.last_removal = -1
         self._table: dict[str, dict[int, _Order]] = {}      # by topic@group and queue id
-        self._wakes: list[tuple[int, str, int]] = []        # when to look whether a queue gives again; a heap
-        self._wake_of: dict[tuple[str, int], int] = {}      # which of them counts
+        self._wakes: list[tuple[int, str, int]] = []        # a heap of times to check whether a queue is free
+        self._wake_of: dict[tuple[str, int], int] = {}      # the entry of the heap that is valid
         self._looked_ms = 0
         self._followed = ""
         self.encoded = EncodedTable(self._table, _write_queues)
@@ -99,12 +101,12 @@ class PopOrders:
         return now_ms < order.free_ms()
 
     def is_attempt_out(self, topic: str, group: str, attempt_id: str) -> bool:
-        """Whether a queue gave something by this attempt, and may give it again."""
+        """Whether a queue returned messages for this attempt, and may return them again."""
         return any(order.attempt_id == attempt_id for order in self._table.get(f"{topic}@{group}", {}).values())
 
     def begin(self, topic: str, group: str, queue_id: int, offsets: list[int], attempt_id: str | None,
               invisible_ms: int, now_ms: int) -> Counts:
-        """These messages are out from now on."""
+        """Note that these messages are out from now on."""
         before = self._order(topic, group, queue_id)
         order = _Order(offsets, now_ms, invisible_ms, attempt_id, now_ms)
         if before is not None:
@@ -120,9 +122,11 @@ class PopOrders:
 
     def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int,
             done: int = 0) -> int | None:
-        """The group's new offset; None for a message that is not out, or by a receipt of another pop, or that tells
-        another time than `told_ms` of when the message is visible again. `done` is the offset before, which may know of
-        acks that are not known here."""
+        """Acknowledge a message; returns the group's new offset.
+
+        None for a message that is not out, a receipt of another pop, or a receipt whose time of visibility is not
+        `told_ms`. `done` is the offset before, which may include acks that are not known here.
+        """
         order = self._order(topic, group, queue_id)
         if order is None or order.pop_time != pop_time or offset not in order.offsets \
                 or order.visible_ms(offset) != told_ms:
@@ -130,14 +134,13 @@ class PopOrders:
         order.acked |= 1 << order.offsets.index(offset)
         if order.next_offset() < done:
             order.acked |= sum(1 << index for index, each in enumerate(order.offsets) if each < done)
-        self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)    # it may have been the one that blocked longest
+        self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)    # it may be the message that blocked longest
         self._changed(f"{topic}@{group}", order)
         return order.next_offset()
 
     def change(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int, visible_ms: int,
                now_ms: int) -> bool:
-        """Let a message that is out until `told_ms`, as its receipt says, be visible again at another time; False for
-        one that is not."""
+        """Make a message visible at another time. False when it is not out until `told_ms`, the time of its receipt."""
         order = self._order(topic, group, queue_id)
         if order is None or order.pop_time != pop_time or not order.is_out(offset, now_ms) \
                 or order.visible_ms(offset) != told_ms:
@@ -149,32 +152,32 @@ class PopOrders:
 
     def give_back(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, told_ms: int,
                   now_ms: int) -> bool:
-        """A message that is out until `told_ms`, as its receipt says, reached nobody: it is visible from now on, and
-        out once less. False for one that is not out."""
+        """Make a message visible now, with one delivery less, because it reached no client. False when it is not out
+        until `told_ms`, the time of its receipt."""
         order = self._order(topic, group, queue_id)
         if order is None or order.pop_time != pop_time or not order.is_out(offset, now_ms) \
                 or order.visible_ms(offset) != told_ms:
             return False
         order.visible_at[offset] = now_ms
-        order.counts[offset] = order.counts.get(offset, 0) - 1      # the next pop counts one more
-        order.attempt_id = None         # whoever repeats it is another one
+        order.counts[offset] = order.counts.get(offset, 0) - 1      # the next pop adds one
+        order.attempt_id = None         # a repeated attempt counts as a new one
         self._wake_at(order.free_ms(), f"{topic}@{group}", queue_id)
         self._changed(f"{topic}@{group}", order)
         return True
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:
-        """The group's offset was set: nothing is out any more."""
+        """Forget the pop of a queue, because the group's offset was set."""
         if self._table.get(f"{topic}@{group}", {}).pop(queue_id, None) is not None:
             self._changed(f"{topic}@{group}")
 
     def remove(self, topic: str, group: str) -> None:
-        """One of the two is gone."""
+        """Forget the pops of a topic and group, one of which was deleted."""
         if self._table.pop(f"{topic}@{group}", None) is not None:
             self._changed(f"{topic}@{group}")
             self.last_removal = self.changes
 
     def take_free(self, now_ms: int) -> list[tuple[str, int]]:
-        """Queues (topic, queue id) that give again, since the last call."""
+        """Queues (topic, queue id) that became free since the last call."""
         free = []
         while self._wakes and self._wakes[0][0] <= now_ms:
             wake_ms, key, queue_id = heappop(self._wakes)
@@ -195,7 +198,7 @@ class PopOrders:
         return max(0, self._wakes[0][0] - now_ms) if self._wakes else None
 
     def forget_unused(self, now_ms: int) -> None:
-        """Now and then, of queues from which nobody popped for a day, and of which nothing is out: looks at all."""
+        """At intervals, forget queues without pops for a day that have nothing out. Looks at all."""
         if 0 <= now_ms - self._looked_ms < UNUSED_LOOK_MS:
             return
         self._looked_ms = now_ms
@@ -208,9 +211,11 @@ class PopOrders:
                 del self._table[key]
 
     def lower_to(self, end_of: Callable[[str, int], int]) -> None:
-        """At a start: nothing is out that is not there, as of a log that is behind what came from its master. An ack
-        of it would be one of what comes in its place. `end_of` tells for a topic and queue id the queue offset of the
-        next message."""
+        """At a start: forget pops of messages that the log lacks, because it is behind the master's.
+
+        An ack would otherwise count for a later message at the same offset. `end_of` returns, for a topic and queue id,
+        the queue offset of the next message.
+        """
         for key, queues in self._table.items():
             topic = key.partition("@")[0]
             for queue_id in [each for each, order in queues.items() if order.offsets[-1] >= end_of(topic, each)]:
@@ -227,7 +232,7 @@ class PopOrders:
         self.changes += 1
 
     def _wake_at(self, free_ms: int, key: str, queue_id: int) -> None:
-        """One time for each queue: at an earlier one it is looked when the next is."""
+        """Note when to check a queue. An earlier valid entry stays, and leads to the later one."""
         if self._wake_of.get((key, queue_id), free_ms + 1) <= free_ms:
             return
         self._wake_of[key, queue_id] = free_ms
@@ -244,7 +249,7 @@ class PopOrders:
         return encoded_table.document({"table": self.encoded})
 
     def follow(self, text: str) -> None:
-        """What the master of this slave has, instead of what is here."""
+        """Take over the document of this slave's master in place of its own entries."""
         if text == self._followed:
             return
         self._table.clear()
@@ -255,7 +260,7 @@ class PopOrders:
         self.changes += 1
 
     def load(self, text: str) -> None:
-        """Raises HeaderError."""
+        """Take over a saved document. Raises HeaderError."""
         value = fastjson.loads(text)
         try:
             for key, queues in (value.get("table") or {}).items():
@@ -263,12 +268,12 @@ class PopOrders:
                     order = self._table.setdefault(key, {})[int(queue_id)] = _read(fields)
                     self._wake_at(order.free_ms(), key, int(queue_id))
         except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
-            raise HeaderError("this is no table of pops in order") from None
+            raise HeaderError("this is not a table of pops in order") from None
         self.encoded.replace(self._table)
 
 
 def _write_queues(queues: dict[int, _Order]) -> str:
-    # As fastjson writes it, which looks at each key and value what it may be.
+    # Writes the format of fastjson, which is slower because it checks the type of each key and value.
     for order in queues.values():
         if not order.text:
             order.text = _written(order)
@@ -276,7 +281,7 @@ def _write_queues(queues: dict[int, _Order]) -> str:
 
 
 def _written(order: _Order) -> str:
-    """As RocketMQ names them; offsets but the first are differences to it."""
+    """A pop with RocketMQ's field names; offsets after the first are differences to it."""
     first = order.offsets[0]
     offsets = ",".join([str(first), *[str(offset - first) for offset in order.offsets[1:]]])
     text = (f'{{"popTime":{order.pop_time},"i":{order.invisible_ms},"o":[{offsets}],"l":{order.last_ms},'

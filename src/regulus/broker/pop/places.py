@@ -1,14 +1,14 @@
-"""Where groups go on to pop, also after a kill: behind what is in flight.
+"""Finds where groups continue to pop after a kill: after the messages that are in flight.
 
-A pop moves its group's offset, and offsets are saved now and then. The pops themselves are in the log, each with the
-number of the last set-back of the offset that it moved (`offset_set_backs`). So beside the offsets it is saved from
-where on the log knows of pops that the saved offsets may not know of: at the round before the last that was saved, as
-offsets and this are two documents, of which a crash may leave one older than the other. A start reads the checkpoints
-behind that place, and moves the offsets of their groups behind them, but for those of before a set-back: no message is
-handed out to a second consumer before its time, and a group that was set back stays there.
+A pop moves its group's offset, and offsets are saved at intervals. The pops themselves are in the log, each with the
+number of the last set-back of the offset that it moved (`offset_set_backs`). The saved place is a position of the log
+from which on there may be pops that the saved offsets lack. It lags by one save, because offsets and place are two
+documents, and after a crash one may be older than the other. A start reads the checkpoints after the place, and moves
+the offsets of their groups beyond them, except those from before a set-back. No message is given to a second consumer
+before its time, and a group that was set back stays there.
 
-A place is noted when the log has grown, too, so that a start does not read all of a log of which nobody pops. A slave
-has its master's offsets: its place is where its log ended when it asked for them.
+The place is also saved when the log has grown, so that a start does not read a whole log without pops. A slave has its
+master's offsets: its place is the end of its log when it asked for them.
 """
 
 from collections.abc import Callable
@@ -26,18 +26,18 @@ from regulus.wire.encoded_table import Pieces
 from regulus.wire.fastjson import loads
 
 PLACE_STEP = 64 << 20
-"""Bytes of the log after which a place is noted though nobody popped."""
+"""Bytes of the log after which a place is saved, even without pops."""
 
 _KEY = "logPosition"
 
 
 class PopPlaces:
-    """`changes` counts pops, and steps of the log, for saving."""
+    """The place to save. `changes` counts pops, and steps of the log, for saving."""
 
     def __init__(self, store: MessageStore, revive_topic: str, offsets: ConsumerOffsets, groups: SubscriptionGroups, *,
                  is_slave: bool) -> None:
         self._is_slave = is_slave
-        self._followed = -1     # where a slave's log ended when it asked
+        self._followed = -1     # end of a slave's log when it asked for offsets
         self._pops = 0
         self._store = store
         self._revive_topic = revive_topic
@@ -51,11 +51,12 @@ class PopPlaces:
         return self._pops + self._store.commit_log_max_offset() // PLACE_STEP
 
     def note(self) -> None:
-        """A group popped something."""
+        """Count a pop."""
         self._pops += 1
 
     def follow(self, log_end: int) -> None:
-        """The master's offsets were taken over, who was asked for them when the log here ended there."""
+        """Note that the master's offsets were taken over; `log_end` is where the log here ended when they were
+        requested."""
         self._pops += log_end != self._followed
         self._followed = log_end
 
@@ -64,7 +65,7 @@ class PopPlaces:
         return encoded_table.document({_KEY: place})
 
     def begin_saving(self) -> Callable[[], None]:
-        """To be called when the document that is made now is saved, and the offsets of now with it."""
+        """The returned function is called when the document made now, and the current offsets, are saved."""
         place = self._known_place()
 
         def note_saved() -> None:
@@ -72,22 +73,24 @@ class PopPlaces:
         return note_saved
 
     def _known_place(self) -> int:
-        """All pops before it are in the offsets."""
+        """The position before which all pops are in the offsets."""
         if not self._is_slave:
             return self._store.commit_log_max_offset()
         return self._followed if self._followed >= 0 else max(self._loaded, 0)
 
     def load(self, text: str) -> None:
-        """Raises HeaderError."""
+        """Take over a saved place. Raises HeaderError."""
         value = loads(text)
         place = value.get(_KEY) if isinstance(value, dict) else None
         if type(place) is not int or place < 0:
-            raise HeaderError(f"the document of pops has no place of the log, {_KEY}")
-        self._loaded = min(place, self._store.commit_log_max_offset())      # which was cut since
+            raise HeaderError(f"the document of pops has no position of the log, {_KEY}")
+        self._loaded = min(place, self._store.commit_log_max_offset())      # the log may have been cut since
 
     def pass_popped(self, now_ms: int) -> int:
-        """At a start: proportional to the log behind the place that was saved. When the last record of pops was stored
-        there, 0 for none."""
+        """At a start: move offsets beyond the pops after the saved place. Cost is proportional to the log after it.
+
+        Returns the store time in ms of the last record about pops there, 0 if there is none.
+        """
         stored_ms = 0
         if self._loaded < 0:
             return stored_ms
@@ -112,7 +115,7 @@ class PopPlaces:
             units = self._store.queue_units(key.topic, key.queue_id, checkpoint.offsets[-1], 1)
         except (CorruptRecord, StoreDamaged):
             return
-        # Behind it in the log lie the messages of a topic that was deleted since, and made anew.
+        # A message after the checkpoint in the log is of a topic that was deleted since, and created again.
         is_same = bool(units) and units[0].queue_offset == checkpoint.offsets[-1] \
             and units[0].physical_offset < physical_offset
         # A group whose first pop this was may not be saved yet; one that was deleted has another number.

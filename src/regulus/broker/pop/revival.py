@@ -1,21 +1,22 @@
 """Makes messages visible again that were popped and not acknowledged in time.
 
-Checkpoints and acks leave the topic of timers for the revive topic, a checkpoint a second before its time, acks at it.
-A checkpoint is decided when its time is over and all acks that were stored in time have come: the timers have passed
-that tick, and the queue was read up to what they brought. Each message that is not acknowledged is copied to the retry
-topic of its group, or to the dead letters when it has had its tries, or has no room for a receipt. What cannot be
-copied now is put back. Behind the copies an ack of theirs is written to the queue: whoever reads the checkpoint again,
-after a kill or as the next master, brings none of them a second time. What was put back is not acknowledged: its own
-checkpoint has the key of the first one where it is the first message of that, and who reads both keeps the first.
+Checkpoints and acks move from the topic of timers to the revive topic, a checkpoint a second before its time, acks at
+it. A checkpoint is decided when its time is over and all acks that were stored in time have arrived: the timers have
+passed that tick, and the queue was read up to what they delivered. Each unacknowledged message is copied to the retry
+topic of its group, or to the dead letters if it has no attempts left or no room for a receipt. A message that cannot be
+copied now gets a new checkpoint. After the copies, an ack for them is written to the queue, so that a broker that reads
+the checkpoint again, after a kill or as the next master, does not copy them twice. The ack leaves out messages with a
+new checkpoint. If such a message is the first of its pop, both checkpoints have the same key, and a reader of both
+keeps the first.
 
-Of a queue that has more checkpoints than are kept here, the rest is passed over for the acks of those that are. When
-none of these is due any more, it is read again from the first that was not kept.
+If a queue has more checkpoints than are kept here, the rest of it is read only for acks of the kept ones. When none of
+those is due any more, it is read again from the first one that was not kept.
 
-What was popped and reached nobody is given back before its time: a copy that counts no delivery goes to the retry
-topic, and an ack of the pop's own message to the log. A kill in between leaves it to its time, when it counts. One that
-is given back again and again counts from some time on, too.
+Messages of a pop that reached no client are given back before their time: a copy without a counted delivery goes to the
+retry topic, and an ack of the original to the log. After a kill in between, the message becomes visible at its time,
+with a counted delivery. One that is given back again and again counts after some times, too.
 
-The consumer offset of REVIVE_GROUP says, as RocketMQ has it, which record of a queue was done last; all before it are.
+The consumer offset of REVIVE_GROUP is, as in RocketMQ, the last record of a queue that is done; all before it are done.
 
 Source: PopReviveService.
 """
@@ -51,30 +52,32 @@ from regulus.record.pop_record import (
 )
 
 READ_PER_TICK_MAX = 256
-"""Records of one revive queue."""
-READ_AT_ONCE_MAX = 32
+"""Records of one revive queue that one tick reads."""
+READ_AT_ONCE_MAX = 32       # records read in one call of the store
 REVIVED_PER_TICK_MAX = 128
-"""Messages of all."""
+"""Messages of all queues together that one tick decides."""
 PENDING_MAX = 20_000
-"""Checkpoints of one queue that came and are not decided; the rest are taken when none of these is due."""
-POLL_MS = 100
+"""Undecided checkpoints kept for one queue; the rest are read again when none of these is due."""
+POLL_MS = 100       # pause when nothing is due
 GIVEN_BACK_MAX = 10_000
-"""Messages that wait to be given back; more of them come at their time, and count."""
+"""Messages that wait to be given back; beyond the limit they become visible at their time, with a counted delivery."""
 GIVEN_BACK_TIMES_MAX = 16
-"""Of one message, uncounted. Each time writes it anew, so from then on it counts, and is a dead letter in the end."""
+"""Times that one message is given back without counting a delivery. Each stores a new copy; later ones count, and lead
+to the dead letters."""
 PUT_AGAIN_MS = (10_000, 20_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
                 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000)
-"""How long what cannot be revived waits once more, by how often it did. Source: ckRewriteIntervalsInSeconds."""
-GONE = "a popped message that was not acknowledged is gone with an old file of the log, or cannot be read"
-MISSING = "a file of the log is not there, and popped messages may come again only with it: put it back and start anew"
+"""How long in ms a message waits that cannot be revived now, by how often it waited. Source:
+ckRewriteIntervalsInSeconds."""
+GONE = "a popped message that was not acknowledged was deleted with an old file of the log, or cannot be read"
+MISSING = "a file of the log is missing, and some popped messages come again only with it: restore it, and restart"
 UNREADABLE = "a record of the revive topic cannot be read"
-DAMAGED = "popped messages do not come again before a damaged queue is built anew: stop the broker and start it again"
+DAMAGED = "popped messages stay invisible until a damaged queue is rebuilt: restart the broker"
 PUT_BACK = "a popped message that was not acknowledged waits longer: its queue or its file is damaged"
-REFUSED = "a popped message that was not acknowledged is neither for a retry nor a dead letter: see maxMessageSize"
+REFUSED = "a popped message that was not acknowledged can be neither retried nor a dead letter: see maxMessageSize"
 
 
 class _Pending:
-    """A checkpoint in a revive queue, and what of it is acknowledged; of that, what was put back."""
+    """A checkpoint in a revive queue with its decided messages. `put_back` are those that got a new checkpoint."""
 
     __slots__ = ("acked", "checkpoint", "put_back", "queue_offset")
 
@@ -86,27 +89,29 @@ class _Pending:
 
 
 class _Queue:
-    """All before `next_offset` was taken; of what is pending, all acks before `seen_offset` are known, which are those
-    that the timers brought until `seen_ms`."""
+    """Progress in one revive queue. Records before `next_offset` were taken. Acks before `seen_offset` are known, which
+    are all that the timers delivered until `seen_ms`."""
 
     def __init__(self, queue_id: int) -> None:
+        # -1: not known yet
         self.queue_id = queue_id
         self.next_offset = self.seen_offset = -1    # not known yet
         self.seen_ms = 0
-        self.awaited: tuple[int, int] | None = None     # what becomes of `seen_ms`, when that offset is seen
+        self.awaited: tuple[int, int] | None = None     # the next `seen_ms`, and the offset that must be seen first
         self.is_full = False            # no checkpoint is taken until none is due
         self.pending: dict[CheckpointKey, _Pending] = {}    # in the order of the queue
-        self.times: list[tuple[int, int, CheckpointKey]] = []   # the same as a heap: when it is due, its offset there
-        self.fault = ""                 # why it cannot be read
-        self.missing = -1               # the first record whose file of the log is not there
+        self.times: list[tuple[int, int, CheckpointKey]] = []   # a heap of the same: due time, queue offset, key
+        self.fault = ""                 # why the queue cannot be read
+        self.missing = -1               # first record in a missing file of the log
 
     @property
     def due(self) -> _Pending | None:
-        """The first that can be decided."""
+        """The first checkpoint that can be decided."""
         return self.pending[self.times[0][2]] if self.times and self.times[0][0] <= self.seen_ms else None
 
     def take(self, checkpoint: PopCheckpoint, queue_offset: int) -> None:
-        """One that is there already, and came twice, stays as it is; what was put back of it is due with it again."""
+        """Add a checkpoint. One with a known key is a new checkpoint of some of its messages, which are then decided
+        again with the known one."""
         known = self.pending.get(checkpoint.key)
         if known is not None:
             known.acked.difference_update(set(known.put_back).intersection(checkpoint.offsets))
@@ -118,7 +123,7 @@ class _Queue:
         del self.pending[heappop(self.times)[2]]
 
     def go_back(self) -> None:
-        """Take up again what was only passed over."""
+        """Read again from the first record that was read only for acks."""
         self.is_full, self.seen_offset, self.seen_ms, self.awaited = False, self.next_offset, 0, None
 
 
@@ -128,7 +133,7 @@ class PopRevival:
         self.happenings = Happenings()
         self.revived = 0
         self.is_hurried = False
-        """Something was given back since the last tick."""
+        """Whether something was given back since the last tick."""
         self._store = store
         self._storing = storing
         self._timers = timers
@@ -139,11 +144,11 @@ class PopRevival:
         self._queues: list[_Queue] = []
         self._given_back: deque[tuple[Flight, int]] = deque()
         self._ticks = 0
-        self._passed = (0, 0)       # what the timers had passed at the last look, and where the log ended then
-        self._passed_ms = 0         # what they have passed, of which all is in the queues
+        self._passed = (0, 0)       # at the last look: the time that the timers have passed, and the end of the log
+        self._passed_ms = 0         # the timers have passed this time, and all that they delivered is in the queues
 
     def tick(self, host: bytes, now_ms: int, *, is_v2: bool) -> int | None:
-        """Ms until the next look, 0 when there is more to do; None when nobody pops here."""
+        """Do a part of the work. Returns ms until the next call, 0 when there is more, None when there are no pops."""
         self.is_hurried = False
         room = self._give_back_some(REVIVED_PER_TICK_MAX, host, now_ms, is_v2)
         config = self._topics.get(self._flights.revive_topic)
@@ -153,7 +158,7 @@ class PopRevival:
         if len(self._queues) != config.read_queue_nums:
             self._queues = [_Queue(queue_id) for queue_id in range(config.read_queue_nums)]
         self._note_passed()
-        first = self._ticks % len(self._queues)     # in turn, so that no queue takes all the room of the others
+        first = self._ticks % len(self._queues)     # in turn, so that no queue uses all the room of the others
         self._ticks += 1
         is_behind = False
         for queue in self._queues[first:] + self._queues[:first]:
@@ -169,8 +174,8 @@ class PopRevival:
         return 0 if is_behind or room <= 0 else POLL_MS
 
     def give_back(self, flight: Flight, offset: int) -> bool:
-        """A message of a pop reached nobody: soon it is there for others, as often tried as before. False where too
-        many wait for that: it comes at its time."""
+        """Give back a message of a pop that reached no client; others get it soon, without counting a delivery. False
+        when too many wait for that; it then becomes visible at its time."""
         if len(self._given_back) >= GIVEN_BACK_MAX:
             return False
         self._given_back.append((flight, offset))
@@ -178,8 +183,8 @@ class PopRevival:
         return True
 
     def lower_done(self, now_ms: int) -> None:
-        """At a start: of a log that was cut, no more is done than it has. What is done is the last one, where others'
-        offsets are the next."""
+        """At a start: lower what is done to the end of a log that was cut. It is the last record, while offsets of
+        other groups are the next one."""
         topic = self._flights.revive_topic
         for queue_id, done in self._offsets.queues(REVIVE_GROUP, topic).items():
             end = self._store.known_max_offset(topic, queue_id)
@@ -192,7 +197,8 @@ class PopRevival:
                    self._store.min_offset(topic, queue_id) - 1)
 
     def _note_passed(self) -> None:
-        """What the timers delivered is in the queues when the log is dispatched up to where it ended then."""
+        """Note what the timers have passed. Their deliveries are in the queues when the log is dispatched up to where
+        it ended then."""
         passed_ms, log_end = self._passed
         dispatched = self._store.commit_log_max_offset() - self._store.dispatch_behind_bytes()
         if log_end <= dispatched:
@@ -200,7 +206,7 @@ class PopRevival:
             self._passed = (self._timers.read_ms, self._store.commit_log_max_offset())
 
     def _give_back_some(self, room: int, host: bytes, now_ms: int, is_v2: bool) -> int:
-        """The room that is left for what is due."""
+        """Give back waiting messages; returns the room that is left for checkpoints."""
         while room > 0 and self._given_back:
             if not self._give_one_back(*self._given_back[0], host, now_ms, is_v2):
                 break
@@ -209,7 +215,7 @@ class PopRevival:
         return room
 
     def _give_one_back(self, flight: Flight, offset: int, host: bytes, now_ms: int, is_v2: bool) -> bool:
-        """False when the store takes nothing now. What cannot be given back comes at its time."""
+        """False when the store refuses now. A message that cannot be given back becomes visible at its time."""
         key = flight.checkpoint.key
         group = self._groups.get(key.group)
         if group is None or self.is_of_deleted_group(flight.checkpoint) \
@@ -239,7 +245,7 @@ class PopRevival:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, queue: _Queue) -> bool:
-        """Whether there is more to read at once. Raises StoreDamaged."""
+        """Read records of a queue. True when there is more to read at once. Raises StoreDamaged."""
         topic = self._flights.revive_topic
         if queue.next_offset < 0:
             queue.next_offset = queue.seen_offset = self._done_offset(queue.queue_id) + 1
@@ -273,8 +279,11 @@ class PopRevival:
         return is_behind
 
     def _miss(self, queue: _Queue, queue_offset: int, physical_offset: int) -> None:
-        """A checkpoint may be lost with it, or not: it is not counted as done, so a start with the file finds it. Those
-        behind it are decided nevertheless, and once more then."""
+        """Note a record in a missing file of the log, which may be a checkpoint.
+
+        It does not count as done, so that a start with the file finds it. Later checkpoints are decided nevertheless,
+        and again then.
+        """
         if queue.missing < 0 or queue_offset < queue.missing:
             queue.missing = queue_offset
             self.happenings.note(MISSING, f"at {physical_offset} of the log")
@@ -295,7 +304,7 @@ class PopRevival:
     # --- deciding ----------------------------------------------------------------------------------------------------
 
     def _decide_due(self, queue: _Queue, room: int, host: bytes, now_ms: int, is_v2: bool) -> int:
-        """The room that is left for the messages of others. Raises StoreDamaged."""
+        """Decide due checkpoints; returns the room that is left for messages of others. Raises StoreDamaged."""
         while room > 0 and (pending := queue.due) is not None:
             room -= len(pending.checkpoint.offsets)
             if not self._decide(queue, pending, host, now_ms, is_v2):
@@ -303,7 +312,7 @@ class PopRevival:
         return room
 
     def _decide(self, queue: _Queue, pending: _Pending, host: bytes, now_ms: int, is_v2: bool) -> bool:
-        """False when the store takes nothing now: the checkpoint stays, without what was copied."""
+        """Decide one checkpoint. False when the store refuses now: it stays, without the messages that were copied."""
         checkpoint = pending.checkpoint
         key = checkpoint.key
         flight = self._flights.find(key)
@@ -329,7 +338,7 @@ class PopRevival:
 
     def _revive(self, queue: _Queue, checkpoint: PopCheckpoint, offset: int, group: SubscriptionGroupConfig,
                 host: bytes, now_ms: int, is_v2: bool) -> bool:
-        """False when it must be tried again."""
+        """Copy one message, or give it a new checkpoint. False when it must be tried again."""
         key = checkpoint.key
         place = f"offset {offset} of {key.topic}, queue {key.queue_id}"
         try:
@@ -348,7 +357,7 @@ class PopRevival:
         status = PutStatus.MESSAGE_ILLEGAL
         for copy in self._copies(message, key, group, now_ms, is_v2):
             if copy.topic in self._topics.unsaved:
-                return False        # after a kill nobody would look for it there
+                return False        # After a kill, no consumer would read a topic that is not saved.
             status = self._storing.append(copy, now_ms).status
             if status != PutStatus.MESSAGE_ILLEGAL:
                 break
@@ -360,21 +369,27 @@ class PopRevival:
         return status == PutStatus.PUT_OK
 
     def is_of_deleted_group(self, checkpoint: PopCheckpoint) -> bool:
-        """Popped by a group of the name that was deleted since, with its offsets. Who does not know of the deletion, as
-        a slave that was promoted, and what RocketMQ popped, goes on: nothing is lost."""
+        """Whether an earlier group of this name, which was deleted since, popped the messages.
+
+        Pops of RocketMQ, and those known to a promoted slave without the deletion, count as the current group's, so
+        that nothing is lost.
+        """
         removed = self._offsets.set_backs.removed.get(checkpoint.key.group, 0)
         return checkpoint.topic_epoch != NO_EPOCH and removed > checkpoint.group_removed
 
     def _is_of_another_topic(self, message: MessageExt, checkpoint: PopCheckpoint) -> bool:
-        """Of the same name, made since: it was never popped. By the time alone a clock that was put back would say so
-        of what was, and by the number alone a slave that was promoted and did not know the topic."""
+        """Whether the message is of a later topic of the same name, and was never popped.
+
+        Both conditions are necessary. By time alone, popped messages would look so after the clock was set back; by
+        number alone, all would on a promoted slave that did not know the topic.
+        """
         return (checkpoint.topic_epoch not in (NO_EPOCH, self._topics.epochs.of(checkpoint.key.topic))
                 and message.store_timestamp > checkpoint.key.pop_time)
 
     def _copies(self, message: MessageExt, key: CheckpointKey, group: SubscriptionGroupConfig, now_ms: int,
                 is_v2: bool) -> Iterator[MessageExt]:
-        """What it may become, the best first: the next try, or a dead letter where it has had all, or where what is
-        noted of it has no room beside its own properties."""
+        """Possible copies of the message, the best first: the next attempt if there is one left and room for its
+        properties; a dead letter; a dead letter without more properties."""
         if message.reconsume_times < group.retry_max_times:
             copy = self._next_try(message, key, now_ms, is_v2, is_counted=True)
             if copy is not None:
@@ -385,12 +400,12 @@ class PopRevival:
         yield dead_letter_as_it_is(message, key.group, self._host_of(message))
 
     def _host_of(self, message: MessageExt) -> bytes:
-        """Where its copy is to be looked at: here, or where the message was stored if the broker knows no own name."""
+        """The host of the copy's message id: this broker or, without a configured address, the host of the message."""
         return self._storing.facts.store_host or message.store_host
 
     def _next_try(self, message: MessageExt, key: CheckpointKey, now_ms: int, is_v2: bool, *,
                   is_counted: bool) -> MessageExt | None:
-        """The copy for the retry topic, which is there then; None where it has no room for a receipt."""
+        """The copy for the retry topic, which is created if necessary; None without room for a receipt."""
         topic = key.topic
         if retry_flag(topic, key.group) == NORMAL:
             topic = retry_topic_v2(topic, key.group) if is_v2 else retry_topic_v1(topic, key.group)
@@ -403,7 +418,7 @@ class PopRevival:
         return copy
 
     def _has_room(self, copy: MessageExt) -> bool:
-        """For the receipt that a pop adds."""
+        """Whether the copy has room for the receipt that a pop adds."""
         receipt_size = len(names.POP_CK) + 2 + size_max(self._flights.broker_name)
         return len(names.format(copy.properties).encode()) + receipt_size <= names.PROPERTIES_SIZE_MAX
 
@@ -423,7 +438,7 @@ class PopRevival:
         return True
 
     def _commit(self, queue: _Queue, now_ms: int) -> None:
-        """Up to the first checkpoint that is not decided."""
+        """Save progress up to the first undecided checkpoint."""
         first = next(iter(queue.pending.values()), None)
         done = (queue.next_offset if first is None else first.queue_offset) - 1
         if queue.missing >= 0:

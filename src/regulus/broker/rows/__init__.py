@@ -1,1 +1,1 @@
-"""One row for each request code, family by family; `request_table` joins them."""
+"""The rows of all request codes, in families; `request_table` joins them."""

@@ -1,4 +1,4 @@
-"""What consumers say of themselves, and how they share queues and keep their place."""
+"""Requests of consumers about themselves, about sharing queues, and about their offsets."""
 
 from regulus.access.needs import GET, SUB, SUB_OR_GET, SUB_OR_UPDATE, Decoded, Names, cluster, seen_in_parts
 from regulus.broker import access
@@ -27,7 +27,7 @@ ROWS: tuple[Answered, ...] = (
     Answered(code=Code.GET_CONSUMER_LIST_BY_GROUP, header=headers.GetConsumerListByGroupRequest,
              handler=handle_get_consumer_list_by_group, needs=Names(groups=("consumer_group",), actions=SUB_OR_GET),
              where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),
-    # An offset is a place in the log: of a log that parted it names another message.
+    # An offset is a place in the log, and means another message in a log that differs from the master's.
     Answered(code=Code.QUERY_CONSUMER_OFFSET, header=headers.QueryConsumerOffsetRequest,
              handler=handle_query_consumer_offset,
              needs=Names(topic="topic", groups=("consumer_group",), actions=SUB_OR_GET), where=Where.SOUND_LOG,
@@ -39,7 +39,7 @@ ROWS: tuple[Answered, ...] = (
     Answered(code=Code.CONSUMER_SEND_MSG_BACK, header=headers.ConsumerSendMsgBackRequest,
              handler=handle_consumer_send_msg_back, needs=Decoded(access.send_back), where=Where.MASTER,
              saved_first=SavedFirst.WHAT_IT_USED),
-    # Two locks of a queue, one at each broker, are none.
+    # A lock protects a queue only if one broker grants it.
     Answered(code=Code.LOCK_BATCH_MQ, header=None, handler=handle_lock_batch_mq,
              needs=seen_in_parts, where=Where.MASTER, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.UNLOCK_BATCH_MQ, header=None, handler=handle_unlock_batch_mq,

@@ -1,4 +1,4 @@
-"""What operators ask about consumer groups, and of the clients in them."""
+"""Requests of operators about consumer groups and their clients."""
 
 from regulus.access.needs import DELETE, LIST, SUB_OR_GET, UPDATE, Decoded, Names, every_group, seen_in_parts
 from regulus.broker import access
@@ -50,7 +50,7 @@ ROWS: tuple[Answered, ...] = (
     Answered(code=Code.GET_CONSUMER_CONNECTION_LIST, header=headers.GetConsumerConnectionListRequest,
              handler=handle_get_consumer_connection_list, needs=Names(groups=("consumer_group",), actions=SUB_OR_GET),
              where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),
-    # A client answers, not the log.
+    # The answer comes from a client, not from the log.
     Answered(code=Code.GET_CONSUMER_RUNNING_INFO, header=headers.GetConsumerRunningInfoRequest,
              handler=handle_get_consumer_running_info, needs=Names(groups=("consumer_group",), actions=SUB_OR_GET),
              where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),

@@ -1,4 +1,4 @@
-"""What the log holds: pulls, queries, positions in queues."""
+"""Requests about the content of the log: pulls, queries, positions in queues."""
 
 from regulus.access.needs import GET, SUB, SUB_OR_GET, UPDATE, USE_OR_GET, Decoded, Names, cluster, every_topic
 from regulus.broker import access
@@ -23,8 +23,8 @@ from regulus.wire import headers
 from regulus.wire.codes import RequestCode as Code
 
 ROWS: tuple[Answered, ...] = (
-    # A slave whose log parted sends pulls to its master: a refusal would keep their consumers there, as the only
-    # broker that they know. A pull says nothing of the group that it makes, so it waits for nothing.
+    # A slave whose log differs sends pulls to its master; a refusal would keep consumers that know only the slave. The
+    # answer does not depend on a group that the pull creates, so it need not wait until that is saved.
     Answered(code=Code.PULL_MESSAGE, header=headers.PullMessageRequest, handler=handle_pull_message,
              needs=Decoded(access.pull), where=Where.ANYWHERE, saved_first=SavedFirst.BY_ITSELF),
     Answered(code=Code.LITE_PULL_MESSAGE, header=headers.PullMessageRequest, handler=handle_pull_message,
@@ -34,7 +34,7 @@ ROWS: tuple[Answered, ...] = (
     Answered(code=Code.QUERY_MESSAGE, header=headers.QueryMessageRequest, handler=handle_query_message,
              needs=Names(topic="topic", actions=SUB_OR_GET), where=Where.SOUND_LOG,
              saved_first=SavedFirst.WHAT_IT_USED),
-    # A position in the log may be anybody's message, whatever topic the request names.
+    # The position may be that of any message, whatever topic the request names.
     Answered(code=Code.VIEW_MESSAGE_BY_ID, header=headers.ViewMessageByIdRequest, handler=handle_view_message_by_id,
              needs=every_topic(GET), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.SEARCH_OFFSET_BY_TIMESTAMP, header=headers.SearchOffsetByTimestampRequest,
@@ -56,7 +56,7 @@ ROWS: tuple[Answered, ...] = (
              needs=cluster(GET), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.READ_COMMIT_LOG, header=headers.ReadCommitLogRequest, handler=handle_read_commit_log,
              needs=every_topic(SUB), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
-    # It says up to where this log may be deleted.
+    # The offset says up to where this log may be deleted.
     Answered(code=Code.UPDATE_ARCHIVED_OFFSET, header=headers.UpdateArchivedOffsetRequest,
              handler=handle_update_archived_offset, needs=cluster(UPDATE), where=Where.SOUND_LOG,
              saved_first=SavedFirst.WHAT_IT_USED),

@@ -1,4 +1,4 @@
-"""What operators, slaves and sinks ask about the broker as a whole."""
+"""Requests of operators, slaves and sinks about the broker as a whole."""
 
 from regulus.access.needs import GET, UPDATE, cluster, nothing
 from regulus.broker.handlers.broker_config import handle_get_broker_config, handle_update_broker_config
@@ -22,7 +22,7 @@ ROWS: tuple[Answered, ...] = (
              needs=cluster(UPDATE), where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.GET_BROKER_CONFIG, header=None, handler=handle_get_broker_config,
              needs=cluster(GET), where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),
-    # An operator looks here when a log parted: these are numbers of this broker, not messages.
+    # Operators need this when a log differs; the answer has numbers about this broker, but no messages.
     Answered(code=Code.GET_BROKER_RUNTIME_INFO, header=None, handler=handle_get_broker_runtime_info,
              needs=cluster(GET), where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.VIEW_BROKER_STATS_DATA, header=headers.ViewBrokerStatsDataRequest,
@@ -43,22 +43,21 @@ ROWS: tuple[Answered, ...] = (
     Answered(code=Code.RESUME_CHECK_HALF_MESSAGE, header=headers.ResumeCheckHalfMessageRequest,
              handler=handle_resume_check_half_message, needs=cluster(UPDATE), where=Where.MASTER,
              saved_first=SavedFirst.WHAT_IT_USED),
-    # Timers are counted from the log.
+    # Counted from the log.
     Answered(code=Code.GET_TIMER_CHECK_POINT, header=None, handler=handle_get_timer_check_point,
              needs=cluster(GET), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.GET_TIMER_METRICS, header=None, handler=handle_get_timer_metrics,
              needs=cluster(GET), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.GET_BROKER_HA_STATUS, header=None, handler=handle_get_broker_ha_status,
              needs=cluster(GET), where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),
-    # Slaves ask this, and tools that copy the offsets of all groups.
+    # For slaves, and tools that copy the offsets of all groups.
     Answered(code=Code.GET_ALL_CONSUMER_OFFSET, header=None, handler=handle_get_all_consumer_offset,
              needs=cluster(GET), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.GET_ALL_DELAY_OFFSET, header=None, handler=handle_get_all_delay_offset,
              needs=cluster(GET), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.GET_DOCUMENT, header=headers.GetDocumentRequest, handler=handle_get_document,
              needs=cluster(UPDATE), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
-    # A sink's marks have no topic: whoever may write somewhere may ask for those of an id that it knows. They count
-    # messages of the log.
+    # A sink's marks belong to no topic, so any client that knows the sink's id may ask for them. They refer to the log.
     Answered(code=Code.GET_SINK_MARKS, header=headers.GetSinkMarksRequest, handler=handle_get_sink_marks,
              needs=nothing, where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.RELEASE_SINK_MARKS, header=headers.ReleaseSinkMarksRequest, handler=handle_release_sink_marks,

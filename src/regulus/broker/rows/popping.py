@@ -1,4 +1,4 @@
-"""What consumers ask that pop."""
+"""Requests of consumers that pop."""
 
 from regulus.access.needs import SUB, SUB_OR_GET, Decoded, Names
 from regulus.broker import access
@@ -16,7 +16,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def _where_notified(request: RemotingCommand) -> Where:
-    """With `initMode` it gives a group places, which a slave has from its master."""
+    """With `initMode` the request sets offsets, which a slave copies from its master."""
     return Where.MASTER if "initMode" in request.ext else Where.SOUND_LOG
 
 

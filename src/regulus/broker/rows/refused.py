@@ -1,8 +1,8 @@
-"""Requests that RocketMQ knows and this broker does not serve, each with its reason.
+"""Requests that RocketMQ knows and this broker does not support, each with its reason.
 
-Whoever sends one gets REQUEST_CODE_NOT_SUPPORTED, as from an older broker, and can read why. Access is asked first: a
-client that may do nothing learns no more than that. What no broker serves needs an operator's permission, the least
-that it would need if a broker served it.
+They are answered with REQUEST_CODE_NOT_SUPPORTED, as by an older broker, and the reason. Permissions are checked first,
+so that a client without any learns nothing else. A request that no broker supports needs an operator's permission, the
+least that it would need if a broker supported it.
 """
 
 from regulus.access.needs import CREATE, GET, UPDATE, Read, cluster, every_topic
@@ -12,11 +12,11 @@ from regulus.wire.codes import RequestCode as Code
 _ASK_A_NAME_SERVER = "ask a name server"
 _SENT_TO_CLIENTS = "brokers send this to clients"
 _NOT_SERVED_ANY_MORE = "no current broker serves it"
-_HAS_SECRETS = "its answer would have the secrets of all accounts, so that RocketMQ 4.9.8 has it no more"
+_HAS_SECRETS = "its answer would have the secrets of all accounts, and RocketMQ 4.9.8 no longer has it"
 _POPS_ARE_IN_THE_LOG = "pops are noted in the log, not in RocksDB"
 _NO_LITE_TOPICS = "lite topics are not served"
 _NO_STATIC_TOPICS = "static topics are not served"
-_QUEUES_ARE_FILES = "queues stand in files, not in RocksDB"
+_QUEUES_ARE_FILES = "queues are in files, not in RocksDB"
 _NO_ACTING_MASTER = "no slave acts for its master"
 _NO_CONTROLLER = "there is no controller"
 _ONE_BROKER = "a process holds one broker"

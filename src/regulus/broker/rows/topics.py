@@ -1,4 +1,4 @@
-"""What operators ask about topics."""
+"""Requests of operators about topics."""
 
 from regulus.access.needs import CREATE, DELETE, LIST, USE_OR_GET, Names, every_topic, seen_in_parts
 from regulus.broker.handlers.consume_stats import handle_query_topic_consume_by_who
@@ -38,7 +38,7 @@ ROWS: tuple[Answered, ...] = (
     Answered(code=Code.QUERY_TOPIC_CONSUME_BY_WHO, header=headers.QueryTopicConsumeByWhoRequest,
              handler=handle_query_topic_consume_by_who, needs=Names(topic="topic", actions=USE_OR_GET),
              where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
-    # It deletes queues, which are made of the log.
+    # It deletes queues, which depend on the log.
     Answered(code=Code.CLEAN_UNUSED_TOPIC, header=None, handler=handle_clean_unused_topic,
              needs=every_topic(DELETE), where=Where.SOUND_LOG, saved_first=SavedFirst.WHAT_IT_USED),
 )

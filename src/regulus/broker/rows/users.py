@@ -1,4 +1,4 @@
-"""What operators ask about accounts (ACL 1.0), users and policies (ACL 2.0)."""
+"""Requests of operators about accounts (ACL 1.0), users and policies (ACL 2.0)."""
 
 from regulus.access.needs import GET, UPDATE, cluster
 from regulus.broker.handlers.acl_config import (
@@ -39,7 +39,7 @@ ROWS: tuple[Answered, ...] = (
              needs=cluster(UPDATE), where=Where.MASTER, saved_first=SavedFirst.EVERY_CHANGE),
     Answered(code=Code.AUTH_DELETE_USER, header=headers.AuthUserRequest, handler=handle_auth_delete_user,
              needs=cluster(UPDATE), where=Where.MASTER, saved_first=SavedFirst.EVERY_CHANGE),
-    # An ordinary account of 4.9 reads of the cluster what it likes; of users it learns nothing.
+    # An ordinary account of ACL 1.0 has GET of the cluster, but a broker with such accounts has no users to show.
     Answered(code=Code.AUTH_GET_USER, header=headers.AuthUserRequest, handler=handle_auth_get_user,
              needs=cluster(GET), where=Where.ANYWHERE, saved_first=SavedFirst.WHAT_IT_USED),
     Answered(code=Code.AUTH_LIST_USER, header=headers.AuthListUserRequest, handler=handle_auth_list_user,

@@ -1,11 +1,11 @@
-"""How many messages of each topic wait for a time of their own, in RocketMQ's document of it.
+"""Counts by topic of messages that wait for a time of their own, in RocketMQ's document.
 
-A message that waits counts one, a marker that takes another out one less, and what is done is counted back; so what was
-taken out counts nothing. Records have no topics, but their hashes: counts go by them, and the name is that of whoever
-came first. Two topics with one hash are counted together.
+A waiting message adds one, a recall marker subtracts one, and each is undone when it is done; a recalled message
+therefore counts zero. Records have no topics, but their hashes, so counts are kept by hash, and the name is that of the
+first topic with it. Two topics with the same hash are counted together.
 
-The version of the document is in the note of the timers, too. Where the two are not the same, after a kill or a run of
-RocketMQ, the records are counted again.
+The note of the timers also has the version of the document. If the two differ, after a kill or a run of RocketMQ, the
+records are counted again.
 
 Source: TimerMetrics.
 """
@@ -20,11 +20,11 @@ from regulus.wire.bodies import TimerMetric, TimerMetricsSerializeWrapper
 from regulus.wire.encoded_table import Pieces
 
 TOPICS_MAX = 100_000
-"""That are counted; those of more are not."""
+"""Topics that are counted; messages of further topics are not."""
 
 
 class TimerCounts:
-    """`version` counts the changes, over all runs."""
+    """Counts by hash of the topic. `version` counts the changes, over all runs."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -57,7 +57,7 @@ class TimerCounts:
         return self.version
 
     def begin_anew(self, version: int, now_ms: int) -> None:
-        """Count nothing yet, with a version behind that one."""
+        """Start with empty counts, and a version after the given one."""
         self._counts, self._topics, self._changed_ms = {}, {}, {}
         self.version = max(version, self.version)
         self._change(now_ms)
@@ -73,7 +73,8 @@ class TimerCounts:
 
     @property
     def total(self) -> int:
-        """A topic whose messages were taken out more than once takes none away from others."""
+        """A topic whose messages were recalled more than once has a negative count, which is not subtracted from
+        others."""
         return sum(max(count, 0) for count in self._counts.values())
 
     # --- the document ------------------------------------------------------------------------------------------------
@@ -85,11 +86,12 @@ class TimerCounts:
             for hash_, count in self._counts.items()})
 
     def document(self) -> Pieces:
-        """In one line, as RocketMQ has it."""
+        """The document in one line, like RocketMQ's."""
         return [(self.wrapper().encode(),)]
 
     def load(self, text: str) -> None:
-        """What an earlier run saved; nothing where that is none, for it is counted again then."""
+        """Take over what an earlier run saved. An invalid document is ignored, because the records are counted again
+        then."""
         with suppress(HeaderError):
             self.follow(text)
 

@@ -1,22 +1,22 @@
 """Delivers messages that wait for a time of their own.
 
 Such a message is stored in the topic of timers (`placement.place`) with the tick at which it is due, TIMER_OUT_MS. From
-there it is entered in the book, tick by tick the book's slots are done, and a delivery is one more append. A slot is
-done when its tick is over, so nothing comes early, and late by a tick at most:
+there it is entered in the book. The slots of the book are done tick by tick, and a delivery is one more append. A slot
+is done when its tick is over, so no message is early, and none is later than a tick:
 
-    sent -> topic of timers -> enter -> slot of the book -> done: delivered | put back to wait on | taken out
+    sent -> topic of timers -> enter -> slot of the book -> done: delivered | put back to wait | recalled
 
-Of a slot, first the markers that take others out are read, then all others are delivered, in the order in which they
-came. A slot is begun when all that was stored before its tick was over has been entered: a marker that was stored in
-time is there. A message whose tick is done already is entered in the next slot. One that waits longer than the window
-is put back to the topic when that is over, so that its place in the log is never so old that it would be deleted.
+In each slot the markers that recall others are read first, and then all others are delivered in the order in which they
+came. A slot is begun when all messages that were stored before the end of its tick are entered, so that every marker
+that was stored in time takes effect. A message whose tick is done already is entered in the next slot. One that waits
+longer than the window is put back to the topic when that is over, so that its record is never old enough to be deleted.
 
-What is done is noted now and then. After a crash the log tells what was delivered behind the last note: as many
-messages with the same key are passed by. So nothing is lost, and nothing comes twice. Where the book is damaged, the
-log tells all of it: each message of the topic of timers is entered again, and those that came are passed by.
+Progress is noted at intervals. After a crash the log shows what was delivered after the last note, and as many messages
+with the same key are skipped. Nothing is lost, and nothing is delivered twice. If the book is damaged, it is rebuilt
+from the log: each message of the topic of timers is entered again, and those that were delivered are skipped.
 
-A slave enters and does not deliver. Its master tells what is done; the slave takes that over when its own log has what
-the master's had then, so that no slot is done here whose deliveries are not.
+A slave enters messages and does not deliver. Its master reports what is done. The slave takes that over when its own
+log has reached the end of the master's log at that time, so that no slot counts as done without its deliveries.
 
 Source: TimerMessageStore.
 """
@@ -51,40 +51,44 @@ from regulus.record.timer_units import (
     TimerRecord,
 )
 
-DAMAGED = "what waits for a time of its own is entered anew from the log"
-GONE = "a message that waited for its time is gone with an old file of the log, or cannot be read"
-HOMELESS = "a message in the topic of timers does not say when it is due, or where it goes, and is passed by"
-REFUSED = "a message whose time has come is not what the log takes, and is not delivered"
+DAMAGED = "messages with a time of their own are entered again from the log"
+GONE = "a message that waited for its time was deleted with an old file of the log, or cannot be read"
+HOMELESS = "a message in the topic of timers does not say when it is due, or where it goes, and is skipped"
+REFUSED = "a message whose time has come is refused by the log, and is not delivered"
 LATER = "a message whose time has come is tried again in a minute"
 NOT_ENTERED = "messages wait to be entered among those with a time of their own"
 ENTERED_PER_TICK_MAX = 256
+"""Messages entered by one tick, at most, so that other requests are served in between."""
 STEPS_PER_TICK_MAX = 256
-"""Of deliveries, or of looks at the book."""
-RECORDS_PER_STEP = 16
+"""Deliveries, or reads of the book, in one tick."""
+RECORDS_PER_STEP = 16       # of a slot's chain, each of which is a random read
 SLOTS_PER_TICK_MAX = 2_000
-"""Empty ones that are passed."""
+"""Empty slots that one tick passes."""
 POLL_MS = 100
-"""The longest rest while messages wait, and the rest of a store that refuses."""
+"""Pause in ms while messages wait, at most, and after the store refused."""
 NOTE_MS = 1_000
-"""Between two notes of what is done."""
+"""Pause in ms between two notes of progress."""
 IDLE_NOTE_MS = 30_000
-"""The same while nothing is entered and nothing done."""
+"""Pause in ms between two notes while there is no progress."""
 LEFT_MAX = 20_000
-"""Records of a half done slot that are entered anew at the end of a run."""
+"""Records of a half done slot that are entered again at the end of a run, at most."""
 AGAIN_MS = 60_000
-"""What cannot be delivered, because its queue is damaged or its file is not there, waits so long once more."""
+"""Wait in ms of a message that cannot be delivered now, because its queue is damaged or its file is missing."""
 LATE_MS = 60_000
-"""A slave takes a message whose tick its master has passed for delivered when that is longer ago."""
+"""Age in ms from which a slave considers a message as delivered, if its master has passed the tick."""
 
 TOLD_LOOKED_MAX = 8_192
-"""Messages that a slave looks at which its master had not entered; of more, it takes nothing for done this time."""
+"""Messages not entered by its master that a slave reads at most; with more, it takes over no progress this time."""
 
-_SPAN_SLOTS = SLOTS // 2
+_SPAN_SLOTS = SLOTS // 2    # half a turn of the wheel: progress further behind stops entering
 
 
 class _Told(NamedTuple):
-    """Of what stands in the topic of timers before `queue_offset`, all slots before `read_ms` are done, by deliveries
-    that lie before `log_end`; those of others lie behind `began_at`."""
+    """Progress that the master reported: for messages of the topic of timers before `queue_offset`, all slots before
+    `read_ms` are done.
+
+    Their deliveries are before `log_end` of the log; deliveries of later slots are after `began_at`.
+    """
 
     read_ms: int
     began_at: int
@@ -93,55 +97,55 @@ class _Told(NamedTuple):
 
 
 class Timers:
-    """`progress` counts what was entered and what was done."""
+    """Timed messages of one broker. `progress` counts what was entered and what was done."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore, storing: Storing) -> None:
         self.config = config
         self.read_ms = 0
-        """All slots before this one are done."""
+        """All slots before this time are done."""
         self.queue_offset = 0
-        """Of the topic of timers: the next to enter."""
+        """Offset in the topic of timers of the next message to enter."""
         self.master_offset = 0
-        """What the master of this slave has entered."""
+        """Offset up to which this slave's master has entered messages."""
         self.happenings = Happenings()
         self.counts = TimerCounts()
         self.progress = 0
         self.delivered = 0
         self.rates = (0.0, 0.0)
-        """Entered and delivered in a second, between the last two notes."""
+        """Messages entered and delivered per second, between the last two notes."""
         self._store = store
         self._storing = storing
         self._is_open = False
-        self._is_refused = False    # whether the disk took no record at the last look
+        self._is_refused = False    # whether the disk refused a record in the last tick
         self._now_ms = 0
         self._work: Generator[bool, None, None] | None = None
-        self._done = 0          # of the slot `read_ms`
-        self._awaited = NOWHERE     # what must be entered before that slot is begun
-        self._began_at = 0      # where the log ended then, or at a former note
+        self._done = 0          # records of the slot `read_ms` that are done
+        self._awaited = NOWHERE     # offset up to which messages must be entered before that slot is begun
+        self._began_at = 0      # end of the log then, or at an earlier note
         self._noted_ms = 0
         self._noted_progress = -1
         self._noted_done = (0, 0)
-        self._last_told = (0, 0)    # of the master: what was done, and where the log here ended before it was asked
-        self._log_end = 0           # here, when the master was asked last
+        self._last_told = (0, 0)    # the master's progress, and the end of the log here before the report was requested
+        self._log_end = 0           # end of the log here at the last request
         self._told: _Told | None = None
-        self._copies = TimerCopies(store, self.happenings)      # which a crash may have made us forget
-        self._is_unknown = False    # what waits: the book is to be entered anew
-        self._refusal = ""      # of the disk, as it was told
+        self._copies = TimerCopies(store, self.happenings)      # deliveries after the last note before a crash
+        self._is_unknown = False    # the book must be rebuilt from the log
+        self._refusal = ""      # of the disk, as it was logged
 
     # --- start -------------------------------------------------------------------------------------------------------
 
     def open(self, now_ms: int) -> None:
-        """Go on where the last run ended; once, when the store is open."""
+        """Continue where the last run ended; call once, when the store is open."""
         book, check = self._store.timers, self._store.timers.check
         precision = book.precision_ms
         self.read_ms = check.read_ms // precision * precision or (now_ms // precision - 1) * precision
         self.queue_offset = self._entered_offset(check)
         self.master_offset = check.master_offset
-        # What is left of a slot may be entered anew behind the note, and then its first are those that are not done.
+        # The rest of a slot may have been entered again after the note; then its first records are not done.
         self._done = check.done if book.slot(self.read_ms).first < check.timer_log_end else 0
         earliest_ms = book.earliest_ms
         if check.read_ms and earliest_ms is not None and earliest_ms < self.read_ms:
-            # The clock was put back behind the note: slots before it are those that were still to come.
+            # The clock was set back after the note: slots before it have new messages.
             self._go_back(earliest_ms)
         if book.damage:
             self.happenings.note(DAMAGED, book.damage)
@@ -172,7 +176,7 @@ class Timers:
         self._is_open = True
 
     def _count_waiting(self, check: TimerCheck, now_ms: int) -> None:
-        """By their records. Those of a half done slot that were done come first in it."""
+        """Count by records. In a half done slot the first ones are done."""
         done, counts = self._done, self.counts
         counts.begin_anew(check.version_counter, now_ms)
         for record in self._store.timers.waiting():
@@ -194,14 +198,14 @@ class Timers:
         if message is not None and message.topic == TIMER_TOPIC:
             offset = max(offset, message.queue_offset + 1)
         if check.log_position == NOWHERE:
-            # RocketMQ's rule: it may have noted more than its master had.
+            # RocketMQ's rule: its note may be ahead of its master.
             offset = min(offset, check.master_offset)
         return min(max(offset, self._store.min_offset(TIMER_TOPIC, 0)), self._store.max_offset(TIMER_TOPIC, 0))
 
     # --- while running -----------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> int | None:
-        """Enter and deliver a part of what there is; ms until the next look, 0 when there is more, None when nothing
+        """Enter and deliver some messages. Returns ms until the next call, 0 when there is more, None when nothing
         waits."""
         self._now_ms = now_ms
         if not self._is_open:
@@ -222,7 +226,7 @@ class Timers:
         return POLL_MS if self._is_refused and self._work is None else 0
 
     def behind(self, now_ms: int) -> tuple[int, int]:
-        """Whole seconds since the slot that is done next, and messages that are not entered."""
+        """Whole seconds since the slot that is done next, and number of messages that are not entered."""
         if not self._is_open or self._rest_ms(now_ms) is None:
             return 0, 0
         return max(0, now_ms - self.read_ms) // 1000, self._store.max_offset(TIMER_TOPIC, 0) - self.queue_offset
@@ -242,7 +246,7 @@ class Timers:
         self.note(now_ms)
 
     def note(self, now_ms: int) -> None:
-        """Have what is known now brought to disk, after the log."""
+        """Have the current progress brought to disk, after the log."""
         done = (self.queue_offset, self.delivered)
         seconds = max(now_ms - self._noted_ms, 1) / 1000
         self.rates = (done[0] - self._noted_done[0]) / seconds, (done[1] - self._noted_done[1]) / seconds
@@ -251,7 +255,8 @@ class Timers:
         self._store.timers.take(self.check())
 
     def stop(self, now_ms: int) -> None:
-        """Note it at the end of a run. A slot that is half done is one of what is left: RocketMQ may go on with it."""
+        """Note the end of a run. Only the rest of a half done slot is left in it, so that RocketMQ can continue with
+        the store."""
         self._now_ms = now_ms
         if self._work is not None and self._done and not self._is_unknown and not self._copies.is_looking:
             with suppress(StoreDamaged):
@@ -260,8 +265,8 @@ class Timers:
         self._store.timers.end_with(self.check())
 
     def _leave_the_rest(self) -> None:
-        """Let what is not done stand alone in its slot. Nothing, where that is more than LEFT_MAX: at the end of a run
-        a broker of ours knows how much of it is done."""
+        """Leave only the undone records in their slot. Does nothing if there are more than LEFT_MAX: a Regulus broker
+        knows from the note how many are done."""
         book = self._store.timers
         slot = book.slot(self.read_ms)
         records, end = book.chain(slot.last, LEFT_MAX)
@@ -280,7 +285,7 @@ class Timers:
             book.put_back(slot)
 
     def check(self) -> TimerCheck:
-        """What is known now: nothing, until the topic of timers is about to be entered anew."""
+        """Current progress; an empty check while the book must be rebuilt."""
         if self._is_unknown:
             return TimerCheck(version_timestamp=self._now_ms)
         is_slave = self.config.is_slave
@@ -298,7 +303,7 @@ class Timers:
     # --- a slave -----------------------------------------------------------------------------------------------------
 
     def follow(self, told: TimerCheck, log_end: int) -> None:
-        """Hear what the master had done, and where its log ended then or a little later."""
+        """Take over the master's progress, and where its log ended then or a little later."""
         before_ms, began_at = self._last_told
         precision = self._store.timers.precision_ms
         read_ms = told.read_ms // precision * precision
@@ -309,11 +314,11 @@ class Timers:
         self._log_end = self._store.commit_log_max_offset()
 
     def forget_master(self) -> None:
-        """There may be another one, in whose log the deliveries of this one are not."""
+        """Forget the report of a master: the log of a new one may lack its deliveries."""
         self._told, self._last_told = None, (0, self._began_at)
 
     def _pass_what_master_did(self, entered_to: int) -> None:
-        """All that the log has up to there is entered."""
+        """Apply the master's report, once all that the log has up to its end is entered."""
         told = self._told
         if told is not None and told.log_end <= entered_to:
             self._told = None
@@ -323,8 +328,10 @@ class Timers:
                 self.progress += 1
 
     def _done_by_master(self, told: _Told) -> int:
-        """Up to the first slot of what it had not entered: it passes slots, too, while it cannot see all that its log
-        has."""
+        """Time up to which the master is done, limited to the first slot with a message that it had not entered.
+
+        The limit is needed because a master also passes slots while it cannot read all of its log.
+        """
         read_ms = told.read_ms
         queue_offset = max(told.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
         if self.queue_offset - queue_offset > TOLD_LOOKED_MAX:
@@ -337,7 +344,7 @@ class Timers:
                 message = self._store.look_head(unit.physical_offset)
                 due_ms = names.number(message.properties.get(names.TIMER_OUT_MS)) if message is not None else -1
                 if message is not None and due_ms >= self.read_ms - LATE_MS:
-                    # It may wait for the half of a window first.
+                    # It may first have waited for half of a window.
                     read_ms = min(read_ms, due_ms, message.store_timestamp + self.config.timer_window_ms // 2)
                 queue_offset = unit.queue_offset + 1
         return read_ms // self._store.timers.precision_ms * self._store.timers.precision_ms
@@ -345,12 +352,12 @@ class Timers:
     # --- entering ----------------------------------------------------------------------------------------------------
 
     def _enter(self, now_ms: int) -> bool:
-        """Whether there is more to enter at once."""
+        """Enter messages from the topic of timers. True when there is more to enter at once."""
         book = self._store.timers
         if self._is_unknown:
-            return False    # it would be forgotten with the others
+            return False    # the rebuild would forget it with the others
         if now_ms - self.read_ms > _SPAN_SLOTS * book.precision_ms and not self.config.is_slave:
-            return False    # the wheel is a week behind: its slots are still those of that time
+            return False    # the wheel is a week behind, and its slots still have messages of that time
         units = self._store.queue_units(TIMER_TOPIC, 0, self.queue_offset, ENTERED_PER_TICK_MAX)
         if not units:
             self.queue_offset = max(self.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
@@ -366,7 +373,7 @@ class Timers:
         return len(units) == ENTERED_PER_TICK_MAX
 
     def _enter_message(self, message: MessageExt, size: int, now_ms: int) -> bool:
-        """False when the disk does not take it now. What has no time, or no home, is passed by."""
+        """False when the disk refuses it now. A message without a time or an original topic is skipped."""
         due_ms = names.number(message.properties.get(names.TIMER_OUT_MS))
         if due_ms < 0:
             self.happenings.note(HOMELESS, _place(message))
@@ -381,11 +388,11 @@ class Timers:
             slot_ms = first_ms
         kind = DEFAULT_KIND
         entered_ms = now_ms // precision * precision
-        stored_ms = message.store_timestamp // precision * precision   # which is the same here and at a slave
+        stored_ms = message.store_timestamp // precision * precision   # the same at master and slave
         window = self.config.timer_window_ms
         if slot_ms - stored_ms >= window:
             kind |= ROLL_KIND
-            # Not so that little is left for the last time.
+            # Avoids a short wait after the last window.
             slot_ms = stored_ms + (window // 2 if slot_ms - stored_ms - window < window // 3 else window)
             slot_ms = slot_ms // precision * precision
             if self.config.is_slave and slot_ms < first_ms - LATE_MS:
@@ -406,15 +413,18 @@ class Timers:
         if refusal and not self._refusal:
             self.happenings.note(NOT_ENTERED, refusal)
         self._refusal = refusal
-        if not refusal and not self.config.is_slave:    # which has its master's counts
+        if not refusal and not self.config.is_slave:    # a slave has its master's counts
             self.counts.entered(record, topic, self._now_ms)
         return not refusal
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
     def _follow_clock(self, now_ms: int) -> None:
-        """One that was put back: slots that are done are empty, so going over them again brings nothing twice. Of one
-        that is half done, after a kill, the rest alone waits for its time to come again."""
+        """Handle a large difference between the clock and the progress.
+
+        After the clock was set back, slots that are done are empty, so repeating them delivers nothing twice. Of a slot
+        that is half done after a kill, the rest waits for its time to come again.
+        """
         precision = self._store.timers.precision_ms
         if now_ms - self.read_ms > SLOTS * precision and self._work is None and not self.config.is_slave:
             self._pass_a_turn(now_ms)
@@ -423,20 +433,23 @@ class Timers:
 
     def _go_back(self, slot_ms: int) -> None:
         if self._done:
-            with suppress(StoreDamaged):    # which is seen again when the slot is done
+            with suppress(StoreDamaged):    # which is noticed again when the slot is done
                 self._leave_the_rest()
         self.read_ms, self._done, self._awaited = slot_ms, 0, NOWHERE
 
     def _pass_a_turn(self, now_ms: int) -> None:
-        """More than a turn of the wheel lies between the clock and what was done last, by a long rest, a wrong clock or
-        a damaged note: looking at each slot between could take hours, and entering all anew is bounded by the log."""
+        """Rebuild the book, because more than one turn of the wheel is between the clock and the progress.
+
+        The cause is a long stop, a wrong clock or a damaged note. Looking at each slot in between could take hours, and
+        the cost of a rebuild is bounded by the log.
+        """
         precision = self._store.timers.precision_ms
         self.happenings.note(DAMAGED, f"the clock says {now_ms}, and all before {self.read_ms} was done")
         self.read_ms, self._done, self._awaited = (now_ms // precision - 1) * precision, 0, NOWHERE
         self._enter_all_anew()
 
     def _find_slot(self, now_ms: int) -> bool:
-        """Pass empty slots whose tick is over; whether there is work: a slot, or more to pass."""
+        """Pass empty slots whose tick is over. True when there is work: a slot, or more to pass."""
         book = self._store.timers
         precision = book.precision_ms
         for _ in range(SLOTS_PER_TICK_MAX):
@@ -462,7 +475,7 @@ class Timers:
         self._copies.pass_slot(self.read_ms)
 
     def _step(self) -> bool:
-        """A part of the work; False when the store takes nothing now."""
+        """Do a part of the work; False when the store refuses now."""
         work = self._work
         assert work is not None
         try:
@@ -477,7 +490,7 @@ class Timers:
         return True
 
     def _slot_in_steps(self, last: int) -> Generator[bool, None, None]:
-        """Do the slot `read_ms`, a step at a time; False says that the store takes nothing now."""
+        """Do the slot `read_ms`, a step at a time. A False item says that the store refuses now."""
         book = self._store.timers
         positions, places, entered, slots = array("q"), array("q"), array("q"), array("q")
         kinds, hashes = bytearray(), array("i")
@@ -499,7 +512,7 @@ class Timers:
         taken_out: set[str] = set()
         markers: list[int] = []
         later: list[int] = []
-        """Where a clock was put back: they wait for the same place of the wheel in a later turn."""
+        """After the clock was set back: records for the same place of the wheel in a later turn."""
         for index, kind in enumerate(kinds):
             if kind & DELETE_KIND and not kind & ROLL_KIND and slots[index] <= self.read_ms:
                 markers.append(index)
@@ -510,7 +523,7 @@ class Timers:
         for index in range(len(kinds)):
             place, kind, is_rolled = places[index], kinds[index], bool(kinds[index] & ROLL_KIND)
             if book.again.get(place, NOWHERE) > positions[index]:
-                pass    # a crash let us forget that it is to wait on, and the record that tells it is there
+                pass    # entered again before a crash that lost its progress; the later record counts
             elif slots[index] > self.read_ms:
                 later.append(index)
             elif index < self._done:
@@ -521,7 +534,7 @@ class Timers:
                     self.happenings.note(LATER, f"at {place} of the log: its file of the log is not there")
                     again_ms = self._again_ms()
                     for each in (*(() if is_rolled else markers), index):
-                        # Whether it is taken out is seen when it can be read.
+                        # Whether the message is recalled is known only when it can be read.
                         while not self._enter_again(places[each], again_ms, kinds[each], hashes[each]):
                             yield False
                         yield True
@@ -540,7 +553,8 @@ class Timers:
         self._pass_slot()
 
     def _end_slot(self, later: list[tuple[int, int, int, int]]) -> bool:
-        """All at once, for both are one place of the wheel. False when the disk does not take it."""
+        """End a slot, and enter the records for later at once, because both use the same place of the wheel. False when
+        the disk refuses."""
         book = self._store.timers
         slot = book.slot(self.read_ms)
         book.clear(self.read_ms)
@@ -554,8 +568,8 @@ class Timers:
         self._work = self._forget_in_steps()
 
     def _forget_in_steps(self) -> Generator[bool, None, None]:
-        """Forget the book, with all that came counted, so that what is entered from now on is that and what is not
-        done. Proportional to the log from the first message of the topic of timers on."""
+        """Empty the book, and count all deliveries, so that entering all messages again leaves only those that are not
+        done. Cost is proportional to the log from the first message of the topic of timers on."""
         queue_offset = self._store.min_offset(TIMER_TOPIC, 0)
         units = self._store.queue_units(TIMER_TOPIC, 0, queue_offset, 1)
         log_position = units[0].physical_offset if units else self._store.commit_log_max_offset()
@@ -577,7 +591,8 @@ class Timers:
         return True
 
     def _pass_on(self, waiting: MessageExt, entered_ms: int, kind: int, taken_out: set[str]) -> bool:
-        """False when the store refuses for now, so that it must be tried again. Raises StoreDamaged."""
+        """Deliver one message or let it wait again. False when the store refuses now, and it must be tried again.
+        Raises StoreDamaged."""
         is_rolled = bool(kind & ROLL_KIND)
         precision = self._store.timers.precision_ms
         due_ms = names.number(waiting.properties.get(names.TIMER_OUT_MS)) // precision * precision
@@ -609,13 +624,13 @@ class Timers:
         return status == PutStatus.PUT_OK
 
     def _again_ms(self) -> int:
-        """When what cannot be delivered now, and keeps nobody, is tried again."""
+        """When a message is tried again that cannot be delivered now; it does not block others."""
         precision = self._store.timers.precision_ms
         return (self._now_ms + AGAIN_MS) // precision * precision
 
     def _enter_again(self, physical_offset: int, slot_ms: int, kind: int, topic_hash: int,
                      waiting: MessageExt | None = None) -> bool:
-        """Let it wait on. False when the disk does not take it."""
+        """Enter a message again. False when the disk refuses."""
         size = waiting.store_size if waiting is not None else 0
         topic = waiting.properties.get(names.REAL_TOPIC, "") if waiting is not None else ""
         record = TimerRecord(slot_ms, kind | AGAIN_KIND, self._now_ms, physical_offset, size, topic_hash)
@@ -631,9 +646,11 @@ def _take_out_key(waiting: MessageExt) -> str:
 
 
 def _last_ms(waiting: MessageExt, tick_ms: int, precision_ms: int) -> int:
-    """The tick that is over when the message is due. One that was sent while ticks were longer has such a one noted,
-    `tick_ms`, in which it may be due as late as at its end: its own time tells. Where it takes another out, or is taken
-    out, the noted tick counts."""
+    """The last tick before the message is due.
+
+    If it was sent while ticks were longer, its noted tick `tick_ms` is such a longer one, in which it may be due as
+    late as the end; then its own time counts. For a recall marker and its target, the noted tick counts.
+    """
     if precision_ms == TIMER_PRECISIONS_MS[-1]:
         return tick_ms
     last_ms = (deliver_ms(waiting.properties, waiting.store_timestamp) - 1) // precision_ms * precision_ms

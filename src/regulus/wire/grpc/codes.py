@@ -1,10 +1,10 @@
-"""Numbers of `apache.rocketmq.v2`: status codes and the enumerations of requests. Source: definition.proto."""
+"""Status codes and enumerations of `apache.rocketmq.v2`, as far as they are used. Source: definition.proto."""
 
 from enum import IntEnum
 
 
 class Code(IntEnum):
-    """What is said of a request; gRPC's own status stays OK."""
+    """Status codes inside responses. gRPC's own status is OK even for a refusal."""
 
     OK = 20000
     MULTIPLE_RESULTS = 30000

@@ -1,7 +1,7 @@
-"""The compiled definitions of all gRPC messages and services, in a descriptor pool of our own.
+"""The compiled definitions of all gRPC messages and services, in a descriptor pool of their own.
 
-The official Python client registers the same names in the pool of the process; with two pools both can be loaded.
-`definitions.binpb` is a FileDescriptorSet of what `proto` has, and of what that imports.
+The official Python client registers the same names in protobuf's default pool. With a separate pool, both can be loaded
+into one process. `definitions.binpb` is a FileDescriptorSet of the files in `proto` and all that they import.
 
 Source: apache/rocketmq/v2/definition.proto, service.proto; grpc/health/v1/health.proto,
 grpc/reflection/v1/reflection.proto, grpc/reflection/v1alpha/reflection.proto.
@@ -26,8 +26,8 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rpc(Generic[Request, Response]):
-    """One method of a service: where it is called, what it takes and what it answers. One object a method, so that it
-    is a cheap key."""
+    """One method of a service: its path, and the types of its request and its response. There is one object a method,
+    compared by identity, so that it is a cheap key."""
 
     name: str
     path: str
@@ -48,8 +48,8 @@ _POOL = _pool()
 
 
 def named(package: str, name: str) -> type:
-    """A message, or a service as a class that has an `Rpc` for each method. Raises AttributeError for what the package
-    does not define."""
+    """The class of a message, or a class with an `Rpc` for each method of a service. Raises AttributeError for a name
+    that the package does not define."""
     full_name = f"{package}.{name}"
     if is_message(full_name):
         return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(full_name))
@@ -60,7 +60,7 @@ def named(package: str, name: str) -> type:
 
 
 def _rpcs(service: str) -> dict[str, Rpc[Message, Message]]:
-    """By name. Raises KeyError."""
+    """The methods of a service by name. Raises KeyError for an unknown service."""
     return {method.name: Rpc(method.name, f"/{service}/{method.name}",
                              message_factory.GetMessageClass(method.input_type),
                              message_factory.GetMessageClass(method.output_type))
@@ -68,16 +68,18 @@ def _rpcs(service: str) -> dict[str, Rpc[Message, Message]]:
 
 
 def enum_values(full_name: str) -> dict[str, int]:
-    """Name -> number of an enumeration. Raises KeyError."""
+    """The numbers of an enumeration by name. Raises KeyError for an unknown enumeration."""
     return {value.name: value.number for value in _POOL.FindEnumTypeByName(full_name).values}
 
 
 def file_of(symbol: str) -> list[bytes]:
-    """The file that defines a message, enumeration, service, method or field, and all that it imports, as descriptors.
-    Raises KeyError."""
+    """The serialized descriptors of the file that defines a symbol, and of all files that it imports.
+
+    The symbol is the full name of a message, enumeration, service, method or field. Raises KeyError for an unknown
+    one."""
     try:
         return _with_imports(_POOL.FindFileContainingSymbol(symbol))
-    except KeyError:        # the pool finds neither a method nor a field by its name
+    except KeyError:        # the pool does not find methods and fields by name
         owner, _, name = symbol.rpartition(".")
     if is_message(owner):
         message = _POOL.FindMessageTypeByName(owner)
@@ -91,7 +93,7 @@ def file_of(symbol: str) -> list[bytes]:
 
 
 def file_named(name: str) -> list[bytes]:
-    """The file of that name and all that it imports, as descriptors. Raises KeyError."""
+    """The serialized descriptors of a file and of all files that it imports. Raises KeyError for an unknown name."""
     return _with_imports(_POOL.FindFileByName(name))
 
 
@@ -104,7 +106,7 @@ def is_message(full_name: str) -> bool:
 
 
 def _with_imports(file: FileDescriptor) -> list[bytes]:
-    """Each once, the file first."""
+    """Descriptors of a file and its imports: the file first, and each only once."""
     found = {file.name: file}
     waiting = [file]
     while waiting:

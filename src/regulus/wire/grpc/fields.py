@@ -1,7 +1,7 @@
-"""The fields of a message before it is unpacked, when it may take forty times as many bytes.
+"""Walks over the fields of a serialized message, to check it before it is parsed and takes forty times its size.
 
-    tag     varint: the field's number << 3 | how its value is written
-    value   0 varint, 1 eight bytes, 2 varint of a size and so many bytes, 5 four bytes
+    tag     varint: the field's number << 3 | the wire type of its value
+    value   0 varint, 1 eight bytes, 2 a size as varint and that number of bytes, 5 four bytes
 
 Source: Protocol Buffers, Encoding.
 """
@@ -13,10 +13,11 @@ from google.protobuf.message import DecodeError
 
 _VARINT, _EIGHT, _SIZED, _FOUR = 0, 1, 2, 5
 _VARINT_SIZE_MAX = 10
+"""Bytes of the longest varint, which has 64 bits."""
 
 
 class Field(NamedTuple):
-    """Its value is `data[start:end]`."""
+    """The number of a field, and where its value is: `data[start:end]`."""
 
     number: int
     start: int
@@ -24,7 +25,7 @@ class Field(NamedTuple):
 
 
 def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Field]:
-    """Those of the message `data[start:end]` itself, one after the other. Raises DecodeError."""
+    """The fields of the message `data[start:end]`, without those of messages inside it. Raises DecodeError."""
     position, end = start, len(data) if end is None else end
     while position < end:
         tag, position = _varint(data, position, end)
@@ -36,7 +37,7 @@ def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Fiel
         elif kind in (_EIGHT, _FOUR):
             size = 8 if kind == _EIGHT else 4
         else:
-            raise DecodeError(f"a field is of kind {kind}, which is none")
+            raise DecodeError(f"a field has the unknown wire type {kind}")
         if position + size > end:
             raise DecodeError("a field is cut short")
         yield Field(tag >> 3, position, position + size)
@@ -44,7 +45,7 @@ def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Fiel
 
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """The number, and where it ends."""
+    """A varint at a position, and the position after it. Raises DecodeError."""
     number = 0
     for place in range(position, min(end, position + _VARINT_SIZE_MAX)):
         byte = data[place]

@@ -4,6 +4,6 @@ from regulus.wire.grpc import definitions
 
 
 def __getattr__(name: str) -> type:
-    """Raises AttributeError for what the definitions do not have."""
+    """Build a class when it is first used. Raises AttributeError for a name that the definitions do not have."""
     made = globals()[name] = definitions.named("grpc.health.v1", name)
     return made

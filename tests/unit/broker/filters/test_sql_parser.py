@@ -13,19 +13,19 @@ from tests.sql_conditions import takes
 @pytest.mark.parametrize(("text", "place", "why"), [
     ("", "1, the end", "a property, a literal or"),
     ("a >", "4, the end", "a property, a literal or"),
-    ("a > 5 b", "7, b", "has ended"),
-    ("(a > 5", "7, the end", r"\) must"),
+    ("a > 5 b", "7, b", "condition ends"),
+    ("(a > 5", "7, the end", r"\) is"),
     ("a = NULL", "5, NULL", "IS NULL"),
     ("NULL <> a", "1, NULL", "IS NULL"),
     ("a BETWEEN 5 AND 1", "11, 5", "above"),
     ("a BETWEEN 'x' AND 'y'", "11, 'x'", "order"),
     ("a > 'x'", "5, 'x'", "order"),
     ("a > (b = 1)", r"5, \(", "order"),
-    ("5 IN ('x')", "1, 5", "a property must"),
+    ("5 IN ('x')", "1, 5", "a property is"),
     ("a IN (5)", "7, 5", "in quotes"),
     ("a IN ()", r"7, \)", "in quotes"),
     ("a CONTAINS b", "12, b", "in quotes"),
-    ("a IS 5", "6, 5", "NULL must"),
+    ("a IS 5", "6, 5", "NULL is"),
     ("'x' AND a", "1, 'x'", "neither TRUE"),
     ("5", "1, 5", "neither TRUE"),
     ("NOT 5", "5, 5", "neither TRUE"),
@@ -35,7 +35,7 @@ from tests.sql_conditions import takes
     ("a = 0.0", "5, 0.0", "decimal"),
     ("a = 1e999", "5, 1e999", "decimal"),
     ("a = 'x", "5, '", "no closing quote"),
-    ("a ! 5", "3, !", "no word, number, text or sign begins so"),
+    ("a ! 5", "3, !", "no word, number, text or sign begins with this"),
 ])
 def test_a_wrong_condition_is_refused_with_its_place(text, place, why):
     with pytest.raises(HeaderError, match=rf"wrong at character {place}.*: .*{why}"):
@@ -112,7 +112,7 @@ def deep_by_rows() -> str:
 
 
 def test_rows_of_comparisons_within_brackets_are_as_deep_as_all_together():
-    with pytest.raises(HeaderError, match="within one another"):
+    with pytest.raises(HeaderError, match="conditions are nested"):
         compile_condition(deep_by_rows())
 
 

@@ -56,7 +56,7 @@ def test_how_a_transaction_ended_long_ago_is_looked_for_in_a_few_steps_only(rig,
     monkeypatch.setattr(rig.store, "query_message_in_steps", crowded)
     refused = rig.ask(RequestCode.END_TRANSACTION, end.ext())
     assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert refused.remark == ("the transaction ended in a way that cannot be told: too many messages have its unique "
+    assert refused.remark == ("the transaction ended in a way that is not known: too many messages have its unique "
                               "key U")
     assert len(steps) == FOUND_STEPS_MAX
     assert len(rig.stored("TopicA")) == 1

@@ -139,7 +139,7 @@ def test_in_other_topics_batches_are_taken_apart(rig):
 def test_no_sender_says_that_a_message_is_an_inner_batch(rig, topic, fields):
     answer = rig.send(topic, b"forged", **fields)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert "a sender does not say" in answer.remark
+    assert "a sender must not mark" in answer.remark
     assert rig.stored(topic) == []
 
 

@@ -61,7 +61,7 @@ def test_a_gate_that_is_on_hears_no_archive_that_the_settings_do_not_name(make_r
     rig.send()
     refused = tell(rig, 1, teller)
     assert refused.code == ResponseCode.NO_PERMISSION
-    assert refused.remark == (f"archiveGate is on and opens for the archive {trusted or '(none)'} alone "
+    assert refused.remark == (f"archiveGate is on and opens only for the archive {trusted or '(none)'} "
                               f"(archiveIdentity), and this one is {teller or '(without an identity)'}")
     assert state(rig)["archivedPhysicalOffset"] == "-1"
 

@@ -204,7 +204,7 @@ def test_a_retry_of_a_message_that_was_transactional_is_no_half(rig):
 def test_a_time_that_is_none_or_beyond_the_limit_is_refused_unless_a_level_counts(rig, name, text):
     answer = rig.send(properties={name: text})
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert ("timerMaxDelaySec" if text.isascii() and text.isdigit() else "is no whole number") in answer.remark
+    assert ("timerMaxDelaySec" if text.isascii() and text.isdigit() else "is not a whole number") in answer.remark
     assert rig.send(properties={name: text, "DELAY": "1"}).code == ResponseCode.SUCCESS
 
 

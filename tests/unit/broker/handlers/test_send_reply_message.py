@@ -82,7 +82,7 @@ def test_replies_that_are_refused(rig):
     rig.send("TopicA")
     refused = reply(rig, topic="TopicA").answer
     assert (refused.code, refused.remark) == (
-        ResponseCode.NO_PERMISSION, f"topic[TopicA] takes no replies: they go to {TOPIC}")
+        ResponseCode.NO_PERMISSION, f"topic[TopicA] accepts no replies: send them to {TOPIC}")
     assert len(rig.stored("TopicA")) == 1
     assert reply(rig, queue_id=5).answer.code == ResponseCode.INVALID_PARAMETER
 

@@ -243,7 +243,7 @@ def test_a_run_takes_no_copy_of_a_message(rig):
     header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": "S/0", "SEQ": "7/0"}, batch=True)
     copy = Message("TopicA", b"x", properties={"UNIQ_KEY": "K", "ORIGIN_MESSAGE_ID": "M"})
     answer = rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), message_batch.encode([copy]))
-    assert (answer.code, "the mark of a sink counts no copy" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert (answer.code, "a sink does not count copies" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
     assert rows_stored(rig) == []
 
 

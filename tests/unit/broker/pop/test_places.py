@@ -188,7 +188,7 @@ def test_a_group_that_is_further_than_its_last_pop_stays_there():
 @pytest.mark.parametrize("text", ['{}', '[]', '{"logPosition":-1}', '{"logPosition":"7"}', '{"logPosition":7.5}'])
 def test_a_place_that_is_none_is_refused(text):
     """Without one a start passes by all that was popped since the offsets were saved, and hands it out once more."""
-    with pytest.raises(HeaderError, match=r"regulusPops.json: .* no place of the log"):
+    with pytest.raises(HeaderError, match=r"regulusPops.json: .* no position of the log"):
         Rig().broker.load_documents({POP_PLACES_DOCUMENT: text})
 
 

@@ -356,7 +356,7 @@ def test_a_checkpoint_whose_file_is_not_there_is_found_by_a_start_with_it():
     rig.store.look_message = looked
     rig.store.is_missing = lambda offset: offset in hidden or missing(offset)
     rig.run_to(NOW + 35_000)
-    assert [what for what in rig.told() if "put it back" in what]
+    assert [what for what in rig.told() if "restore it" in what]
     rig.store.look_message, rig.store.is_missing = look, missing
     rig = rig.restarted()
     rig.run_to(NOW + 90_000)
