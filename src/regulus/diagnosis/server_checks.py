@@ -50,7 +50,7 @@ def broker_silent(facts: Facts) -> Iterator[Finding]:
             yield Finding(Cause.BROKER_SILENT, f"Broker {broker.text} does not answer; messages that it has wait "
                           "there.", (f"{broker.failure}.",),
                           "Start it, or find out what blocks the network to its address. It is still in the route, so "
-                          "clients keep trying.", Level.CAUSE if broker.broker_id == MASTER_ID else Level.NOTE)
+                          "clients keep trying.", _of_master(broker))
 
 
 def master_away(facts: Facts) -> Iterator[Finding]:
@@ -132,7 +132,8 @@ def disk_full(facts: Facts) -> Iterator[Finding]:
         if is_full:
             yield Finding(Cause.DISK_FULL, f"The disk of {broker.text} is full: it refuses sends, retries and pops.",
                           (f"{round((ratio or 0) * 100)} % are used.",),
-                          "Free the disk, or keep messages for less time (fileReservedTime, docs/operations.md).")
+                          "Free the disk, or keep messages for less time (fileReservedTime, docs/operations.md).",
+                          _of_master(broker))
 
 
 def store_ill(facts: Facts) -> Iterator[Finding]:
@@ -140,7 +141,7 @@ def store_ill(facts: Facts) -> Iterator[Finding]:
         health = broker.state.get("health", _HEALTHY)
         if health != _HEALTHY:
             yield Finding(Cause.STORE_ILL, f"{broker.text} reports that it is not healthy.", (f"{health}.",),
-                          "Read its log; docs/operations.md lists what it may say.")
+                          "Read its log; docs/operations.md lists what it may say.", _of_master(broker))
 
 
 def archive_gate(facts: Facts) -> Iterator[Finding]:
@@ -149,6 +150,11 @@ def archive_gate(facts: Facts) -> Iterator[Finding]:
         if report:
             yield Finding(Cause.ARCHIVE_GATE, f"{broker.text} keeps files for the archive, and its disk needs room.",
                           (f"{report}.",), "Run `regulus archive run`, or set archiveGate=off.")
+
+
+def _of_master(broker: BrokerFacts) -> Level:
+    """The level of a fault: that of a slave stops no message."""
+    return Level.CAUSE if broker.broker_id == MASTER_ID else Level.NOTE
 
 
 def _concerned(facts: Facts) -> list[BrokerFacts]:

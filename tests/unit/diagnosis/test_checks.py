@@ -241,6 +241,8 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[Cause, Level]]]] = [
                                                    settings={"diskSpaceWarningLevelRatio": "0.95"}),)}, []),
     ("ill", {"brokers": (replace(MASTER, state={"health": "the flush loop got nowhere"}),)},
      [(Cause.STORE_ILL, Level.CAUSE)]),
+    ("a slave is ill", {"brokers": (MASTER, replace(SLAVE, state={"health": "the link got nowhere"}))},
+     [(Cause.STORE_ILL, Level.NOTE)]),
     ("gate", {"brokers": (replace(MASTER, state={"archiveGateReport": "files wait"}),)},
      [(Cause.ARCHIVE_GATE, Level.CAUSE)]),
 ]
