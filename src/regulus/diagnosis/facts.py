@@ -122,7 +122,8 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """The topic as each name server knows it, and its queues. `put_tps` is None when no broker counts it."""
+    """The topic as each name server knows it, and its queues. `put_tps` and `consume_tps`, what the group receives, are
+    messages a second in the last minute; None when no broker says it."""
 
     name: str
     name_servers: tuple[NameServerFacts, ...] = ()
@@ -131,7 +132,7 @@ class TopicFacts:
     queues: tuple[QueueFacts, ...] = ()
     queues_left_out: int = 0
     put_tps: float | None = None
-    consume_tps: float = 0.0
+    consume_tps: float | None = None
 
     def queue(self, queue: MessageQueue) -> QueueFacts | None:
         return next((each for each in self.queues if each.queue == queue), None)
@@ -149,11 +150,11 @@ class Flight:
 class MessageFacts:
     """The message, and its copies: for a delay, a retry, a transaction, or among dead letters.
 
-    `original` is the copy in its own topic; None when there is none (yet). `queue` is its queue. `copies` has all
-    records of the message that were found, oldest first, the original included. `gone`: why a message that was stored
-    is not there any more; empty when it is unknown. `half_ended`: whether an op message ends the half message; None
-    without a half message, or when the op messages could not be read. `retry_offsets`: where the group continues in the
-    queues of retry topics that have a copy.
+    `original` is the copy in its own topic; None when there is none (yet). `queue` is its queue, with id -1 when only
+    the broker is known. `copies` has all records of the message that were found, oldest first, the original included.
+    `gone`: why the message is not there any more, if it was stored; empty when nothing says it. `half_ended`: whether
+    an op message ends the half message; None without a half message, or when the op messages could not be read.
+    `retry_offsets`: where the group continues in the queues of retry topics that have a copy.
     """
 
     text: str

@@ -78,7 +78,7 @@ MEANINGS: dict[Cause, str] = {
     Cause.GROUP_SHARED: "Members of the group subscribe to different topics",
     Cause.FILTERED_OUT: "The group's tags or SQL92 condition do not take the message",
     Cause.MESSAGE_UNKNOWN: "No broker that answers has the message, and nothing says that it was stored",
-    Cause.MESSAGE_EXPIRED: "The message was stored, and retention has removed it",
+    Cause.MESSAGE_EXPIRED: "The message is older than what the brokers keep: retention has removed it",
     Cause.PASSED: "The group continues after the message: it was consumed, or skipped",
     Cause.NO_OFFSET: "The group has no offset in a queue yet",
     Cause.QUEUE_NOT_OWNED: "No member has the queue",

@@ -198,7 +198,7 @@ class Gatherer:
         counted = [each for each in put if each is not None]
         stats = await self._questions.ask(f"how fast {group} consumes", self._admin.consume_stats(group, name))
         return replace(topic, queues=queues, queues_left_out=max(0, len(route.subscribe_queues) - QUEUES_MAX),
-                       put_tps=sum(counted) if counted else None, consume_tps=stats.consume_tps if stats else 0.0)
+                       put_tps=sum(counted) if counted else None, consume_tps=stats.consume_tps if stats else None)
 
     async def _view(self, address: str, topic: str) -> NameServerFacts:
         """What this name server alone says about the topic."""

@@ -54,15 +54,17 @@ def no_member_online(facts: Facts) -> Iterator[Finding]:
         return
     waiting = sum(lag_of(facts, each) for each in facts.topic.queues)
     said = f"Messages of {facts.topic.name} that wait, by the group's offsets: {waiting}."
-    if facts.topic.consume_tps > 0:
+    if facts.topic.consume_tps:
         yield Finding(Cause.NO_MEMBER_ONLINE, f"No member of group {group.name} is connected to a broker, and the "
                       "group received messages in the last minute: its members use a gRPC proxy, or left just now.",
                       (said, f"It received {facts.topic.consume_tps:.1f} messages a second."),
                       "If messages stop, read the logs of the proxy and of its clients.", Level.NOTE)
         return
+    proxies = "Brokers do not list members that use a gRPC proxy"
+    if facts.topic.consume_tps is not None:
+        proxies += "; the group received nothing in the last minute"
     yield Finding(Cause.NO_MEMBER_ONLINE, f"No member of group {group.name} is connected.",
-                  (said, ("Brokers do not list members that use a gRPC proxy; the group received nothing in the last "
-                    "minute.")) if facts.topic.name else (),
+                  (said, f"{proxies}.") if facts.topic.name else (),
                   "Start a consumer of the group, or read the log of the one that should run: which name servers it "
                   "uses, and whether it can reach the brokers' addresses.")
     guarded = [each for each in facts.brokers if any(
@@ -199,7 +201,7 @@ def lag(facts: Facts) -> Iterator[Finding]:
 
 def rates(facts: Facts, waiting: int) -> Iterator[str]:
     """How fast messages come and are consumed, and how long the rest takes."""
-    consumed = max(facts.topic.consume_tps, sum(
+    consumed = max(facts.topic.consume_tps or 0.0, sum(
         status.consume_ok_tps for member in facts.group.members if member.info
         for topic, status in member.info.status_table.items() if topic == facts.topic.name))
     put = facts.topic.put_tps

@@ -84,8 +84,9 @@ def message_missing(facts: Facts) -> Iterator[Finding]:
     searched = (f"Searched: {', '.join(message.searched) or 'no topic'}, with delays, transactions, retries and dead "
                 "letters.")
     if message.gone:
-        yield Finding(Cause.MESSAGE_EXPIRED, f"The message {message.text} is not there any more: retention has removed "
-                      "it.", (f"{message.gone[0].upper()}{message.gone[1:]}.", searched),
+        yield Finding(Cause.MESSAGE_EXPIRED, f"The message {message.text} is older than what the brokers keep: if it "
+                      "was stored, retention has removed it.",
+                      (f"{message.gone[0].upper()}{message.gone[1:]}.", searched),
                       "Restore it from an archive and send it again (docs/pipeline/archive.md), or keep messages "
                       "longer (fileReservedTime).")
         return

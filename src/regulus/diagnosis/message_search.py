@@ -173,7 +173,7 @@ async def _quietly(questions: Questions, what: str, answer: Awaitable[T]) -> T |
 
 async def _gone(admin: Admin, questions: Questions, question: Question, topic: str,
                 brokers: Sequence[BrokerFacts]) -> str:
-    """Why a message that was stored is not there any more; empty when nothing says that it was stored."""
+    """Why the message is not there any more, if it was stored; empty when it is not older than what is kept."""
     if question.queue_offset >= 0:
         queue = MessageQueue(topic, question.broker_name, question.queue_id)
         first = await _quietly(questions, f"the first offset of {queue}", admin.min_offset(queue))
@@ -187,8 +187,9 @@ async def _gone(admin: Admin, questions: Questions, question: Question, topic: s
             if broker.address == host_text(host) and begin.isdecimal() and physical_offset < int(begin):
                 return f"the log of {broker.text} begins at physical offset {begin} now"
     key_ms = made_ms(question.message_id, now_ms())
-    kept = [int(text) for broker in brokers
-            if (text := broker.state.get("earliestMessageTimeStamp", "")).isdecimal()]
+    # A log that still begins at 0 has lost nothing.
+    kept = [int(text) for broker in brokers if broker.state.get("commitLogMinOffset", "0") != "0"
+            and (text := broker.state.get("earliestMessageTimeStamp", "")).isdecimal()]
     if key_ms and kept and key_ms < min(kept):
         return "its key was made before the oldest message that the brokers still have was stored"
     return ""

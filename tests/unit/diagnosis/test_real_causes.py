@@ -30,7 +30,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.retention_rules import ArchiveGate
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
-from regulus.server import ha_client
+from regulus.server import ha_client, master_documents
 from regulus.server.assembly import BrokerServer
 from regulus.server.name_server import NameServer
 from regulus.store import disk
@@ -72,7 +72,7 @@ async def comes_to(server: Any, wanted: list[Cause], **question: Any) -> Diagnos
         if causes(found) == wanted:
             return found
         if time.monotonic() > until:
-            raise AssertionError(found.findings)
+            raise AssertionError([(each.cause, each.level.name, each.sentence) for each in found.findings])
         await asyncio.sleep(0.1)
 
 
@@ -519,6 +519,7 @@ async def _ids(admin: Admin, broker_name: str) -> list[int]:
 @pytest.fixture
 async def cluster(tmp_path, monkeypatch):
     monkeypatch.setattr(ha_client, "RETRY_S", 0.05)
+    monkeypatch.setattr(master_documents, "INTERVAL_S", 0.05)
     async with AsyncExitStack() as stack:
         made = Cluster(tmp_path, stack)
         await made.start()
@@ -550,7 +551,7 @@ async def test_a_master_is_away_and_its_slave_delivers_nothing(cluster, monkeypa
     async with Producer(cluster.name_server_address, "shop") as producer:
         sent = await producer.send(Message(TOPIC, b"x", properties={"DELAY": "2"}))
     await until(lambda: slave.store.commit_log_max_offset() == master.store.commit_log_max_offset())
-    await until(lambda: TOPIC in slave.broker.topics)
+    await until(lambda: TOPIC in slave.broker.topics and slave.broker.subscription_groups.get(GROUP) is not None)
     await cluster.stop(master)
     await comes_to(cluster, [Cause.MASTER_AWAY, Cause.NO_MEMBER_ONLINE])
     await comes_to(cluster, [Cause.MASTER_AWAY, Cause.NO_MEMBER_ONLINE, Cause.DELIVERY_OVERDUE],
