@@ -2,7 +2,7 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
 
 from regulus.diagnosis.facts import Unknown
@@ -46,8 +46,21 @@ class Questions:
                 raise ClientError(f"no answer within {within_s:g} s") from None
 
     def note(self, what: str, error: Exception) -> None:
+        self._note(Unknown(what, str(error), is_denial(error)))
+
+    def within(self, things: Sequence[T], count_max: int, noun: str) -> list[T]:
+        """The first `count_max` things; the number of the others is noted."""
+        if len(things) > count_max:
+            self._note(Unknown(f"further {noun}", f"{len(things) - count_max} are beyond the limit of {count_max}"))
+        return list(things[:count_max])
+
+    def note_cut(self, what: str, read_max: int) -> None:
+        """Only so many records were read, and they did not reach far enough."""
+        self._note(Unknown(what, f"only {read_max} records are read"))
+
+    def _note(self, unknown: Unknown) -> None:
         if len(self.unknown) < UNKNOWN_MAX:
-            self.unknown.append(Unknown(what, str(error), is_denial(error)))
+            self.unknown.append(unknown)
 
 
 async def all_of(answers: Iterable[Awaitable[T]]) -> list[T]:

@@ -75,14 +75,13 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFacts:
-    """A member of the group. `info` is its own report; None when it gave none, and `why_silent` says why."""
+    """A member of the group. `info` is its own report; None when it gave none."""
 
     client_id: str
     address: str
     language: str
     brokers: tuple[str, ...]
     info: ConsumerRunningInfo | None = None
-    why_silent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +129,6 @@ class TopicFacts:
     route: TopicRouteData | None = None
     near_names: tuple[str, ...] = ()
     queues: tuple[QueueFacts, ...] = ()
-    queues_left_out: int = 0
     put_tps: float | None = None
     consume_tps: float | None = None
 

@@ -1,6 +1,6 @@
 """Gathers the facts of a diagnosis. All limits are named, and what is left out for a limit is counted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -31,7 +31,7 @@ from regulus.wire.codes import ResponseCode
 
 NAME_SERVERS_MAX = 8
 BROKERS_MAX = 32
-"""Brokers that are asked, slaves included; those of the topic come first."""
+"""Brokers that are asked, slaves included, in the order of their names."""
 TOPICS_MAX = 8
 """Topics of a group that are looked at when the question names none."""
 GROUPS_MAX = 8
@@ -85,7 +85,7 @@ class Gatherer:
                 if message.queue is not None:
                     topics = [message.queue.topic]
             for name in topics:
-                topic_facts = await self._topic(name, group, message)
+                topic_facts = await self._topic(name, group, cluster, message)
                 every.append(Facts(now_ms=now_ms(), brokers=_of_topic_first(cluster.brokers, topic_facts),
                                    group=group_facts, topic=topic_facts, message=message))
         return [replace(each, unknown=tuple(dict.fromkeys(self._questions.unknown))) for each in every]
@@ -102,7 +102,7 @@ class Gatherer:
         if not found:
             raise ClientError(f"no group subscribes to topic {topic!r} or has an offset in it; name the group",
                               ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
-        return found[:GROUPS_MAX]
+        return self._questions.within(found, GROUPS_MAX, f"groups of topic {topic}")
 
     async def _topics_of(self, group: GroupFacts, question: Question) -> list[str]:
         """Topics that members subscribe to, or in which the group has an offset."""
@@ -112,15 +112,16 @@ class Gatherer:
                                           self._admin.consume_stats(group.name))
         found.update(queue.topic for queue in (stats.offset_table if stats else ()))
         topics = sorted(each for each in found if not is_internal(each))
-        return topics[:TOPICS_MAX] or [""]
+        return self._questions.within(topics, TOPICS_MAX, f"topics of group {group.name}") or [""]
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
     async def _places(self) -> list[tuple[str, int, str]]:
         """Name, id and address of each broker. Raises ClientError when no name server answers."""
         cluster = await self._questions.answer(self._admin.cluster_info())
-        return [(name, number, address) for name, data in sorted(cluster.broker_addr_table.items())
-                for number, address in sorted(data.broker_addrs.items())][:BROKERS_MAX]
+        places = [(name, number, address) for name, data in sorted(cluster.broker_addr_table.items())
+                  for number, address in sorted(data.broker_addrs.items())]
+        return self._questions.within(places, BROKERS_MAX, "brokers")
 
     async def _cluster(self, places: Sequence[tuple[str, int, str]], group: str) -> _Cluster:
         brokers = tuple(await all_of(self._broker(*place, group) for place in places))
@@ -160,7 +161,7 @@ class Gatherer:
             near = _near(group, names or ())
         answers = [(broker, found) for broker, found in cluster.connections if found is not None]
         members = _members(answers)
-        asked = list(members.values())[:MEMBERS_MAX]
+        asked = self._questions.within(list(members.values()), MEMBERS_MAX, f"members of group {group}")
         reports = await all_of(self._member(group, each) for each in asked)
         first = next((found for _, found in answers if found.connection_set), ConsumerConnection())
         return GroupFacts(
@@ -173,16 +174,17 @@ class Gatherer:
             info = await self._questions.answer(self._admin.consumer_running_info(group, member.client_id),
                                                 MEMBER_ANSWERS_WITHIN_S)
         except (ClientError, HeaderError) as error:
-            return replace(member, why_silent=str(error))
+            self._questions.note(f"the report of member {member.client_id}", error)
+            return member
         return replace(member, info=info)
 
     # --- the topic ---------------------------------------------------------------------------------------------------
 
-    async def _topic(self, name: str, group: str, message: MessageFacts | None) -> TopicFacts:
+    async def _topic(self, name: str, group: str, cluster: _Cluster, message: MessageFacts | None) -> TopicFacts:
         if not name:
             return TopicFacts(name="")
-        views = tuple(await all_of(self._view(address, name)
-                                   for address in parse_addresses(self._name_server)[:NAME_SERVERS_MAX]))
+        addresses = self._questions.within(parse_addresses(self._name_server), NAME_SERVERS_MAX, "name servers")
+        views = tuple(await all_of(self._view(address, name) for address in addresses))
         data = next((each.route for each in views if each.route is not None), None)
         topic = TopicFacts(name=name, name_servers=views, route=data)
         if data is None:
@@ -193,11 +195,12 @@ class Gatherer:
         except HeaderError as error:
             self._questions.note(f"the queues of {name}", error)
             return topic
-        queues = await self._queues(route, group, message)
-        put = await all_of(self._put_tps(address, name) for address in route.masters())
+        silent = {each.address for each in cluster.brokers if each.failure}
+        queues = await self._queues(route, silent, group, message)
+        put = await all_of(self._put_tps(address, name) for address in route.masters() if address not in silent)
         counted = [each for each in put if each is not None]
         stats = await self._questions.ask(f"how fast {group} consumes", self._admin.consume_stats(group, name))
-        return replace(topic, queues=queues, queues_left_out=max(0, len(route.subscribe_queues) - QUEUES_MAX),
+        return replace(topic, queues=queues,
                        put_tps=sum(counted) if counted else None, consume_tps=stats.consume_tps if stats else None)
 
     async def _view(self, address: str, topic: str) -> NameServerFacts:
@@ -213,11 +216,12 @@ class Gatherer:
                 return NameServerFacts(address=address, failure=str(error))
             return NameServerFacts(address=address, route=route)
 
-    async def _queues(self, route: Route, group: str, message: MessageFacts | None) -> tuple[QueueFacts, ...]:
-        """Readable queues, and that of the message."""
+    async def _queues(self, route: Route, silent: Collection[str], group: str,
+                      message: MessageFacts | None) -> tuple[QueueFacts, ...]:
+        """Readable queues, and that of the message, of brokers that are not `silent`."""
         ends = {}
         waiting = {}
-        for address in route.readable_addresses():
+        for address in [each for each in route.readable_addresses() if each not in silent]:
             found = await self._questions.ask(f"the queues of {route.topic} at {address}",
                                               self._admin.topic_stats(route.topic, broker_address=address))
             ends.update(found or {})
@@ -227,10 +231,11 @@ class Gatherer:
             waiting[span.message_queue] = span.delay_time
         wanted = [message.queue] if message is not None and message.queue in ends else []
         wanted += [queue for queue in sorted(ends) if queue in set(route.subscribe_queues) and queue not in wanted]
-        offsets = await all_of(self._offset(group, queue) for queue in wanted[:QUEUES_MAX])
+        wanted = self._questions.within(wanted, QUEUES_MAX, f"queues of topic {route.topic}")
+        offsets = await all_of(self._offset(group, queue) for queue in wanted)
         return tuple(QueueFacts(queue=queue, min_offset=ends[queue].min_offset, max_offset=ends[queue].max_offset,
                                 consumer_offset=offset, is_offset_known=is_known, waiting_ms=waiting.get(queue, 0))
-                     for queue, (offset, is_known) in zip(wanted, offsets, strict=False))
+                     for queue, (offset, is_known) in zip(wanted, offsets, strict=True))
 
     async def _offset(self, group: str, queue: MessageQueue) -> tuple[int | None, bool]:
         try:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from regulus.client.administration.admin import Admin
 from regulus.client.connecting.client_instance import now_ms
 from regulus.client.core.unique_key_time import made_ms
-from regulus.diagnosis.asking import Questions, all_of
+from regulus.diagnosis.asking import Questions, all_of, is_denial
 from regulus.diagnosis.facts import BrokerFacts, Flight, MessageFacts, Question
 from regulus.errors import ClientError, CorruptRecord, HeaderError, NoRoute, RecordError
 from regulus.model import message_properties as names
@@ -36,6 +36,9 @@ from regulus.wire.codes import ResponseCode
 T = TypeVar("T")
 
 PULLED_AT_ONCE = 32
+_NOT_THERE = (ResponseCode.NO_MESSAGE, ResponseCode.QUERY_NOT_FOUND, ResponseCode.TOPIC_NOT_EXIST,
+              ResponseCode.SYSTEM_ERROR)
+"""How brokers answer that a message or topic is not there."""
 RECORDS_READ_MAX = 1_024
 """Op messages after a half message, and records of pops, that are read to find those of the message."""
 
@@ -162,8 +165,7 @@ async def _quietly(questions: Questions, what: str, answer: Awaitable[T]) -> T |
         return None
     except (ClientError, HeaderError, RecordError) as error:
         code = getattr(error, "code", None)
-        if code not in (ResponseCode.NO_MESSAGE, ResponseCode.QUERY_NOT_FOUND, ResponseCode.TOPIC_NOT_EXIST,
-                        ResponseCode.SYSTEM_ERROR):
+        if is_denial(error) or code not in _NOT_THERE:
             questions.note(what, error)
         return None
 
@@ -205,11 +207,12 @@ async def _half_ended(admin: Admin, questions: Questions, copies: Sequence[Messa
     offset = await questions.ask("the op messages of transactions", admin.search_offset(queue, begin_ms))
     if offset is None:
         return None
-    for message in await _read(admin, questions, queue, offset):
+    records = await _read(admin, questions, queue, offset)
+    for message in records:
         named = {int(part) for part in message.body.decode("ascii", "replace").split(",") if part.strip().isdecimal()}
         if not halves.isdisjoint(named):
             return True
-    return False
+    return False if len(records) < RECORDS_READ_MAX else None
 
 
 async def _flight(admin: Admin, questions: Questions, group: str, delivered: Sequence[MessageExt],
@@ -224,7 +227,10 @@ async def _flight(admin: Admin, questions: Questions, group: str, delivered: Seq
     if not end:
         return None
     flights: dict[tuple[object, ...], pop_record.PopCheckpoint] = {}
-    for record in await _read(admin, questions, timers, max(0, end - RECORDS_READ_MAX)):
+    records = await _read(admin, questions, timers, max(0, end - RECORDS_READ_MAX))
+    if end > RECORDS_READ_MAX and records and records[0].store_timestamp > newest.store_timestamp:
+        questions.note_cut(f"whether a member of {group} popped the message earlier", RECORDS_READ_MAX)
+    for record in records:
         if not record.properties.get(names.REAL_TOPIC, "").startswith(REVIVE_TOPIC_PREFIX):
             continue
         ended = record.properties.get(names.TIMER_DEL_UNIQUE_KEY)

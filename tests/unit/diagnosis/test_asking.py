@@ -53,3 +53,11 @@ async def test_few_questions_are_asked_at_once_and_few_notes_are_kept():
     (BrokerRefused(1, "x"), False), (ClientError("x"), False)])
 def test_a_denial_is_told_from_other_refusals(error, is_denied):
     assert asking.is_denial(error) is is_denied
+
+
+def test_what_a_limit_leaves_out_is_noted():
+    questions = Questions()
+    assert questions.within([1, 2], 2, "queues") == [1, 2]
+    assert questions.unknown == []
+    assert questions.within([1, 2, 3], 2, "queues") == [1, 2]
+    assert questions.unknown == [Unknown("further queues", "1 are beyond the limit of 2")]

@@ -18,7 +18,7 @@ from regulus.client.consuming.simple_consumer import SimpleConsumer
 from regulus.client.listener import ConsumeStatus
 from regulus.client.sending.producer import Producer
 from regulus.client.sending.transaction_producer import TransactionProducer, TransactionState
-from regulus.diagnosis import message_checks
+from regulus.diagnosis import gathering, message_checks, message_search
 from regulus.diagnosis.checks import Diagnosis, diagnose
 from regulus.diagnosis.facts import Question
 from regulus.diagnosis.findings import Cause, Level
@@ -675,3 +675,26 @@ async def test_a_retry_of_another_group_is_not_this_groups(regulus_server, produ
         sent = await producer.send(Message(TOPIC, b"x"))
         await comes_to(regulus_server, [Cause.RETRY_WAITING], group="shipping", message_id=sent.message_id)
         await comes_to(regulus_server, [Cause.PASSED], message_id=sent.message_id)
+
+
+async def test_what_is_beyond_a_limit_is_said(regulus_server, admin, monkeypatch):
+    monkeypatch.setattr(gathering, "QUEUES_MAX", 2)
+    await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
+    async with consumer_of(regulus_server):
+        found = await comes_to(regulus_server, [])
+        assert [each.what for each in found.unknown] == [f"further queues of topic {TOPIC}"]
+
+
+async def test_where_too_many_records_lie_between_nothing_is_claimed(regulus_server, admin, producer, monkeypatch):
+    monkeypatch.setattr(message_search, "RECORDS_READ_MAX", 1)
+    async with TransactionProducer(regulus_server.name_server_address, "shop") as transactions, consumer_of(
+            regulus_server):
+        halves = [await transactions.send_half(Message(TOPIC, b"x")) for _ in range(2)]
+        await transactions.end_transaction(halves[1], TransactionState.ROLLBACK)
+        found = await comes_to(regulus_server, [Cause.TRANSACTION_OPEN], message_id=halves[0].message_id)
+        assert "is not known" in found.findings[0].sentence
+        sent = await producer.send(Message(TOPIC, b"x"))
+        for _ in range(2):
+            await producer.send(Message(TOPIC, b"x", delay=timedelta(days=1)))
+        found = await comes_to(regulus_server, [Cause.PASSED], message_id=sent.message_id)
+        assert [each.what for each in found.unknown] == [f"whether a member of {GROUP} popped the message earlier"]
