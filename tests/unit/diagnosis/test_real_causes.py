@@ -229,7 +229,7 @@ async def test_a_popped_message_is_in_flight_and_then_acknowledged(regulus_serve
         sent = await producer.send(Message(TOPIC, b"x"))
         messages = []
         while not messages:
-            messages = await consumer.receive(1, 60_000)
+            messages = await consumer.receive(1, 600_000)
         found = await comes_to(regulus_server, [Cause.IN_FLIGHT], message_id=sent.message_id)
         assert "visible again" in found.findings[0].evidence[0]
         await consumer.ack(messages[0])
