@@ -55,7 +55,7 @@ class Questions:
         return list(things[:count_max])
 
     def note_cut(self, what: str, read_max: int) -> None:
-        """Only so many records were read, and they did not reach far enough."""
+        """Note that a limit ended the reading of records before they reached far enough."""
         self._note(Unknown(what, f"only {read_max} records are read"))
 
     def _note(self, unknown: Unknown) -> None:
